@@ -31,6 +31,7 @@ __all__ = [
     "TokenExpired",
     "TraceContentError",
     "TraceFormatError",
+    "brief",
     "did_you_mean",
     "listed",
 ]
@@ -78,6 +79,14 @@ class MudkitError(Exception):
         # Errors cross process borders (Spark's workers, test runners), and the fields must survive.
         fields = {name: getattr(self, name) for name in ("found", "expected", "remedy", "where")}
         return _rebuild, (type(self), self.summary, fields)
+
+
+def brief(value: object, length: int = 120) -> str:
+    """Return the beginning of a value's repr; of one whose repr fails, or is nested too deeply, its type."""
+    try:
+        return repr(value)[:length]
+    except Exception:  # RecursionError included, and what a user's __repr__ raises
+        return f"a {type(value).__name__} that cannot be written"
 
 
 def did_you_mean(

@@ -9,7 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief
 from mudkit.fleet import Device, Faults, Host, World
 from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.group import Group, usable_name
@@ -35,6 +36,7 @@ _LAST_US = (_LAST - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(micr
 """No lab goes on for longer: pandas knows no times after 2262."""
 
 
+@check_calls
 class Lab(Results):
     """A world in virtual time, and everything that is in it.
 
@@ -259,7 +261,7 @@ class Lab(Results):
             raise ParameterError(
                 "This is a device, not a server.",
                 where="name",
-                found=repr(name),
+                found=brief(name),
                 expected="a name that no device has",
             )
         server = host or self.world.add_server(name)
@@ -324,7 +326,7 @@ def epoch_us(start: str | dt.datetime) -> int:
         raise ParameterError(
             "The start of the lab is not usable.",
             where="start",
-            found=repr(start),
+            found=brief(start),
             expected=f"a time like 2010-03-01T13:00, before {_LAST.year}",
         )
     return since_us

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-__all__ = ["as_wire", "wire_fields"]
+__all__ = ["MAX_DEPTH", "as_wire", "is_too_deep", "wire_fields"]
+
+MAX_DEPTH: Final = 128
+"""Levels of lists and mappings that a message from the network may have."""
 
 
 def wire_fields(message: Any) -> Mapping[str, Any]:
@@ -30,3 +33,19 @@ def as_wire(value: Any) -> Any:
     if isinstance(value, msgspec.Struct | Mapping):
         return {name: as_wire(each) for name, each in wire_fields(value).items()}
     return [as_wire(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def is_too_deep(message: Any) -> bool:
+    """Return whether a message has more than :data:`MAX_DEPTH` levels; no recursion, however deep it is."""
+    level = [message]
+    for _ in range(MAX_DEPTH + 1):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, Mapping | msgspec.Struct):
+                inner += wire_fields(value).values()
+            elif isinstance(value, list | tuple | set | frozenset):
+                inner += value
+        if not inner:
+            return False
+        level = inner
+    return True

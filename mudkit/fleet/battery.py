@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.fleet.clock import Clock
 from mudkit.fleet.link import Link
 from mudkit.fleet.timeline import Stretch
@@ -39,7 +39,7 @@ def check_battery(capacity_j: Any, base_mw: Any) -> None:
             raise ParameterError(
                 "The battery is not usable.",
                 where=name,
-                found=repr(value),
+                found=brief(value),
                 expected=f"a number from {least:g} on",
             )
 

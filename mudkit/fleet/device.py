@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief
 from mudkit.events import ContextChanged, LinkDown
 from mudkit.fleet.battery import Battery
 from mudkit.fleet.host import Host
@@ -20,6 +21,7 @@ from mudkit.sources.courses import Course
 __all__ = ["Device"]
 
 
+@check_calls
 class Device(Host):
     """A device: its link is up as long as nothing holds it down.
 
@@ -164,8 +166,9 @@ class Device(Host):
         Raises
         ------
         ParameterError
-            The address is in use.
+            The address is in use, or cannot be shown.
         """
+        _check_address(address)
         self.world.readdress(self, address)
         self.world.on_incident(self, "moved", address)
         if self.is_online:
@@ -182,6 +185,8 @@ class Device(Host):
             The new address; by default the next of its own.
         """
         profile = profile_of(link)
+        if address is not None:
+            _check_address(address)
         self.world.readdress(self, address or self.next_address())  # refuses before anything is changed
         self.link_down("change of network")
         self.link.use(profile, self.world.now_us)
@@ -242,7 +247,17 @@ def _refuse(field: str, context: Mapping[str, Any], what: str, remedy: str) -> N
         raise ParameterError(
             f"The lab sets this field itself: {what} measured.",
             where=field,
-            found=repr(context[field]),
+            found=brief(context[field]),
             expected="other fields of the context",
             remedy=remedy,
+        )
+
+
+def _check_address(given: str) -> None:
+    if not given or not given.isprintable():
+        raise ParameterError(
+            "This address is not usable.",
+            where="address",
+            found=brief(given),
+            expected="text of characters that can be printed",
         )

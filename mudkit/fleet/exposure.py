@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from mudkit.errors import brief
 from mudkit.events import Ciphertext
 from mudkit.fleet.unpacking import LEAST_PACKED, Room, opened
-from mudkit.wire import wire_fields
+from mudkit.wire import is_too_deep, wire_fields
 
 __all__ = ["Held", "HeldRow", "Mention", "leaves"]
 
@@ -149,7 +150,21 @@ def leaves(value: Any) -> Iterator[tuple[str, str, bytes]]:
 
     What opens without a key is in clear, also where it is marked as a ciphertext.
     """
-    return _leaves(value, "", Room())
+    return _shallow(value, "", Room())
+
+
+def _shallow(value: Any, field: str, room: Room) -> Iterator[tuple[str, str, bytes]]:
+    """Return the fields of a value; one that is nested too deeply is a field as a whole."""
+    if is_too_deep(value):
+        return iter([(field, "clear", _whole(value))])
+    return _leaves(value, field, room)
+
+
+def _whole(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except RecursionError:
+        return brief(value).encode()
 
 
 def _leaves(value: Any, field: str, room: Room) -> Iterator[tuple[str, str, bytes]]:
@@ -181,5 +196,5 @@ def _opened(data: bytes, form: str, field: str, room: Room) -> Iterator[tuple[st
         return
     yield field, "packed" if inside.is_all else form, data
     room.layers -= 1
-    yield from _leaves(inside.value, field, room)
+    yield from _shallow(inside.value, field, room)
     room.layers += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mudkit.errors import FailureWarning, SimulationProblem
+from mudkit.errors import FailureWarning, SimulationProblem, brief
 from mudkit.events import Effect
 from mudkit.fleet.process import Process
 from mudkit.fleet.runtime import Site
@@ -71,7 +71,7 @@ def not_carried_out(process: Process, effects: Any, error: Exception) -> Excepti
     problem = SimulationProblem(
         "A machine has answered with something that cannot be carried out.",
         where=f"{process.system} on {process.host.name}",
-        found=f"{effects!r}"[:300] + f" ({type(error).__name__}: {error})",
+        found=brief(effects, 300) + f" ({type(error).__name__}: {error})",
         expected="a sequence of Send (of what JSON can hold), SetTimer, CancelTimer, Complete, "
         "Notify and Record",
     )

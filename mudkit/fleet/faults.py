@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from mudkit.errors import ParameterError, did_you_mean, listed
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet.device import Device
 from mudkit.fleet.host import Backup, Host
 from mudkit.fleet.kernel import World
@@ -23,6 +24,7 @@ __all__ = ["Faults"]
 _AHEAD: Final = 16
 
 
+@check_calls
 class Faults:
     """Faults of one world; each method does it now, in virtual time.
 
@@ -186,7 +188,7 @@ class Faults:
             raise ParameterError(
                 "Messages that are delayed by nothing are not delayed.",
                 where="delay_s",
-                found=repr(delay_s),
+                found=brief(delay_s),
                 expected="over 0 s, with delay_share",
             )
 
@@ -214,7 +216,7 @@ class Faults:
             raise ParameterError(
                 "There is no such device or server.",
                 where=where,
-                found=repr(name),
+                found=brief(name),
                 expected=listed(known, "none yet"),
                 remedy=did_you_mean(name, known, "add it first: lab.device(name)"),
             )
@@ -226,7 +228,7 @@ class Faults:
             raise ParameterError(
                 "A server has no link that could be cut.",
                 where="device",
-                found=repr(name),
+                found=brief(name),
                 expected="a device",
                 remedy="end the machines of a server with lab.faults.kill(name)",
             )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.fleet.battery import Battery, check_battery
 from mudkit.fleet.connectivity import Measured, follow_outages
 from mudkit.fleet.device import Device
@@ -63,8 +63,7 @@ class Group:
         self._mobility = None if mobility is None else mobility_of(mobility)
         self._outages = outages_of(outage)
         self._every_us = round(number("every_s", every_s, 0.001, 86_400.0) * US_PER_S)
-        if battery_j is not None:
-            check_battery(battery_j, base_mw)
+        check_battery(1.0 if battery_j is None else battery_j, base_mw)
         self._battery_j = battery_j
         self._base_mw = base_mw
         _check_context(context)
@@ -131,7 +130,7 @@ class Group:
             "outage": self._outages.describe(),
             "battery_j": None if self._battery_j is None else float(self._battery_j),
             "base_mw": float(self._base_mw),
-            "context": {name: repr(value) for name, value in sorted(self._context.items())},
+            "context": {name: brief(value, 1000) for name, value in sorted(self._context.items())},
         }
 
     def _course(self, seed: int, start_us: int) -> Course | None:
@@ -151,7 +150,7 @@ def usable_name(given: Any) -> str:
         raise ParameterError(
             "This name is not usable.",
             where="name",
-            found=repr(given),
+            found=brief(given),
             expected="text of characters that can be printed",
         )
     return given
@@ -165,7 +164,7 @@ def _check_context(context: Mapping[str, Any]) -> None:
             raise ParameterError(
                 f"There is no parameter {name!r} here.",
                 where=name,
-                found=repr(context[name]),
+                found=brief(context[name]),
                 expected="a parameter, or a name of the context that is not like one",
                 remedy="add each with lab.device(…, at=…)" if name == "at" else f"did you mean {near[0]!r}?",
             )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from mudkit.arguments import check_calls
 from mudkit.events import ContextChanged, Event, Make
 from mudkit.fleet.link import Link
 from mudkit.fleet.operation import Operation
@@ -22,6 +23,7 @@ Backup: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """Contents of the stores of a host, by system and name of each machine."""
 
 
+@check_calls
 class Host:
     """A server: it has no link, and is always reached.
 

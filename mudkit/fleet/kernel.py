@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -172,7 +172,7 @@ class World(Transport):
 
     def _fails(self, process: Process, event: Event, error: Exception) -> None:
         """Take note that a machine has failed: that ends the event, a call included, and nothing else."""
-        self.failed(process.host, process.system, error, f"handling {event!r}"[:_MOST_SHOWN])
+        self.failed(process.host, process.system, error, f"handling {brief(event, _MOST_SHOWN)}")
         if type(event) is Call:
             process.answer(Complete(event.op_id, error=error))
 
@@ -202,7 +202,7 @@ class World(Transport):
             raise ParameterError(
                 "This timer cannot be set: it would fire in the past, or between two microseconds.",
                 where=f"{process.system} on {process.host.name}",
-                found=f"{effect!r}",
+                found=brief(effect),
                 expected="delay_us: a whole number, 0 or more",
             )
         process.timers[effect.name] = timer = process, effect.name

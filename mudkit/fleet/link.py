@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError, did_you_mean
+from mudkit.errors import ParameterError, brief, did_you_mean
 from mudkit.fleet.bill import Account, Bill
 from mudkit.fleet.capacity import INSTANT, Curve, Instant
 from mudkit.fleet.energy import RADIOS, Radio
@@ -77,7 +77,7 @@ def profile_of(name: Any) -> LinkProfile:
         raise ParameterError(
             "There is no such kind of link.",
             where="link",
-            found=repr(name),
+            found=brief(name),
             expected=f"{', '.join(LINKS)}, or measured ones (LinkReplay)",
             remedy=did_you_mean(name, LINKS),
         )

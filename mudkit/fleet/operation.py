@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from mudkit.errors import OperationLost, OperationTimeout, ParameterError
+from mudkit.errors import OperationLost, OperationTimeout, ParameterError, brief
 from mudkit.events import Call
 from mudkit.fleet.runtime import Site, VirtualTime
 
@@ -194,7 +194,7 @@ class Operation:
             raise ParameterError(
                 "This timeout is not usable.",
                 where="timeout_s",
-                found=repr(timeout_s),
+                found=brief(timeout_s),
                 expected=f"a number of seconds over 0, at most {_MOST_S:,}",
             )
         return self._world.now_us + round(timeout_s * 1e6)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Call, Complete, ContextChanged, LinkUp, Machine, Make, Ports
 from mudkit.fleet.operation import Operation
 from mudkit.fleet.runtime import Runtime, Site
@@ -81,7 +81,7 @@ class Process:
         """Give random bytes, the port of that name: they go on after a restart and never repeat."""
         if n < 0:
             raise ParameterError(
-                "There are no fewer bytes than none.", where="n", found=repr(n), expected="0 or more"
+                "There are no fewer bytes than none.", where="n", found=brief(n), expected="0 or more"
             )
         steps = np.arange(self._draws, self._draws + -(-n // 16))
         self._draws += len(steps)
@@ -147,7 +147,7 @@ class Process:
         """Hand an answer to who called; one that comes twice, or that nobody waits for, is left."""
         error = answer.error
         if error is not None and not isinstance(error, BaseException):
-            raise TypeError(f"the error of Complete is an exception, not {error!r}")
+            raise TypeError(f"the error of Complete is an exception, not {brief(error)}")
         operation = self.open.pop(answer.op_id, None)
         if operation is not None:
             operation.settle(answer.result, error)
@@ -167,5 +167,5 @@ class Process:
         try:
             callback(payload)
         except Exception as error:
-            doing = f"in a callback of {app!r}, told {payload!r}"[:_MOST_SHOWN]
+            doing = f"in a callback of {app!r}, told {brief(payload, _MOST_SHOWN)}"[:_MOST_SHOWN]
             self._world.failed(self.host, self.system, error, doing)

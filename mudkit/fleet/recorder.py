@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.events import Record
 from mudkit.files import work_folder
 from mudkit.fleet.device import Device
@@ -54,7 +54,7 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 def _text(value: Any) -> str | None:
-    return value if value is None or type(value) is str else str(value)
+    return value if value is None or type(value) is str else brief(value, _CONTENT)
 
 
 def _details(operation: Operation) -> Iterable[Mapping[str, Any]]:
@@ -200,11 +200,14 @@ class Recorder:
         fields = wire_fields(message)
         kind, key = fields.get("kind"), fields.get("key")
         target = self.world.at_address.get(transfer.to)
-        content = _encode(message)[:_CONTENT].decode(errors="ignore")
+        try:
+            content = _encode(message)[:_CONTENT].decode(errors="ignore")
+        except RecursionError:
+            content = brief(message, _CONTENT)
         return (
             transfer.sender.system, transfer.sender.host.name, None if target is None else target.host.name,
-            transfer.sent_us, ended_us, transfer.size_bytes, fate, None if kind is None else str(kind),
-            None if key is None else str(key), content,
+            transfer.sent_us, ended_us, transfer.size_bytes, fate, _text(kind),
+            _text(key), content,
         )  # fmt: skip
 
     def _record(self, process: Process, effect: Record) -> None:
@@ -289,7 +292,7 @@ class Recorder:
             yield self._positions(self._places)
         elif name not in TABLES:
             raise ParameterError(
-                "A lab has no such table.", where="name", found=repr(name), expected=", ".join(TABLES)
+                "A lab has no such table.", where="name", found=brief(name), expected=", ".join(TABLES)
             )
         elif name == "bill":
             yield self._table(name, [tuple(row) for row in self.world.bill()])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mudkit.errors import ParameterError, did_you_mean, listed
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet.device import Device
 from mudkit.fleet.radio_history import radio_stretches
 from mudkit.fleet.recorder import Recorder
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Results"]
 
 
+@check_calls
 class Results:
     """The part of a lab that reads its records, and changes nothing.
 
@@ -159,7 +161,7 @@ class Results:
             raise ParameterError(
                 "There is no such device.",
                 where="device",
-                found=repr(device),
+                found=brief(device),
                 expected=listed(self.devices, "none yet"),
                 remedy=did_you_mean(device, self.devices),
             )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.sources.courses import Places
 
 __all__ = ["Stationary", "place"]
@@ -42,10 +42,10 @@ def place(where: str, given: Any) -> tuple[float, float]:
     try:
         lat, lon = (float(each) for each in given)
         is_place = -90 <= lat <= 90 and -180 <= lon <= 180
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         is_place = False
     if not is_place:
         raise ParameterError(
-            "This is no place.", where=where, found=repr(given), expected="(lat, lon) in degrees"
+            "This is no place.", where=where, found=brief(given), expected="(lat, lon) in degrees"
         )
     return lat, lon

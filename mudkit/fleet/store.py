@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from sortedcontainers import SortedList
 
-from mudkit.errors import ParameterError, StoreError
+from mudkit.errors import ParameterError, StoreError, brief
 from mudkit.events import Ciphertext
 
 __all__ = ["Killed", "MemoryStore", "SqliteStore", "unheeded"]
@@ -65,12 +65,12 @@ def _encode(key: str, value: Any) -> bytes:
         written = _pack(value)
         if _decoder(type(value) if isinstance(value, msgspec.Struct) else Any)(written) == value:
             return written
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         pass
     raise ParameterError(
         "This cannot be stored: it would come back as something else.",
         where=f"key {key!r}",
-        found=f"{type(value).__name__}: {value!r}"[:200],
+        found=f"{type(value).__name__}: {brief(value, 200)}",
         expected="None, truth values, finite numbers, texts, bytes; lists, dicts and structs of them",
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Event, Received, Send, SendFailed, size_bytes
 from mudkit.fleet.bill import Bill, BillRow
 from mudkit.fleet.clock import ARRIVAL, Clock
@@ -91,7 +91,7 @@ class Transport(Clock):
             raise ParameterError(
                 "There is a device or server of this name.",
                 where="name",
-                found=repr(name),
+                found=brief(name),
                 expected="a name of its own for each",
             )
 

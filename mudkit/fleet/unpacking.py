@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from mudkit.wire import is_too_deep
+
 __all__ = ["LEAST_PACKED", "MOST_BYTES", "Opened", "Room", "opened"]
 
 MOST_BYTES: Final = 1 << 24
@@ -181,7 +183,7 @@ def _msgpack(data: bytes) -> Any:
         value = msgspec.msgpack.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError, TypeError):
         return None
-    return value if any(len(each) > 1 for each in _strings(value)) else None
+    return value if not is_too_deep(value) and any(len(each) > 1 for each in _strings(value)) else None
 
 
 def _strings(value: Any) -> Iterator[bytes]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
-from mudkit.errors import PredicateError
+from mudkit.errors import PredicateError, brief
 from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.predicate import Predicate
 from mudkit.predicates.values import LIST, Members, Point, point, value
+from mudkit.wire import is_too_deep
 
 __all__ = ["from_json", "to_json"]
 
@@ -48,13 +49,15 @@ def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Pr
     if sent is None:
         return None
     try:
+        if is_too_deep(sent):
+            raise ValueError("it is nested too deeply")
         return Predicate.restored(sent["text"], [_in(each) for each in sent["constants"]], language)
     except PredicateError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise PredicateError(
             "This is no predicate as it is sent.",
-            found=repr(sent)[:200],
+            found=brief(sent, 200),
             expected="a text with the constants that stand in it",
         ) from error
 

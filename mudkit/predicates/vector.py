@@ -90,8 +90,9 @@ class Vector:
     @property
     def length(self) -> int:
         """Rows, or 1 when all rows share one value."""
-        arrays = (self.numbers, self.strings, self.true, self.lat, self.structs)
-        return max((len(array) for array in arrays if array is not None), default=1)
+        arrays = (self.numbers, self.strings, self.true, self.false, self.lat, self.lon, self.structs)
+        # Each array may have one value for all rows: also one mask of a condition whose other mask has many.
+        return int(np.broadcast_shapes((1,), *(array.shape for array in arrays if array is not None))[0])
 
     def is_there(self) -> Masks:
         """Where the value is not NULL."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, TypeVar
@@ -10,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from mudkit.errors import ParameterError, did_you_mean
+from mudkit.errors import ParameterError, brief, did_you_mean
 from mudkit.units import zone
 
 __all__ = ["check_ranges", "number", "of_kind", "rate", "split_rates", "time_zone", "whole_number"]
@@ -100,7 +99,7 @@ def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | No
     raise ParameterError(
         f"The parameter {name} is not usable.",
         where=name,
-        found=repr(given)[:120] if is_plain else named or f"a {type(given).__name__}",
+        found=brief(given, 120) if is_plain else named or f"a {type(given).__name__}",
         expected=expected,
         remedy=remedy,
     )
@@ -126,7 +125,7 @@ def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
             raise ParameterError(
                 f"There is no parameter {name!r}.",
                 where=name,
-                found=repr(rates[name]),
+                found=brief(rates[name]),
                 expected="one of " + ", ".join(known),
                 remedy=did_you_mean(name, known),
             )
@@ -143,7 +142,7 @@ def _value(name: str, given: Any, default: Any, low: float, high: float) -> Any:
             raise _refused(name, given, f"a whole number {_range(low, high)}")
         return int(given)
     is_number = isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
-    if not is_number or math.isnan(given) or not low <= given <= high:
+    if not is_number or not low <= given <= high:  # NaN is in no range
         raise _refused(name, given, f"a number {_range(low, high)}")
     return float(given)
 
@@ -163,4 +162,4 @@ def _written(limit: float) -> str:
 
 def _refused(name: str, given: Any, expected: str) -> ParameterError:
     summary = f"The parameter {name} is not usable."
-    return ParameterError(summary, where=name, found=repr(given), expected=expected)
+    return ParameterError(summary, where=name, found=brief(given), expected=expected)

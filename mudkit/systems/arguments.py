@@ -1,15 +1,16 @@
-"""What systems are given to start from: a lab, a device of it, and what a machine keeps and sends."""
+"""Checks of what systems are given: a lab, a device of it, and what a machine keeps and sends."""
 
 from __future__ import annotations
 
 from math import isfinite
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 
-__all__ = ["check_device", "check_lab", "is_storable"]
+__all__ = ["MAX_DEPTH", "check_device", "check_lab", "is_storable"]
 
-_DEEPEST: Final = 64
+MAX_DEPTH: Final = 64
+"""Levels of lists and mappings in what an application hands over."""
 
 
 def check_lab(given: Any) -> None:
@@ -21,7 +22,7 @@ def check_lab(given: Any) -> None:
     """
     if not hasattr(given, "server"):
         raise ParameterError(
-            "This is no lab.", where="lab", found=_shown(given), expected="a lab, such as Lab(seed=7)"
+            "This is no lab.", where="lab", found=brief(given), expected="a lab, such as Lab(seed=7)"
         )
 
 
@@ -36,14 +37,23 @@ def check_device(given: Any) -> None:
         raise ParameterError(
             "This is no device.",
             where="device",
-            found=_shown(given),
+            found=brief(given),
             expected="a device of the lab",
             remedy="give lab.device(name), or lab.devices[name]",
         )
 
 
-def is_storable(value: Any, deepest: int = _DEEPEST) -> bool:
-    """Say whether a store gives a value back as it is, and a message can carry it."""
+def is_storable(value: Any, deepest: int = MAX_DEPTH, *, has_bytes: bool = False) -> bool:
+    """Return whether a store returns a value unchanged and a message can carry it.
+
+    Parameters
+    ----------
+    value : object
+    deepest : int
+        Levels of lists and mappings that it may have.
+    has_bytes : bool
+        Whether it may hold bytes, which JSON cannot: machines of one lab send them, and stores keep them.
+    """
     kind = type(value)
     if kind is str:
         return value.isascii() or _is_text(value)
@@ -51,16 +61,16 @@ def is_storable(value: Any, deepest: int = _DEEPEST) -> bool:
         return bool(-(1 << 63) <= value < 1 << 63)
     if kind is float:
         return isfinite(value)
-    if value is None or kind is bool:
+    if value is None or kind is bool or (kind is bytes and has_bytes):
         return True
     if not deepest:
         return False
     if kind is dict:
         return all(
-            type(name) is str and is_storable(name) and is_storable(each, deepest - 1)
+            type(name) is str and is_storable(name) and is_storable(each, deepest - 1, has_bytes=has_bytes)
             for name, each in value.items()
         )
-    return kind is list and all(is_storable(each, deepest - 1) for each in value)
+    return kind is list and all(is_storable(each, deepest - 1, has_bytes=has_bytes) for each in value)
 
 
 def _is_text(value: str) -> bool:
@@ -69,7 +79,3 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:  # half of a pair
         return False
     return True
-
-
-def _shown(given: Any) -> str:
-    return repr(given)[:120] if isinstance(given, str | int | float) else f"a {type(given).__name__}"

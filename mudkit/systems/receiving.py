@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_origin
 
 import msgspec
 
+from mudkit.errors import brief
 from mudkit.events import (
     Ciphertext,
     Effect,
@@ -18,7 +19,7 @@ from mudkit.events import (
     Record,
     size_bytes,
 )
-from mudkit.wire import wire_fields
+from mudkit.wire import is_too_deep, wire_fields
 
 __all__ = ["MOST_BYTES", "Accepts", "Count", "Name", "dropped"]
 
@@ -40,7 +41,7 @@ class Accepts(Generic[_T]):
     ----------
     *kinds : type
         Structs of msgspec with ``tag_field="kind"``, one for each kind of message; fields that they do not
-        name are allowed. None: nothing is taken.
+        name are allowed. None: nothing is taken. What is nested too deeply is taken from nobody.
     """
 
     def __init__(self, *kinds: type[_T]) -> None:
@@ -65,6 +66,8 @@ class Accepts(Generic[_T]):
                 return None
             if isinstance(message, bytes):
                 message = msgspec.json.decode(message)
+            if is_too_deep(message):
+                return None
             decoded: _T = msgspec.convert(message, self._any, dec_hook=_custom)
         except (ValueError, TypeError, RecursionError):  # msgspec's errors are ValueErrors
             return None
@@ -75,6 +78,8 @@ class Accepts(Generic[_T]):
         if self._any is None:
             return False
         try:
+            if is_too_deep(message):
+                return False
             msgspec.convert(message, self._any)
         except (msgspec.ValidationError, RecursionError):
             return False
@@ -89,9 +94,9 @@ def _custom(kind: type, value: Any) -> Any:
 
 
 def dropped(event: Received) -> Sequence[Effect]:
-    """Write down that a message was dropped: nobody who is honest sends it."""
+    """Record that a message was dropped: no honest machine sends it."""
     message = event.message
     has_fields = isinstance(message, dict | msgspec.Struct)
     kind = wire_fields(message).get("kind") if has_fields else type(message).__name__
-    detail = f"{kind!r} from {event.source}"[:_SHOWN]
+    detail = f"{brief(kind, _SHOWN)} from {event.source}"[:_SHOWN]
     return (Record("incidents", {"incident": "dropped", "detail": detail}),)

@@ -104,6 +104,9 @@ conditions = st.recursive(
         st.tuples(inner, inner).map(lambda t: f"({t[0]}) OR ({t[1]})"),
         inner.map(lambda x: f"NOT ({x})"),
         st.tuples(inner, inner).map(lambda t: f"({t[0]}) = ({t[1]})"),
+        st.tuples(inner, st.sampled_from(["IN", "NOT IN"]), st.lists(_items, max_size=3)).map(
+            lambda t: f"({t[0]}) {t[1]} ({', '.join(t[2])})"
+        ),
     ),
     max_leaves=5,
 )

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind
@@ -24,6 +25,7 @@ __all__ = ["Module"]
 _MOST_S: Final = 1e9
 
 
+@check_calls
 class Module:
     """The client module of a device, which all its applications share (Contrail 4.1).
 
@@ -147,7 +149,7 @@ class Module:
             raise ParameterError(
                 "This port is open already.",
                 where="port",
-                found=repr(name),
+                found=brief(name),
                 expected="another name",
                 remedy="go on with what open_port gave for it",
             )

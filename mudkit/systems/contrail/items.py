@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
+from mudkit.wire import is_too_deep
 
 __all__ = [
     "MOST_BYTES",
@@ -109,7 +110,7 @@ def pack(item: Any, called: str | None = None) -> bytes:
         raise ParameterError(
             "This is no item.",
             where="item",
-            found=repr(item)[:200],
+            found=brief(item, 200),
             expected='Item({"name": value, …}, payload=b"…")',
         )
     if not isinstance(item.payload, bytes):
@@ -121,7 +122,8 @@ def pack(item: Any, called: str | None = None) -> bytes:
         )
     try:
         metadata = msgspec.json.encode(item.metadata)
-        msgspec.json.decode(metadata, type=dict[str, Any])
+        if is_too_deep(msgspec.json.decode(metadata, type=dict[str, Any])):
+            raise ValueError("it is nested too deeply")
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(
             "The metadata of an item cannot be sent.",
@@ -152,7 +154,10 @@ def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
     """
     begin = _HEAD + int.from_bytes(data[_LENGTH:_HEAD], "big")
     end = begin + int.from_bytes(data[:_LENGTH], "big")
-    return msgspec.json.decode(data[begin:end], type=dict[str, Any]), data[end:]
+    metadata = msgspec.json.decode(data[begin:end], type=dict[str, Any])
+    if is_too_deep(metadata):
+        raise ValueError("it is nested too deeply")
+    return metadata, data[end:]
 
 
 def delivery(source: Endpoint, item: str, seq: int, data: bytes) -> str:
@@ -172,7 +177,7 @@ def check_name(what: str, name: Any) -> str:
         raise ParameterError(
             f"This is no name of {what}.",
             where=what,
-            found=repr(name)[:200],
+            found=brief(name, 200),
             expected=f"a text of 1 to {MOST_NAME} printable characters",
         )
     return name

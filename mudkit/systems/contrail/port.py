@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Installed, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
@@ -38,6 +39,7 @@ class Group(msgspec.Struct, frozen=True):
     rule: str | None = None
 
 
+@check_calls
 class Port:
     """An open port: one application's end of everything (Contrail 3.2, 4.1).
 
@@ -159,7 +161,7 @@ class Port:
             raise ParameterError(
                 "A filter goes to a device or a group, and a port there.",
                 where="to",
-                found=repr(to),
+                found=brief(to),
                 expected='("child", "location")',
             )
         of_kind("predicate", predicate, str, Predicate, expected="a condition, such as \"what = 'photo'\"")

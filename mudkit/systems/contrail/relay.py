@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from mudkit.arguments import check_calls
 from mudkit.events import Network
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
@@ -20,6 +21,7 @@ PORT: Final = "contrail"
 """Part of its machines' addresses: other systems may have machines on the same hosts."""
 
 
+@check_calls
 class Relay:
     """A cloud provider: gateways, compute instances and storage in its data centres (Contrail 4.2).
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device, check_lab, is_storable
@@ -38,6 +39,7 @@ _INBOX: Final = "inbox"
 _SHOWN: Final = 200
 
 
+@check_calls
 class Publications:
     """The spooling server of a lab.
 
@@ -77,6 +79,7 @@ class Publications:
         return self.installed.call(Queues(device, topic))
 
 
+@check_calls
 class Topic:
     """A topic, as its publisher sees it (Last hop 3.1).
 
@@ -120,19 +123,19 @@ class Topic:
         """
         rank = number("rank", rank, -1e9, 1e9)
         if not isinstance(text, str):
-            raise ParameterError("A message is a text.", where="text", found=repr(text), expected="a text")
+            raise ParameterError("A message is a text.", where="text", found=brief(text), expected="a text")
         if item is not None:
             check_topic(item, "item")
         if taken := sorted(set(attributes) & set(_OWN)):
             raise ParameterError(
                 "A message has one topic and one rank.",
                 where=", ".join(taken),
-                found=repr(attributes),
+                found=brief(attributes),
                 expected="other names",
             )
         try:
             attributes = msgspec.json.decode(msgspec.json.encode(attributes))  # as they arrive: no tuples
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ParameterError(
                 "A message cannot be sent.",
                 where="attributes",
@@ -144,7 +147,7 @@ class Topic:
             raise ParameterError(
                 "A message cannot be kept.",
                 where="text, attributes",
-                found=repr(content)[:_SHOWN],
+                found=brief(content, _SHOWN),
                 expected="whole characters, and whole numbers of at most 64 bit",
             )
         lasts_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
@@ -156,6 +159,7 @@ class Topic:
         return self._installed.call(Rerank(self.name, str(identity), rank))
 
 
+@check_calls
 class Subscriber:
     """The user of a device (Last hop 3.2).
 

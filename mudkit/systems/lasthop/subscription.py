@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_init
+from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.lasthop.servers.indexer import check_query
 from mudkit.systems.lasthop.spool.policies import Forwarding
@@ -37,6 +38,7 @@ def check_topic(topic: Any, what: str = "topic") -> str:
     return topic
 
 
+@check_init
 @dataclass(frozen=True)
 class Subscription:
     """A subscription to a topic.
@@ -78,7 +80,7 @@ class Subscription:
         check_query(self.topic)
         if self.mode not in MODES:
             raise ParameterError(
-                "There is no such mode.", where="mode", found=repr(self.mode), expected=", ".join(MODES)
+                "There is no such mode.", where="mode", found=brief(self.mode), expected=", ".join(MODES)
             )
         if self.max is not None:
             whole_number("max", self.max, 0, 1 << 31)
@@ -96,7 +98,7 @@ class Subscription:
             raise ParameterError(
                 "Quiet hours have a beginning and an end.",
                 where="quiet_h",
-                found=repr(self.quiet_h),
+                found=brief(self.quiet_h),
                 expected="two different hours, as (22, 7)",
             )
         object.__setattr__(self, "forwarding", Forwarding.of(self.policy))

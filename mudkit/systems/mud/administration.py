@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mudkit.arguments import check_calls
 from mudkit.errors import AccessDenied, ParameterError
 from mudkit.events import Installed, Operation
 from mudkit.systems.mud.operations import Alter, Create, Drop
@@ -12,6 +13,7 @@ from mudkit.tokens import Authority
 __all__ = ["TableAdministration", "check_app"]
 
 
+@check_calls
 class TableAdministration:
     """The calls of a client about tables; the cloud says whether it may."""
 

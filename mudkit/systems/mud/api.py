@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind, whole_number
@@ -39,6 +40,7 @@ _MOST_NAME: Final = 400
 """Characters of the names of a device and an app together: messages are named after them."""
 
 
+@check_calls
 class Client(TableAdministration):
     """One app's client on a device (Mobius 3.1, table 2).
 
@@ -99,13 +101,13 @@ class Client(TableAdministration):
         given: Any = app
         if not isinstance(given, str) or not app or "/" in app or "\n" in app:
             raise ParameterError(
-                "This is no name of an app.", where="app", found=repr(app), expected="a text without '/'"
+                "This is no name of an app.", where="app", found=brief(app), expected="a text without '/'"
             )
         if len(f"{device.name}/{app}") > _MOST_NAME:
             raise ParameterError(
                 "The names of the device and of the app are too long.",
                 where="app",
-                found=repr(app)[:120],
+                found=brief(app, 120),
                 expected=f"at most {_MOST_NAME} characters together",
             )
         check_app(app, token, cloud.authority)
@@ -189,7 +191,7 @@ class Client(TableAdministration):
             raise ParameterError(
                 "This is no record.",
                 where="record",
-                found=repr(given)[:120],
+                found=brief(given, 120),
                 expected='a mapping of columns to values, such as {"topic": "arts"}',
                 remedy="to delete a record there is delete(table, key)" if given is None else None,
             )
@@ -354,7 +356,7 @@ class Client(TableAdministration):
             raise ParameterError(
                 "There is no such type of write.",
                 where="type",
-                found=repr(kind),
+                found=brief(kind),
                 expected=", ".join(WRITE_TYPES),
             )
         asked = operation(table, key, record, kind, _parsed(predicate), utility, _reader(data))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from mudkit.arguments import check_calls
 from mudkit.systems.mud.api import Client
 from mudkit.systems.mud.result import ReadResult
 
 __all__ = ["BlockingClient"]
 
 
+@check_calls
 class BlockingClient:
     """A client whose calls return results and raise errors.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
 from mudkit.systems.mud.api import Client
@@ -15,6 +16,7 @@ from mudkit.systems.mud.result import Change
 __all__ = ["PubSub"]
 
 
+@check_calls
 class PubSub:
     """Topics in a table: a message is a record with a column ``topic``, under a key of its own.
 
@@ -59,7 +61,7 @@ class PubSub:
             raise ParameterError(
                 "A message has one topic.",
                 where="topic",
-                found=repr(message["topic"]),
+                found=brief(message["topic"]),
                 remedy="give the topic first, and the column another name",
             )
         return self._client.write(self._table, None, {"topic": topic, **message}, predicate=predicate)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
@@ -32,7 +33,10 @@ NAME: Final = "radiator"
 _PORT: Final = "radiator"
 _LONGEST: Final = 512
 
+_Attributes: TypeAlias = Annotated[Mapping[str, Any] | None, 'a mapping such as {"p2p_enabled": True}']
 
+
+@check_calls
 class Server:
     """The server of a lab.
 
@@ -133,6 +137,7 @@ class Server:
         return self.installed.call(Counts())
 
 
+@check_calls
 class Client:
     """The local middleware on a device, set up and registered (Radiator 4.1: setup, register_client).
 
@@ -182,7 +187,7 @@ class Client:
         server: Server,
         client_id: str | None = None,
         receive: Callable[[Context], None] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        attributes: _Attributes = None,
         machine: Callable[..., ClientMachine] = ClientMachine,
     ) -> None:
         check_device(device)
@@ -193,7 +198,7 @@ class Client:
             raise ParameterError(
                 "This is no client id.",
                 where="client_id",
-                found=repr(client_id)[:120],
+                found=brief(client_id, 120),
                 expected=f"a text of at most {_LONGEST} letters",
             )
         if receive is not None:
@@ -208,7 +213,7 @@ class Client:
             self.installed.listen(APP, receive)
         self.registered = self.register(attributes)
 
-    def register(self, attributes: Mapping[str, Any] | None = None) -> Operation:
+    def register(self, attributes: _Attributes = None) -> Operation:
         """Register, or register again with other attributes; done when the server has agreed.
 
         Its result raises when the id is taken by another live device.
@@ -223,7 +228,7 @@ class Client:
             raise ParameterError(
                 "Attributes have names.",
                 where="attributes",
-                found=repr(registered)[:120],
+                found=brief(registered, 120),
                 expected='a mapping such as {"p2p_enabled": True}',
             )
         given = _as_json("attributes", dict(attributes or {}))
@@ -245,7 +250,7 @@ class Client:
         given: Any = context
         if not isinstance(given, Context):
             raise ParameterError(
-                "This is no context.", where="context", found=repr(given)[:200], expected="a Context"
+                "This is no context.", where="context", found=brief(given, 200), expected="a Context"
             )
         described = _as_json("context", context.describe())
         return self.installed.call(Propagate(ContextFields.of(Context.read(described))))

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from mudkit.errors import ContextProblem, ParameterError
+from mudkit.errors import ContextProblem, ParameterError, brief
 
 __all__ = ["Attributes", "Context", "Value"]
 
@@ -124,4 +124,4 @@ def _pair(given: Any) -> tuple[int, int]:
 
 
 def _refused(where: str, found: Any, expected: str) -> ParameterError:
-    return ParameterError("This is no context.", where=where, found=repr(found)[:200], expected=expected)
+    return ParameterError("This is no context.", where=where, found=brief(found, 200), expected=expected)

@@ -22,6 +22,7 @@ from mudkit.events import Effect, Received, SendFailed
 from mudkit.systems.radiator.context import Attributes, Context, Value
 from mudkit.systems.radiator.packing import inflated, unpack
 from mudkit.systems.receiving import Count, Name, dropped
+from mudkit.wire import is_too_deep
 
 __all__ = [
     "FROM_CLIENTS",
@@ -256,7 +257,8 @@ def read(event: Received | SendFailed, decoder: msgspec.json.Decoder[_T]) -> _T 
     """Read what has come as one of the messages that its sender may send; None: it is none of them."""
     text = inflated(event.message) if isinstance(event.message, bytes) else None
     try:
-        return None if text is None else decoder.decode(text)
+        decoded = None if text is None else decoder.decode(text)
+        return None if decoded is None or is_too_deep(decoded) else decoded
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

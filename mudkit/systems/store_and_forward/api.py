@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_calls
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import of_kind
 from mudkit.systems.arguments import check_device, check_lab, is_storable
@@ -26,6 +27,7 @@ _PORT: Final = "sf"
 """Part of its machines' addresses: other systems may have machines on the same hosts."""
 
 
+@check_calls
 class Relay:
     """The relay, on a server of its own.
 
@@ -46,6 +48,7 @@ class Relay:
         self.installed = lab.server(name).install(NAME, RelayMachine, name=_PORT)
 
 
+@check_calls
 class Client:
     """The client on a device.
 
@@ -107,7 +110,7 @@ class Client:
         of_kind("text", text, str, expected="a text", remedy="write it as one, for instance with json.dumps")
         if not is_storable(text):
             raise ParameterError(
-                "This text cannot be sent.", where="text", found=repr(text)[:120], expected="whole characters"
+                "This text cannot be sent.", where="text", found=brief(text, 120), expected="whole characters"
             )
         if len(text) > MOST_BYTES // 8:  # each letter may take six bytes, and the message has more fields
             raise ParameterError(
@@ -135,6 +138,6 @@ def _check_text(name: str, given: Any, expected: str) -> None:
         raise ParameterError(
             "This is no name.",
             where=name,
-            found=repr(given)[:120],
+            found=brief(given, 120),
             expected=f"{expected}: a text of one line, of at most {MOST_LETTERS} letters",
         )

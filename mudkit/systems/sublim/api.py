@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
-from mudkit.errors import OperationLost, ParameterError
+from mudkit.arguments import check_arguments, check_calls
+from mudkit.errors import OperationLost, ParameterError, brief
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind
@@ -32,7 +33,10 @@ __all__ = ["NAME", "AccessPoint", "PlainSubscriber", "PublishServer", "Subscribe
 NAME: Final = "sublim"
 _PORT: Final = "sublim"
 
+_Place: TypeAlias = Annotated[tuple[float, float], "(lat, lon) in degrees"]
 
+
+@check_calls
 class PublishServer:
     """The publish server of a lab.
 
@@ -85,13 +89,13 @@ class PublishServer:
             raise ParameterError(
                 "A message has named fields.",
                 where="message",
-                found=repr(message)[:80],
+                found=brief(message, 80),
                 expected='a mapping such as {"patient": 7, "pulse": 48}',
             )
         given: Any = item
         if given is not None and (not isinstance(given, str) or not given):
             raise ParameterError(
-                "This is no name of an item.", where="item", found=repr(item), expected="a text"
+                "This is no name of an item.", where="item", found=brief(item), expected="a text"
             )
         try:
             body = create_message(message)  # nobody changes it later
@@ -106,6 +110,7 @@ class PublishServer:
         return self.installed.call(Publish(body, item))
 
 
+@check_calls
 class AccessPoint:
     """An access point.
 
@@ -131,7 +136,7 @@ class AccessPoint:
         self,
         lab: Network,
         net: PublishServer,
-        at: tuple[float, float] | None = None,
+        at: _Place | None = None,
         range_m: float = 100.0,
         *,
         name: str | None = None,
@@ -144,7 +149,7 @@ class AccessPoint:
         if at is not None:
             if not isinstance(place, Sequence) or isinstance(place, str) or len(place) != 2:
                 raise ParameterError(
-                    "This is no place.", where="at", found=repr(at), expected="(lat, lon) in degrees"
+                    "This is no place.", where="at", found=brief(at), expected="(lat, lon) in degrees"
                 )
             at = number("at[0]", at[0], -90.0, 90.0), number("at[1]", at[1], -180.0, 180.0)
         self.name = name or f"access-point-{len(net.access_points) + 1}"
@@ -162,6 +167,7 @@ class AccessPoint:
         return state
 
 
+@check_calls
 class Subscriber:
     """The user of a device: it attaches to the best access point in range.
 
@@ -243,7 +249,7 @@ class Subscriber:
             raise ParameterError(
                 "This is no policy.",
                 where="policy",
-                found=repr(policy),
+                found=brief(policy),
                 expected="a Policy, or a function with @policy",
             )
         self.policy = policy
@@ -281,6 +287,7 @@ class Subscriber:
         )
 
 
+@check_calls
 class PlainSubscriber:
     """A subscriber without state: a predicate over the message decides, and what it misses is lost.
 
@@ -320,6 +327,7 @@ class PlainSubscriber:
         self.installed.listen(APP, callback)
 
 
+@check_arguments
 def explain(message: Mapping[str, Any], subscriber: Subscriber) -> Explanation:
     """Say what the policy of a subscriber would do with a message now, and why; nothing is changed.
 

@@ -169,6 +169,27 @@ def test_numpy_takes_what_people_have() -> None:
         run("n = 1", x=[1, 2])
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["(n NOT IN (1, 'a')) IN (TRUE, FALSE)", "(n NOT IN (1, 'a')) IN ('x')", "NOT (n IN (1, 'a')) = TRUE"],
+)
+@pytest.mark.parametrize("values", [[2.0, 1.0, 3.0], [1.0], []])
+def test_a_negated_list_of_two_kinds_is_a_value_of_every_row(text, values) -> None:
+    predicate = Predicate(text)
+    columns = {"n": np.array(values)}
+    assert predicate.numpy(columns).tolist() == [predicate({"n": n}) for n in values]
+
+
+def test_a_writer_with_a_negated_list_of_two_kinds_finds_its_readers() -> None:
+    index = SubscriptionIndex()
+    for number in range(100):
+        index.add(number, Predicate("topic = 'x'"), receiver={"age": number % 5})
+    writer = Predicate("(receiver.age NOT IN (1, 'a')) IN (TRUE, FALSE)")
+    expected = [number for number in range(100) if writer({}, receiver={"age": number % 5})]
+    assert expected
+    assert index.match({"topic": "x"}, writer=writer) == expected
+
+
 def test_the_caret_stands_under_the_place_also_in_long_texts() -> None:
     text = (
         " AND ".join(f"name_{number} = 1" for number in range(60))

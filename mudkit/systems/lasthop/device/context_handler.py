@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.units import distance_km
@@ -50,7 +50,7 @@ class Following:
             raise ParameterError(
                 "There is no place to be at.",
                 where="places",
-                found=repr(self.places),
+                found=brief(self.places),
                 expected="places by name, as {'Tromsø': (69.65, 18.96, 20.0)}",
             )
         for name, place in places.items():
@@ -63,7 +63,7 @@ class Following:
                 raise ParameterError(
                     "This is no place.",
                     where=f"places[{name!r}]",
-                    found=repr(place),
+                    found=brief(place),
                     expected="a name; latitude, longitude and a radius in km",
                 )
             for each, low, high in zip(place, (-90.0, -180.0, 0.0), (90.0, 360.0, 21_000.0), strict=True):

@@ -31,7 +31,7 @@ from msgspec import UNSET
 
 from mudkit.delivery.records import delivery
 from mudkit.delivery.session import incarnation
-from mudkit.errors import OutboxFull, ParameterError
+from mudkit.errors import OutboxFull, ParameterError, brief
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -238,7 +238,7 @@ class DeviceMachine(Session):
                 return (Complete(op_id, error=self._not_subscribed(topic, self._following)),)
         error = ParameterError(
             "There is no such operation.",
-            found=repr(call.name),
+            found=brief(call.name),
             expected="subscribe, unsubscribe, read, follow, unfollow, held",
         )
         return (Complete(op_id, error=error),)
@@ -247,7 +247,7 @@ class DeviceMachine(Session):
         return ParameterError(
             f"{self._me} is not subscribed to this topic.",
             where="topic",
-            found=repr(topic),
+            found=brief(topic),
             expected=", ".join(known) or "none yet",
         )
 

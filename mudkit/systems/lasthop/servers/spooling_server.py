@@ -31,7 +31,7 @@ from msgspec import UNSET
 
 from mudkit.delivery.session import rolled_back
 from mudkit.delivery.stream import Outgoing
-from mudkit.errors import MudkitError, ParameterError, PredicateError
+from mudkit.errors import MudkitError, ParameterError, PredicateError, brief
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -170,7 +170,7 @@ class SpoolServer(Sessions):
                 case operations.Queues() as asked:
                     return (Complete(op_id, self._queues(asked)),)
             raise ParameterError(
-                "There is no such operation.", found=repr(call.name), expected="publish, rerank, queues"
+                "There is no such operation.", found=brief(call.name), expected="publish, rerank, queues"
             )
         except MudkitError as error:
             return (Complete(op_id, error=error),)
@@ -190,7 +190,7 @@ class SpoolServer(Sessions):
             raise ParameterError(
                 "There is a message of this name.",
                 where="item",
-                found=repr(item),
+                found=brief(item),
                 expected="a name of its own for each message",
             )
         for subscription in spools:

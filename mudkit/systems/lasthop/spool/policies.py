@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.rules import Item, Situation
 
@@ -55,14 +55,14 @@ class Forwarding:
             raise ParameterError(
                 "There is no such forwarding policy.",
                 where="policy",
-                found=repr(self.kind),
+                found=brief(self.kind),
                 expected=", ".join(KINDS),
             )
         if (self.kind == "rule") != callable(self.rule):
             raise ParameterError(
                 "A policy of the kind 'rule' has a rule, and no other has.",
                 where="rule",
-                found=repr(self.rule),
+                found=brief(self.rule),
                 expected="a function" if self.kind == "rule" else "None",
             )
         if self.prefetch_limit != LEARNT:
@@ -86,7 +86,7 @@ class Forwarding:
                 raise ParameterError(
                     "The policy has settings of its own.",
                     where=", ".join(settings),
-                    found=repr(settings),
+                    found=brief(settings),
                     expected="these in the policy",
                     remedy="dataclasses.replace(policy, ...) changes them",
                 )

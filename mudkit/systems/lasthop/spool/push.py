@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked
@@ -111,7 +111,7 @@ class Push:
             raise ParameterError(
                 "There is no such rule for a full store.",
                 where="when_full",
-                found=repr(self.when_full),
+                found=brief(self.when_full),
                 expected=", ".join(WHEN_FULL),
             )
 
@@ -135,7 +135,7 @@ def policy_of(given: str | Forwarding | Push, **settings: int | float | str | No
         raise ParameterError(
             "A push service has no such settings.",
             where=", ".join(settings),
-            found=repr(settings),
+            found=brief(settings),
             expected="none of them",
             remedy="leave them out, or take the policy 'buffer'",
         )

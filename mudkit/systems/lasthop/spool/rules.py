@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
 from mudkit.systems.lasthop.spool.statistics import Habits
 from mudkit.units import US_PER_S
@@ -90,7 +90,7 @@ def chosen(
     answer: Any = rule(situation)
     if not isinstance(answer, Iterable):
         raise ParameterError(
-            "A rule gives what is to go.", where="rule", found=repr(answer), expected=_EXPECTED
+            "A rule gives what is to go.", where="rule", found=brief(answer), expected=_EXPECTED
         )
     items = list(answer)
     known = {message.identity: message for message in waiting} if items else {}
@@ -99,7 +99,7 @@ def chosen(
         message = known.pop(item.identity, None) if isinstance(item, Item) else None
         if message is None:
             raise ParameterError(
-                "A rule has chosen what does not wait.", where="rule", found=repr(item), expected=_EXPECTED
+                "A rule has chosen what does not wait.", where="rule", found=brief(item), expected=_EXPECTED
             )
         messages.append(message)
     return messages

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.sources.outages import PERIODS, Outages, outages_of
 from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
@@ -50,7 +50,7 @@ class Expiration:
             raise ParameterError(
                 "There is no such distribution of expirations.",
                 where="law",
-                found=repr(self.law),
+                found=brief(self.law),
                 expected=", ".join(LAWS),
             )
 

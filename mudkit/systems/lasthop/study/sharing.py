@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.progress import bar
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.streams import Stream
@@ -164,7 +164,7 @@ def play_devices(
     """
     if mode not in MODES:
         raise ParameterError(
-            "There is no such way to share.", where="mode", found=repr(mode), expected=", ".join(MODES)
+            "There is no such way to share.", where="mode", found=brief(mode), expected=", ".join(MODES)
         )
     return _Player(devices, policy, mode, threshold).play(most_of(max))
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from mudkit.errors import ParameterError, did_you_mean
+from mudkit.errors import ParameterError, brief, did_you_mean
 from mudkit.progress import bar
 from mudkit.systems.lasthop.study.simulation import simulate
 
@@ -111,7 +111,7 @@ def _run(fixed: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
 def _listed(name: str, given: Any) -> list[Any]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ParameterError(
-            "Values to run over are several.", where=name, found=repr(given), expected="a list, as [1, 2, 4]"
+            "Values to run over are several.", where=name, found=brief(given), expected="a list, as [1, 2, 4]"
         )
     return list(given)
 
@@ -126,7 +126,7 @@ def _check_names(over: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
             raise ParameterError(
                 "There is no such parameter.",
                 where="over, fixed",
-                found=repr(name),
+                found=brief(name),
                 expected=", ".join(each for each in _PARAMETERS if each != "seed"),
                 remedy=did_you_mean(name, _PARAMETERS),
             )

@@ -31,7 +31,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from mudkit.errors import ParameterError
+from mudkit.arguments import check_arguments, check_init
+from mudkit.errors import ParameterError, brief
 from mudkit.systems.mud.policies.density import Density
 
 __all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "sha256"]
@@ -72,6 +73,7 @@ def sha256(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(written.encode()).hexdigest()
 
 
+@check_init
 @dataclass(frozen=True)
 class Artefact:
     """A tree that can decide.
@@ -99,9 +101,12 @@ class Artefact:
     root: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not self.nodes:
+            raise _refused("nodes", "none", "one node at least")
         object.__setattr__(self, "root", _tied(self.nodes))
 
     @classmethod
+    @check_arguments
     def made(
         cls,
         kind: str,
@@ -132,7 +137,11 @@ class Artefact:
             "costs": costs,
             "manifest": dict(manifest or {}),
         }
-        return cls.read({**document, "sha256": sha256(document)})
+        try:
+            digest = sha256(document)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _refused("nodes, manifest", brief(error), "what JSON can hold") from error
+        return cls.read({**document, "sha256": digest})
 
     @classmethod
     def read(cls, document: Any) -> Artefact:

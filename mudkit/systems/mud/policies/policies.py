@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
+from mudkit.arguments import check_init
 from mudkit.predicates import Predicate
 from mudkit.predicates.values import point
 from mudkit.sources.parameters import number, whole_number
@@ -126,6 +127,7 @@ class AlwaysRemote:
         return "remote"
 
 
+@check_init
 class Freshness:
     """What was asked for shortly before is answered by the device.
 
@@ -146,6 +148,7 @@ class Freshness:
         return "local" if any(each.age_s < self._max_age_s for each in same) else "remote"
 
 
+@check_init
 @dataclass(frozen=True)
 class NearAndRecent:
     """The policy of the CarTel application (Mobius 7.3): local within 1 km of a query not older than 10 min.
@@ -201,6 +204,7 @@ class Later:
         return self._delay_s
 
 
+@check_init
 class Habits:
     """What is read again and again is fetched shortly before it is expected, if its utility gains by it.
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from mudkit.arguments import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number
 
@@ -190,6 +191,7 @@ class _Matrix(Utility):
         return self.needless_s * (1.0 - plan.changed_share)
 
 
+@check_arguments
 def freshness(max_age_s: float) -> Utility:
     """Give the utility for which an answer younger than some age is worth a lot, and waiting costs.
 
@@ -203,6 +205,7 @@ def freshness(max_age_s: float) -> Utility:
     return _Freshness(number("max_age_s", max_age_s, 0.0, 1e9))
 
 
+@check_arguments
 def completeness(worth_s: float = _WORTH_S, least: float = 0.0) -> Utility:
     """Give the utility for which an answer is worth the more, the more of its records are there for certain.
 
@@ -216,6 +219,7 @@ def completeness(worth_s: float = _WORTH_S, least: float = 0.0) -> Utility:
     return _Completeness(number("worth_s", worth_s, 0.0, 1e12), number("least", least, 0.0, 1.0))
 
 
+@check_arguments
 def bias(worst_s: float) -> Utility:
     """Give the utility for which it costs when what is missing is missing in one key range only.
 
@@ -227,6 +231,7 @@ def bias(worst_s: float) -> Utility:
     return _Costs("bias", number("worst_s", worst_s, 0.0, 1e12))
 
 
+@check_arguments
 def latency(per_s: float = 1.0) -> Utility:
     """Give the utility for which waiting costs.
 
@@ -238,6 +243,7 @@ def latency(per_s: float = 1.0) -> Utility:
     return _Costs("latency_s", number("per_s", per_s, 0.0, 1e12))
 
 
+@check_arguments
 def bandwidth(per_kb_s: float) -> Utility:
     """Give the utility for which bytes cost.
 
@@ -249,6 +255,7 @@ def bandwidth(per_kb_s: float) -> Utility:
     return _Costs("size_kb", number("per_kb_s", per_kb_s, 0.0, 1e12))
 
 
+@check_arguments
 def energy(per_j_s: float) -> Utility:
     """Give the utility for which the radio's energy costs.
 
@@ -260,6 +267,7 @@ def energy(per_j_s: float) -> Utility:
     return _Costs("radio_mj", number("per_j_s", per_j_s, 0.0, 1e12) / 1000.0)
 
 
+@check_arguments
 def cost_matrix(stale_s: float, needless_s: float) -> Utility:
     """Give the utility of a cost matrix: a stale answer against a query that brought nothing new (Mobius 6).
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from mudkit.arguments import check_calls
 from mudkit.events import Installed, Network, Operation
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
@@ -26,6 +27,7 @@ PORT: Final = "mud"
 """The name of each server's machine; a client's has its app's after it."""
 
 
+@check_calls
 class Cloud:
     """What a client talks to (Mobius 2).
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.radiator.aggregation import joins
 
@@ -29,7 +29,7 @@ def check_function(where: str, given: Any, arguments: Sequence[str]) -> None:
         raise ParameterError(
             "This is no function.",
             where=where,
-            found=repr(given)[:120],
+            found=brief(given, 120),
             expected=f"a function of {' and '.join(arguments)}",
         )
     is_partial = isinstance(given, partial)
@@ -90,7 +90,7 @@ def _names(where: str, given: Any, function: Any) -> None:
         raise ParameterError(
             "This names no attribute.",
             where=where,
-            found=repr(given)[:120],
+            found=brief(given, 120),
             expected='names such as ("speed_kmh",)' if is_several else "a name such as 'loc'",
         )
 

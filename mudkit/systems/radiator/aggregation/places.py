@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from mudkit.errors import ParameterError, brief
+from mudkit.sources.parameters import number
 from mudkit.units import EARTH_RADIUS_KM, KM_PER_DEGREE
 
 __all__ = ["Cell", "box", "cell", "distance_km"]
@@ -61,8 +63,12 @@ def cell(loc: Sequence[float], *, km: float) -> Cell:
     km : float
         Side of the cells.
     """
-    row = math.floor(loc[0] / (km / _KM_PER_DEGREE))
-    return Cell(row, math.floor(_on_circle(loc[1]) / _sides(row, km)[1]), km)
+    number("km", km, 1e-6, 1e5)
+    try:
+        row = math.floor(loc[0] / (km / _KM_PER_DEGREE))
+        return Cell(row, math.floor(_on_circle(loc[1]) / _sides(row, km)[1]), km)
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
+        raise _no_place("loc", loc) from error
 
 
 def box(places: Iterable[Sequence[float]]) -> list[float]:
@@ -99,10 +105,19 @@ def distance_km(here: Sequence[float], there: Sequence[float]) -> float:
     float
         Kilometres.
     """
-    phi, psi = math.radians(here[0]), math.radians(there[0])
-    half_lambda = math.radians(there[1] - here[1]) / 2
+    try:
+        phi, psi = math.radians(here[0]), math.radians(there[0])
+        half_lambda = math.radians(there[1] - here[1]) / 2
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
+        raise _no_place("here, there", (here, there)) from error
     h = math.sin((psi - phi) / 2) ** 2 + math.cos(phi) * math.cos(psi) * math.sin(half_lambda) ** 2
     return 2 * EARTH_RADIUS_KM * math.asin(math.sqrt(min(h, 1.0)))
+
+
+def _no_place(where: str, given: Any) -> ParameterError:
+    return ParameterError(
+        "This is no place.", where=where, found=brief(given), expected="(lat, lon), numbers in degrees"
+    )
 
 
 def _on_circle(lon: float) -> float:

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from mudkit.errors import PropagationProblem
+from mudkit.arguments import check_arguments, check_init
+from mudkit.errors import PropagationProblem, brief
 from mudkit.systems.radiator.aggregation.functions import check_function
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.problems import failure
@@ -98,6 +99,7 @@ _MOST: Final = 1 << 60
 """What is more is as much: no queue is so long."""
 
 
+@check_init
 class Aggregability:
     """An aggregability function, with the key by which receivers may be grouped.
 
@@ -212,6 +214,7 @@ class Aggregability:
         )
 
 
+@check_arguments
 def aggregability(
     *, key: Callable[[Context], Any], sender_key: Callable[[Context], Any] | None = None
 ) -> Callable[[Function], Aggregability]:
@@ -244,4 +247,4 @@ def _whole(value: Any) -> int | None:
 
 
 def _refused(given: Any, expected: str) -> PropagationProblem:
-    return PropagationProblem("It gave no usable threshold.", found=repr(given)[:200], expected=expected)
+    return PropagationProblem("It gave no usable threshold.", found=brief(given, 200), expected=expected)

@@ -39,7 +39,7 @@ from msgspec import UNSET, UnsetType
 
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.errors import OutboxFull, ParameterError
+from mudkit.errors import OutboxFull, ParameterError, brief
 from mudkit.events import (
     Call,
     Complete,
@@ -232,7 +232,7 @@ class ClientMachine:
             error = ParameterError(
                 "This client is not registered.",
                 where="client_id",
-                found=repr(self._client),
+                found=brief(self._client),
                 expected="one that is registered",
                 remedy="register() again, under a name that is free",
             )

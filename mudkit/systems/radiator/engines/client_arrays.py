@@ -81,7 +81,7 @@ class ClientArrays:
         self.problems = Problems()
         self.contexts = Contexts(retention_us)
         self.dropped = 0
-        self._retention_us, self._echo = retention_us, echo
+        self.retention_us, self._echo = retention_us, echo
         self._place: dict[str, int] = {}
         self._clients: list[str] = []  # by place
         self._views: list[Context] = []
@@ -142,6 +142,10 @@ class ClientArrays:
     def fire(self, now_us: int) -> list[Entry]:
         """As :meth:`ClientLists.fire`."""
         return self._step(now_us, None, None)
+
+    def drop(self, count: int) -> None:
+        """As :meth:`ClientLists.drop`."""
+        self.dropped += count
 
     def put_back(self, entry: Entry, again_us: int) -> None:
         """As :meth:`ClientLists.put_back`."""
@@ -302,7 +306,7 @@ class ClientArrays:
 
     def _taken_out(self, place: int) -> Pending:
         """Give what waits for a receiver as it is held for one alone; the arrays have it no more."""
-        pending = Pending(self._retention_us)
+        pending = Pending(self.retention_us)
         pending.is_private = bool(self._is_private[place])
         for row in self._rows_of(place):
             code = int(self._held[row, place])
@@ -316,7 +320,7 @@ class ClientArrays:
 
     def _wait_us(self, codes: _Int) -> _Int:
         """Say how long the oldest of a queue waits, whatever comes."""
-        return np.where(codes & 3 == _TIME, np.minimum(codes >> 2, self._retention_us), self._retention_us)
+        return np.where(codes & 3 == _TIME, np.minimum(codes >> 2, self.retention_us), self.retention_us)
 
     def _set_due(self, places: _Int) -> None:
         held = self._held[: len(self._rows), places]

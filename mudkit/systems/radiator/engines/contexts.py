@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.pending import Message
 
@@ -66,7 +66,7 @@ class Contexts:
             raise ParameterError(
                 "Who sends must be registered.",
                 where="sender",
-                found=repr(client),
+                found=brief(client),
                 expected="the name of a registered client",
                 remedy="register it first, with its attributes",
             )

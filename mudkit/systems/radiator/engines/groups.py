@@ -93,7 +93,7 @@ class Groups:
         self.problems = Problems()
         self.contexts = Contexts(retention_us)
         self.dropped = 0
-        self._retention_us, self._echo = retention_us, echo
+        self.retention_us, self._echo = retention_us, echo
         self._of: dict[str, _Cohort] = {}
         self._by_view: dict[Hashable, list[_Cohort]] = {}
         self.due_us = math.inf
@@ -160,6 +160,10 @@ class Groups:
         """As :meth:`ClientLists.fire`."""
         self._merge()
         return self._step(now_us, None, None)
+
+    def drop(self, count: int) -> None:
+        """As :meth:`ClientLists.drop`."""
+        self.dropped += count
 
     def put_back(self, entry: Entry, again_us: int) -> None:
         """As :meth:`ClientLists.put_back`."""
@@ -312,7 +316,7 @@ class Groups:
         for cohort in self._by_view.get(view, ()):
             if not len(cohort.pending) and not cohort.pending.is_private:
                 return cohort
-        return self._new(_Cohort(view, Pending(self._retention_us)))
+        return self._new(_Cohort(view, Pending(self.retention_us)))
 
     def _beside(self, cohort: _Cohort, view: Hashable) -> _Cohort:
         """Make a cohort for which the same waits."""

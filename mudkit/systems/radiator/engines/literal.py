@@ -47,7 +47,7 @@ class ClientLists:
     def __init__(self, function: Aggregability, retention_us: int, *, echo: bool = False) -> None:
         self.function = function
         self.problems = Problems()
-        self._retention_us, self._echo = retention_us, echo
+        self.retention_us, self._echo = retention_us, echo
         self.contexts = Contexts(retention_us)
         self._pending: dict[str, Pending] = {}
         self._dropped = 0
@@ -84,7 +84,7 @@ class ClientLists:
         """
         is_new = self.contexts.register(client, attributes)
         if receives:
-            self._pending.setdefault(client, Pending(self._retention_us))
+            self._pending.setdefault(client, Pending(self.retention_us))
         return [] if is_new else self.fire(now_us)
 
     def unregister(self, now_us: int, client: str) -> None:
@@ -114,6 +114,10 @@ class ClientLists:
                 numbers = tuple([message.number for message in batch])
                 entries.setdefault(numbers, Entry(batch, [])).recipients.append(client)
         return list(entries.values())
+
+    def drop(self, count: int) -> None:
+        """Count messages that were dropped for receivers because they cannot be joined."""
+        self._dropped += count
 
     def put_back(self, entry: Entry, again_us: int) -> None:
         """Take back what could not be joined; it is tried again with whatever comes next."""

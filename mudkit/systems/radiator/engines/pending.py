@@ -181,7 +181,7 @@ class Pending:
         """Take back what could not be joined; it is tried again at the latest at a moment."""
         queue = self._queues.setdefault(None, _Queue(None))
         queue.messages = sorted([*queue.messages, *messages], key=_number)
-        queue.again_us = again_us
+        queue.again_us = again_us if queue.again_us is None else min(queue.again_us, again_us)
         self._set_due()
 
     def _drop(self, now_us: int, queue: _Queue) -> None:

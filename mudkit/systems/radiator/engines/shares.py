@@ -21,14 +21,14 @@ import zlib
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from mudkit.errors import MudkitError, ParameterError, PropagationProblem
+from mudkit.errors import MudkitError, ParameterError, PropagationProblem, brief
 from mudkit.sources.parameters import number
 from mudkit.systems.radiator.aggregation.functions import check_join
-from mudkit.systems.radiator.aggregation.joining import join_problem, joined
+from mudkit.systems.radiator.aggregation.joining import aggregates
 from mudkit.systems.radiator.aggregation.joins import Join, concatenation
 from mudkit.systems.radiator.aggregation.thresholds import Aggregability
 from mudkit.systems.radiator.context import Context
@@ -39,8 +39,6 @@ from mudkit.systems.radiator.packing import pack
 
 __all__ = ["Share", "Shares"]
 
-_RETRY_US: Final = 60_000_000
-"""A join that failed is tried again so long after, if nothing comes before."""
 _decode = msgspec.json.Decoder().decode
 
 
@@ -123,13 +121,13 @@ class Share:
                 return Context.read(_decode(event.text or "")).at(event.t_us)
             case "context":
                 raise ParameterError(
-                    "There is no such client.", found=repr(event.client), expected="register first"
+                    "There is no such client.", found=brief(event.client), expected="register first"
                 )
             case "unregister" | "tick":
                 return None
         raise ParameterError(
             "There is no such event.",
-            found=repr(event.kind),
+            found=brief(event.kind),
             expected="register, unregister, context or tick",
         )
 
@@ -151,15 +149,9 @@ class Share:
     def _gone(self, now_us: int, entries: Sequence[Entry]) -> list[Gone]:
         gone: list[Gone] = []
         for entry in entries:
-            join = self._shares.join
-            try:
-                aggregate = pack(joined(join, entry).describe(), compress=False).decode()
-            except Exception as error:
-                self._engine.problems.add(join_problem(error, join, entry))
-                self._engine.put_back(entry, now_us + _RETRY_US)
-                continue
-            numbers = [message.number for message in entry.batch]
-            gone.append((now_us, numbers, entry.recipients, aggregate, None))
+            for part, text in aggregates(self._engine, entry, now_us, self._shares.join, _text):
+                numbers = [message.number for message in part.batch]
+                gone.append((now_us, numbers, part.recipients, text, None))
         return gone + [(now_us, (), (), None, str(problem)) for problem in self._engine.problems.news()]
 
 
@@ -215,3 +207,7 @@ def _unreadable(event: ClientEvent, error: Exception) -> Gone:
         remedy="it was left out",
     )
     return event.t_us, (), (), None, str(problem)
+
+
+def _text(context: Context) -> str:
+    return pack(context.describe(), compress=False).decode()

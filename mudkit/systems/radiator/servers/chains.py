@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mudkit.errors import ParameterError, PropagationProblem
+from mudkit.errors import ParameterError, PropagationProblem, brief
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.problems import failure
 
@@ -83,7 +83,7 @@ def _number(given: Any) -> float:
     is_number = isinstance(given, bool | int | float | np.bool_ | np.integer | np.floating)
     if not is_number or math.isnan(given):
         raise ParameterError(
-            "It gave no number.", found=repr(given)[:200], expected="True or False, or a number"
+            "It gave no number.", found=brief(given, 200), expected="True or False, or a number"
         )
     return float(given)
 

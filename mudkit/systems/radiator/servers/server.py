@@ -36,7 +36,7 @@ from typing import Final
 
 from msgspec import UNSET, Struct
 
-from mudkit.errors import MudkitError, ParameterError
+from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -51,13 +51,15 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.radiator import operations
-from mudkit.systems.radiator.aggregation.joining import aggregate_of
+from mudkit.systems.radiator.aggregation.joining import RETRY_US, aggregates
+from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.client_arrays import for_many
 from mudkit.systems.radiator.engines.literal import Entry
 from mudkit.systems.radiator.engines.pending import Message
 from mudkit.systems.radiator.messages import (
     FROM_CLIENTS,
     PUSHES,
+    ContextFields,
     DeliveryAck,
     Identify,
     Propagate,
@@ -73,7 +75,7 @@ from mudkit.systems.radiator.messages import (
     odd,
     read,
 )
-from mudkit.systems.radiator.packing import pack
+from mudkit.systems.radiator.packing import check_size, pack
 from mudkit.systems.radiator.servers.chains import chains
 from mudkit.systems.radiator.servers.server_link import ServerLink
 from mudkit.systems.radiator.servers.settings import Settings
@@ -87,8 +89,6 @@ AGAIN_US_PER_BYTE: Final = 400
 """Nothing is sent again while it may still be on its way: through a chain, over a slow link."""
 _AGAIN: Final = "again"
 _DUE: Final = "due"
-_RETRY_US: Final = 60_000_000
-"""A join that failed is tried again so long after, if nothing comes before."""
 DOUBT_US: Final = 120_000_000
 """So long a peer is believed who says that another cannot be reached."""
 _MAX_INCARNATIONS: Final = 64
@@ -169,7 +169,7 @@ class ServerMachine:
                     "failures": self._engine.problems.count,
                 }
         raise ParameterError(
-            "There is no such operation.", found=repr(call.name), expected="clients, waiting, counts"
+            "There is no such operation.", found=brief(call.name), expected="clients, waiting, counts"
         )
 
     # -- clients
@@ -320,11 +320,9 @@ class ServerMachine:
 
     def _propagate(self, entries: Sequence[Entry]) -> Sequence[Effect]:
         effects: list[Effect] = []
-        for entry in entries:
-            context = aggregate_of(self._settings.join, entry, self._engine.problems)
-            if context is None:
-                self._engine.put_back(entry, self._now_us + _RETRY_US)
-                continue
+        join, now_us = self._settings.join, self._now_us
+        going = [each for entry in entries for each in aggregates(self._engine, entry, now_us, join, _fields)]
+        for entry, context in going:
             self._aggregates += 1
             aggregate = self._aggregate_id()
             for client in entry.recipients:
@@ -400,10 +398,23 @@ class ServerMachine:
             self._due_us = due_us
             wait_us = due_us - self._now_us
             if due_us < math.inf:
-                effects.append(SetTimer(_DUE, int(wait_us) if wait_us > 0 else _RETRY_US))
+                effects.append(SetTimer(_DUE, int(wait_us) if wait_us > 0 else RETRY_US))
             else:
                 effects.append(CancelTimer(_DUE))
         if not self._is_again_set and self._owing:
             self._is_again_set = True
             effects.append(SetTimer(_AGAIN, AGAIN_US))
         return effects
+
+
+def _fields(context: Context) -> ContextFields:
+    """Return an aggregate as it is sent.
+
+    Raises
+    ------
+    ParameterError
+        It is too large.
+    """
+    fields = ContextFields.of(context)
+    check_size("context", pack(fields, compress=False))
+    return fields

@@ -6,10 +6,10 @@ Its tables are made by :class:`~mudkit.systems.radiator.study.tally.Tally`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from mudkit.systems.radiator.aggregation.functions import check_join
-from mudkit.systems.radiator.aggregation.joining import join_problem, joined
+from mudkit.systems.radiator.aggregation.joining import aggregates
 from mudkit.systems.radiator.aggregation.joins import Join, concatenation
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.client_arrays import ClientArrays
@@ -19,8 +19,6 @@ from mudkit.systems.radiator.engines.pending import Batch, Message
 from mudkit.systems.radiator.packing import pack
 
 __all__ = ["Aggregate", "broadcast"]
-
-_RETRY_US: Final = 60_000_000
 
 
 class Aggregate(NamedTuple):
@@ -75,16 +73,13 @@ def broadcast(
     """
     check_join(join)
 
+    def sized(context: Context) -> tuple[Context, int]:
+        return context, len(pack(context.describe(), compress))
+
     def gone(now_us: int, entries: list[Entry]) -> Iterator[Aggregate]:
         for entry in entries:
-            try:
-                context = joined(join, entry)
-                size_bytes = len(pack(context.describe(), compress))
-            except Exception as error:
-                engine.problems.add(join_problem(error, join, entry))
-                engine.put_back(entry, now_us + _RETRY_US)
-                continue
-            yield Aggregate(now_us, entry.batch, context, size_bytes, entry.recipients)
+            for part, (context, size_bytes) in aggregates(engine, entry, now_us, join, sized):
+                yield Aggregate(now_us, part.batch, context, size_bytes, part.recipients)
 
     for message in messages:
         now_us = message.arrived_us

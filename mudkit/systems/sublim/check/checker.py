@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_arguments
 from mudkit.predicates import tree
 from mudkit.predicates.expression import Expression
 from mudkit.systems.sublim.check.atoms import given_expressions
@@ -86,6 +87,7 @@ class Finding(NamedTuple):
         return self.kind != NOT_CHECKED
 
 
+@check_arguments
 def findings(policy: Policy) -> list[Finding]:
     """Check a policy.
 
@@ -98,6 +100,7 @@ def findings(policy: Policy) -> list[Finding]:
     return sorted(all_findings, key=lambda each: (each.rule, each.kind))
 
 
+@check_arguments
 def checked(policy: Policy) -> Policy:
     """Give a policy back if there is nothing against it.
 
@@ -133,7 +136,7 @@ def _unknown(policy: Policy) -> Iterator[Finding]:
         for action in rule.actions:
             if isinstance(action, Remember):
                 known |= action.values.keys()
-            elif isinstance(action, Every | Summary):
+            elif isinstance(action, Every | Summary) and action.variable:
                 known.add(action.variable)
     for number, rule in enumerate(policy.rules):
         for part, names, tables in _looked_at(policy, number, rule):

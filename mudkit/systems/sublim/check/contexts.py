@@ -169,7 +169,7 @@ class Contexts:
                 names |= action.values.keys()
             elif isinstance(action, Forget):
                 names |= set(action.names)
-            elif isinstance(action, Every | Summary):
+            elif isinstance(action, Every | Summary) and action.variable:
                 names.add(action.variable)
         return names
 

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
+from mudkit.errors import brief
 from mudkit.predicates import Language
 from mudkit.systems.sublim.policy.execution import (
     Doing,
@@ -286,11 +287,11 @@ def action_of(name: str, given: Any) -> Action:
     PolicyError
     """
     if name not in ACTIONS:
-        raise PolicyError("There is no such action.", found=repr(name), expected=", ".join(ACTIONS))
+        raise PolicyError("There is no such action.", found=brief(name), expected=", ".join(ACTIONS))
     kind = ACTIONS[name]
     if name == "drop":
         if given is not None:
-            raise PolicyError("drop takes nothing.", found=repr(given), expected="drop alone")
+            raise PolicyError("drop takes nothing.", found=brief(given), expected="drop alone")
         return Drop()
     if name in _PLAIN:
         made: Action = kind(given)
@@ -298,11 +299,11 @@ def action_of(name: str, given: Any) -> Action:
     known = [each for each in kind.__dataclass_fields__ if each != "NAME"]
     if not isinstance(given, Mapping):
         raise PolicyError(
-            f"{name} takes parameters by name.", found=repr(given), expected=f"{{{', '.join(known)}}}"
+            f"{name} takes parameters by name.", found=brief(given), expected=f"{{{', '.join(known)}}}"
         )
     if unknown := [each for each in given if each not in known]:
         raise PolicyError(
-            f"{name} has no parameter {unknown[0]!r}.", found=repr(unknown[0]), expected=", ".join(known)
+            f"{name} has no parameter {unknown[0]!r}.", found=brief(unknown[0]), expected=", ".join(known)
         )
     try:
         made = kind(**given)

@@ -6,9 +6,12 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from mudkit.errors import brief
 from mudkit.predicates import Language
 from mudkit.predicates.expression import Expression
+from mudkit.systems.arguments import is_storable
 from mudkit.systems.sublim.policy.limits import MAX_BOOKS_BYTES
+from mudkit.systems.sublim.policy.message import thawed
 from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.policy.state import State, Tables
 
@@ -81,7 +84,7 @@ def key_of(per: str | None, language: Language) -> Callable[[Doing], str]:
         return lambda doing: "all"
     if not isinstance(per, str):
         raise PolicyError(
-            "What a limit is per is an expression.", found=repr(per), expected="'message.patient'"
+            "What a limit is per is an expression.", found=brief(per), expected="'message.patient'"
         )
     value = value_of(per, language)
 
@@ -97,35 +100,35 @@ def key_of(per: str | None, language: Language) -> Callable[[Doing], str]:
 def check_name(what: str, given: Any) -> str:
     """Refuse what is no name."""
     if not isinstance(given, str) or not given.isidentifier():
-        raise PolicyError(f"{what} takes a name.", found=repr(given), expected="letters, digits, _")
+        raise PolicyError(f"{what} takes a name.", found=brief(given), expected="letters, digits, _")
     return given
 
 
 def checked_names(what: str, given: Any) -> tuple[str, ...]:
     """Refuse what is no list of names."""
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-        raise PolicyError(f"{what} takes a list of names.", found=repr(given), expected="[patient, pulse]")
+        raise PolicyError(f"{what} takes a list of names.", found=brief(given), expected="[patient, pulse]")
     return tuple(check_name(what, each) for each in given)
 
 
 def check_values(what: str, given: Any) -> None:
     """Refuse what are no values by name."""
     if not isinstance(given, Mapping) or not given:
-        raise PolicyError(f"{what} takes values by name.", found=repr(given), expected="{name: value}")
+        raise PolicyError(f"{what} takes values by name.", found=brief(given), expected="{name: value}")
     for name, value in given.items():
         check_name(what, name)
-        if not isinstance(value, str | int | float | bool | list | tuple | None):
+        if isinstance(value, Mapping) or not is_storable(thawed(value)):
             raise PolicyError(
                 f"{what} cannot give {name} this value.",
-                found=repr(value),
-                expected="a number, a truth value, a list, or an expression as text",
+                found=brief(value),
+                expected="a finite number, a truth value, a list, or an expression as text",
             )
 
 
 def check_seconds(given: Any) -> None:
     """Refuse what is no length of time."""
     if isinstance(given, bool) or not isinstance(given, NUMBER) or not 0 < given < 1e9:
-        raise PolicyError("This is no length of time.", found=repr(given), expected="seconds, over 0")
+        raise PolicyError("This is no length of time.", found=brief(given), expected="seconds, over 0")
 
 
 def check_at_least(what: str, given: Any, least: float) -> None:
@@ -134,5 +137,5 @@ def check_at_least(what: str, given: Any, least: float) -> None:
         return
     if isinstance(given, bool) or not isinstance(given, NUMBER) or not least <= given < 1e9:
         raise PolicyError(
-            f"This is no {what}.", found=repr(given), expected=f"at least {least:g}, or an expression"
+            f"This is no {what}.", found=brief(given), expected=f"at least {least:g}, or an expression"
         )

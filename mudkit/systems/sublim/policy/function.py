@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
+from mudkit.arguments import check_arguments, check_init
+from mudkit.errors import brief
 from mudkit.systems.sublim.policy.deciding import DROPPED, SENT, STOPPED, Seen, Verdict
 from mudkit.systems.sublim.policy.message import create_message, frozen
 from mudkit.systems.sublim.policy.problems import PolicyError
@@ -23,6 +25,7 @@ __all__ = ["FunctionPolicy", "policy"]
 Decides: TypeAlias = Callable[[Mapping[str, Any], State], Mapping[str, Any] | None]
 
 
+@check_init
 class FunctionPolicy:
     """A function as a policy; :func:`policy` makes it.
 
@@ -83,6 +86,7 @@ class FunctionPolicy:
         return f"FunctionPolicy({self.name!r})"
 
 
+@check_arguments
 def policy(
     function: Decides | None = None, /, **variables: Any
 ) -> FunctionPolicy | Callable[[Decides], FunctionPolicy]:
@@ -106,7 +110,7 @@ def policy(
         return lambda given: FunctionPolicy(given, variables)
     if not callable(function):
         raise PolicyError(
-            "A policy is made of a function.", found=repr(function), expected="f(message, state)"
+            "A policy is made of a function.", found=brief(function), expected="f(message, state)"
         )
     return FunctionPolicy(function, variables)
 

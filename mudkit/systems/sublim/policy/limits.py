@@ -23,7 +23,7 @@ MAX_RULES: Final = 64
 MAX_ACTIONS: Final = 16
 """Of a rule."""
 MAX_VARIABLES: Final = 64
-"""Manual ones of a subscriber."""
+"""Manual ones of a subscriber, without the books of rate limits and summaries."""
 MAX_STATE_BYTES: Final = 65_536
 """Of all manual variables of a subscriber, as JSON, without the books of rate limits and summaries."""
 MAX_MESSAGE_BYTES: Final = 262_144

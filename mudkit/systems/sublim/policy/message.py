@@ -10,6 +10,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_arguments
+from mudkit.errors import brief
+from mudkit.sources.parameters import whole_number
 from mudkit.systems.sublim.policy.problems import PolicyError
 
 __all__ = [
@@ -28,6 +31,7 @@ __all__ = [
 RATIO: Final = "_ratio"
 """A field that was compressed has a companion of this ending: by how much, all in all."""
 _MAX_RATIO: Final = 1_000_000.0
+_MAX_SAMPLES: Final = 1 << 30
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _methods: dict[str, Callable[[dict[str, Any], Mapping[str, Any]], Any]] = {}
@@ -42,6 +46,7 @@ def frozen(value: Any) -> Any:
     return value
 
 
+@check_arguments
 def create_message(message: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
     """Make a new message, of another one or of fields (the paper's ``createMessage``)."""
     return {**{name: thawed(each) for name, each in (message or {}).items()}, **fields}
@@ -54,6 +59,7 @@ def thawed(value: Any) -> Any:
     return [thawed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
+@check_arguments
 def compress(message: dict[str, Any], field: str, ratio: float) -> dict[str, Any]:
     """Make a field smaller, with loss.
 
@@ -80,6 +86,7 @@ def compress(message: dict[str, Any], field: str, ratio: float) -> dict[str, Any
     return message
 
 
+@check_arguments
 def resize(message: dict[str, Any], field: str, pixels: float) -> dict[str, Any]:
     """Make a field no longer than a display is wide: a sample, or a character, to a pixel."""
     value = message.get(field)
@@ -92,8 +99,10 @@ def resize(message: dict[str, Any], field: str, pixels: float) -> dict[str, Any]
     return message
 
 
+@check_arguments
 def expand(samples: bytes, length: int) -> bytes:
     """Draw a line through compressed samples again: as many as there were, between the means."""
+    whole_number("length", length, -(1 << 62), _MAX_SAMPLES)
     if not samples or length <= 0:
         return b""
     places = (np.arange(len(samples)) + 0.5) * length / len(samples) - 0.5
@@ -107,6 +116,7 @@ def ratio_of(message: Mapping[str, Any], field: str) -> float:
     return float(ratio) if isinstance(ratio, int | float) and _is_number(ratio) and ratio >= 1 else 1.0
 
 
+@check_arguments
 def method(name: str) -> Callable[[_F], _F]:
     """Register a method of one's own, which policies then call by its name.
 
@@ -119,7 +129,7 @@ def method(name: str) -> Callable[[_F], _F]:
         The name is none.
     """
     if not str(name).isidentifier():
-        raise PolicyError("This cannot be the name of a method.", found=repr(name), expected="a name")
+        raise PolicyError("This cannot be the name of a method.", found=brief(name), expected="a name")
 
     def register(function: _F) -> _F:
         _methods[name] = function
@@ -139,7 +149,7 @@ def method_of(name: str) -> Callable[[dict[str, Any], Mapping[str, Any]], Any]:
     if name not in _methods:
         raise PolicyError(
             "There is no such method.",
-            found=repr(name),
+            found=brief(name),
             expected=", ".join(sorted(_methods)) or "none yet",
             remedy="register it with @method before the policy is read",
         )

@@ -19,7 +19,8 @@ from functools import partial
 from pathlib import Path as File
 from typing import Any, ClassVar, Final
 
-from mudkit.errors import MudkitError
+from mudkit.arguments import check_arguments, check_init
+from mudkit.errors import MudkitError, brief
 from mudkit.files import existing
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
@@ -42,6 +43,7 @@ _FIELD_KINDS: Final = (*KINDS, "bytes")
 _LANGUAGE: Final = Language(SCOPES, bound=())
 
 
+@check_init
 @dataclass(frozen=True)
 class Rule:
     """A condition, and what is done with a message for which it is TRUE.
@@ -85,6 +87,7 @@ class _Compiled:
     steps: tuple[Step, ...]
 
 
+@check_init
 class Policy:
     """Ordered rules.
 
@@ -138,12 +141,8 @@ class Policy:
             )
         _check_declared(self.message, self.variables, self.places)
         self.language = self._language()
-        self._books = frozenset(
-            action.variable
-            for rule in self.rules
-            for action in rule.actions
-            if isinstance(action, Every | Summary)
-        )
+        self._variables = self._variables_of_books()
+        self._books = frozenset(self._variables.values())
         self._room_bytes = MAX_BOOKS_BYTES // max(len(self._books), 1)
         self._compiled = [self._compile(number, rule) for number, rule in enumerate(self.rules)]
         self._decides = [
@@ -157,6 +156,7 @@ class Policy:
         ]
 
     @classmethod
+    @check_arguments
     def from_yaml(cls, source: str | os.PathLike[str]) -> Policy:
         """Read a policy from a file, or from a text of several lines.
 
@@ -178,17 +178,18 @@ class Policy:
         return cls.read(*read_yaml(File(file).read_text(encoding="utf-8"), file.name))
 
     @classmethod
+    @check_arguments
     def read(cls, plain: Any, places: Places | None = None) -> Policy:
         """Make a policy of plain data, as YAML holds it and :meth:`describe` gives it."""
         places = places or Places()
         _check_mapping(plain, (), _PARTS, places)
         rules = plain.get("rules")
         if not isinstance(rules, Sequence) or isinstance(rules, str):
-            raise places.error(("rules",), "A policy has a list of rules.", found=repr(rules)[:80])
+            raise places.error(("rules",), "A policy has a list of rules.", found=brief(rules, 80))
         made = [_rule(number, each, places) for number, each in enumerate(rules)]
         for part in ("message", "variables"):
             if not isinstance(plain.get(part) or {}, Mapping):
-                raise places.error((part,), f"{part} are named.", found=repr(plain[part])[:80])
+                raise places.error((part,), f"{part} are named.", found=brief(plain[part], 80))
         return cls(
             str(plain.get("policy", "")),
             made,
@@ -302,6 +303,28 @@ class Policy:
         fields = {name: "string" if kind == "bytes" else kind for name, kind in self.message.items()}
         return Language(SCOPES, bound=(), schema={"message": fields, "clock": {"now_s": "number"}})
 
+    def _variables_of_books(self) -> dict[tuple[int, int], str]:
+        """Return the variable of each action that keeps books, by the places of rule and action.
+
+        The default name is no identifier: no expression, action or other rule can name it.
+        """
+        variables: dict[tuple[int, int], str] = {}
+        sharing: dict[str, Every | Summary] = {}
+        for number, rule in enumerate(self.rules):
+            for place, action in enumerate(rule.actions):
+                if not isinstance(action, Every | Summary):
+                    continue
+                variables[number, place] = action.variable or f"{action.NAME} {number + 1}.{place + 1}"
+                if action.variable and sharing.setdefault(action.variable, action) != action:
+                    raise self.places.error(
+                        ("rules", number, "do", place),
+                        "Two actions that differ keep their books in one variable.",
+                        found=f"{action} and {sharing[action.variable]}",
+                        expected="equal actions, or a variable each",
+                        remedy="leave the variable out: each action then has one of its own",
+                    )
+        return variables
+
     def _compile(self, number: int, rule: Rule) -> _Compiled:
         places, path = self.places, ("rules", number)
         predicate = None
@@ -311,7 +334,10 @@ class Policy:
         steps = []
         for place, action in enumerate(rule.actions):
             with places.at((*path, "do", place)):
-                steps.append(action.compiled(self.language))
+                if isinstance(action, Every | Summary):
+                    steps.append(action.compiled(self.language, self._variables[number, place]))
+                else:
+                    steps.append(action.compiled(self.language))
         return _Compiled(rule, predicate, tuple(steps))
 
 
@@ -320,7 +346,7 @@ def _rule(number: int, plain: Any, places: Places) -> Rule:
     _check_mapping(plain, path, _RULE, places)
     when = plain.get("when")
     if when is not None and not isinstance(when, str):
-        raise places.error((*path, "when"), "A condition is a text.", found=repr(when))
+        raise places.error((*path, "when"), "A condition is a text.", found=brief(when))
     given = plain.get("do", [])
     actions = given if isinstance(given, list) else [given]
     made: list[Action] = []
@@ -333,7 +359,7 @@ def _rule(number: int, plain: Any, places: Places) -> Rule:
                 made.append(action_of(name, after))
             else:
                 raise PolicyError(
-                    "This is not one action.", found=repr(each)[:80], expected="drop, or keep: [pulse]"
+                    "This is not one action.", found=brief(each, 80), expected="drop, or keep: [pulse]"
                 )
     with places.at(path):
         return Rule(when, made, str(plain.get("name") or ""))
@@ -341,11 +367,14 @@ def _rule(number: int, plain: Any, places: Places) -> Rule:
 
 def _check_mapping(plain: Any, path: tuple[Any, ...], known: Sequence[str], places: Places) -> None:
     if not isinstance(plain, Mapping):
-        raise places.error(path, "Here parts are named.", found=repr(plain)[:80], expected=", ".join(known))
+        raise places.error(path, "Here parts are named.", found=brief(plain, 80), expected=", ".join(known))
     for name in plain:
         if name not in known:
             raise places.error(
-                (*path, name), f"There is no part {name!r} here.", found=repr(name), expected=", ".join(known)
+                (*path, name),
+                f"There is no part {name!r} here.",
+                found=brief(name),
+                expected=", ".join(known),
             )
 
 
@@ -355,7 +384,7 @@ def _check_declared(message: Mapping[str, str], variables: Mapping[str, Any], pl
             raise places.error(
                 ("message", name),
                 "There is no such kind of field.",
-                found=repr(kind),
+                found=brief(kind),
                 expected=", ".join(_FIELD_KINDS),
             )
     if len(variables) > MAX_VARIABLES:

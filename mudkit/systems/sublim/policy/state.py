@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
+from mudkit.arguments import check_init
 from mudkit.events import size_bytes
+from mudkit.systems.arguments import MAX_DEPTH, is_storable
 from mudkit.systems.sublim.policy.limits import MAX_STATE_BYTES, MAX_VARIABLES
 from mudkit.systems.sublim.policy.message import thawed
 
@@ -35,22 +35,22 @@ class Beyond(Exception):
 
 
 def checked_bytes(value: Any, what: str) -> int:
-    """Say how large a value is as it is sent.
+    """Return the size of a value as it is sent.
 
     Raises
     ------
     Beyond
-        It cannot be sent or stored: it would come back as something else.
+        It cannot be sent or stored.
     """
-    try:
-        if msgspec.msgpack.decode(msgspec.msgpack.encode(value)) == value:
-            return size_bytes(value)
-        problem = "it would come back as something else"
-    except Exception as error:  # whatever a function puts there
-        problem = f"{type(error).__name__}: {error}"
-    raise Beyond(f"{what} holds what JSON cannot ({problem})")
+    if not is_storable(value, has_bytes=True):
+        raise Beyond(
+            f"{what} holds something else than None, truth values, finite numbers, texts, bytes, and lists "
+            f"and mappings of these at most {MAX_DEPTH} deep, whose names are texts"
+        )
+    return size_bytes(value)
 
 
+@check_init
 class State(Mapping[str, Any]):
     """What a policy sees and may change while it decides.
 
@@ -124,12 +124,12 @@ class State(Mapping[str, Any]):
         ------
         Beyond
         """
-        if len(self.variables) > MAX_VARIABLES:
-            raise Beyond(f"{len(self.variables)} variables; a policy may keep {MAX_VARIABLES}")
         if self._is_own and not self._by_hand:
             return  # what else is there was within the limit before
         left_out = self._books - self._by_hand
         kept = {name: value for name, value in self.variables.items() if name not in left_out}
+        if len(kept) > MAX_VARIABLES:
+            raise Beyond(f"{len(kept)} variables; a policy may keep {MAX_VARIABLES}")
         taken = checked_bytes(kept, "a variable")
         if taken > MAX_STATE_BYTES:
             raise Beyond(f"variables of {taken} bytes; a policy may keep {MAX_STATE_BYTES}")

@@ -1,7 +1,8 @@
-"""Actions over time: at most every so many seconds, and the summary of a window.
+"""Actions over time: at most one message in so many seconds, and the summary of a window.
 
-Both keep books in a manual variable, by the value of an expression; time is that of publication, so it does
-not matter which access point decides, or when.
+Both keep books in a manual variable, by the value of an expression: by default in one of their own, which no
+other action and no expression can name. Time is that of publication, so it does not matter which access point
+decides, or when.
 """
 
 from __future__ import annotations
@@ -43,22 +44,24 @@ class Every:
         The least time between two that are sent, by the times of publication.
     per : str, optional
         An expression, for instance ``"message.patient"``; without, all messages share one limit.
-    variable : str
-        The manual variable in which it keeps when the last was sent.
+    variable : str, optional
+        The manual variable in which it keeps when the last was sent; by default one of its own. Rules that
+        name the same variable share one limit, and have to agree on it.
     """
 
     seconds: float
     per: str | None = None
-    variable: str = "sent"
+    variable: str | None = None
     NAME: ClassVar = "every"
 
     def __post_init__(self) -> None:
         check_seconds(self.seconds)
-        check_name("variable", self.variable)
+        if self.variable is not None:
+            check_name("variable", self.variable)
 
-    def compiled(self, language: Language) -> Step:
-        """Make the step that does it."""
-        keyed, variable, seconds = key_of(self.per, language), self.variable, self.seconds
+    def compiled(self, language: Language, variable: str) -> Step:
+        """Build the step that keeps its books in a variable."""
+        keyed, seconds = key_of(self.per, language), self.seconds
 
         def step(doing: Doing) -> bool:
             state, key = doing.state, keyed(doing)
@@ -94,24 +97,26 @@ class Summary:
         Fields with numbers: each becomes ``{count, min, max, mean}`` over the window.
     per : str, optional
         An expression, for instance ``"message.patient"``: a window each.
-    variable : str
-        The manual variable in which it keeps the window so far.
+    variable : str, optional
+        The manual variable in which it keeps the window so far; by default one of its own. Rules that name
+        the same variable share one window, and have to agree on it.
     """
 
     seconds: float
     of: tuple[str, ...]
     per: str | None = None
-    variable: str = "window"
+    variable: str | None = None
     NAME: ClassVar = "summary"
 
     def __post_init__(self) -> None:
         check_seconds(self.seconds)
-        check_name("variable", self.variable)
+        if self.variable is not None:
+            check_name("variable", self.variable)
         object.__setattr__(self, "of", checked_names("of", self.of))
 
-    def compiled(self, language: Language) -> Step:
-        """Make the step that does it."""
-        keyed, variable, seconds, of = key_of(self.per, language), self.variable, self.seconds, self.of
+    def compiled(self, language: Language, variable: str) -> Step:
+        """Build the step that keeps its books in a variable."""
+        keyed, seconds, of = key_of(self.per, language), self.seconds, self.of
         entry_bytes = _ENTRY_BYTES + sum(len(name) + _SUMMED_BYTES for name in of)
 
         def step(doing: Doing) -> bool:

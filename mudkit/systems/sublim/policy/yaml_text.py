@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import yaml
 
+from mudkit.errors import brief
 from mudkit.systems.sublim.policy.limits import MAX_TEXT
 from mudkit.systems.sublim.policy.problems import Path, Places, PolicyError
 
@@ -88,7 +89,7 @@ class _Reader:
         try:
             return self._scalars.construct_object(node)
         except (yaml.YAMLError, ValueError):
-            raise self._error(node, "This value cannot be read.", found=repr(node.value)) from None
+            raise self._error(node, "This value cannot be read.", found=brief(node.value)) from None
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         mapping: dict[str, Any] = {}

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Follower, Lineage, last_start
-from mudkit.errors import MudkitError
+from mudkit.errors import MudkitError, brief
 from mudkit.events import (
     Call,
     Complete,
@@ -269,7 +269,7 @@ class AccessPointMachine:
             if policy is None:
                 raise PolicyError(
                     "This function is not known here.",
-                    found=repr(name),
+                    found=brief(name),
                     remedy="set it with set_policy, in the notebook of the access point",
                 )
             return policy

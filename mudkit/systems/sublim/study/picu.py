@@ -65,7 +65,7 @@ def picu(patients: Iterable[float], *, per: str | None = "message.patient", name
             Rule(_OTHERS, [Drop()], "R4, a patient of others who is well"),
             Rule(
                 "state.battery < 25",
-                [Every(_EVERY_S, per), Keep(("patient", "pulse"))],
+                [Every(_EVERY_S, per, "sent"), Keep(("patient", "pulse"))],
                 "R2, battery below 25 %",
             ),
             Rule("state.bandwidth_kbps < 500", [Compress("ecg", 8), Resize("ecg")], "R3, poor link"),

@@ -232,3 +232,18 @@ def test_explaining_changes_nothing():
     assert explain({"patient": 7, "pulse": 70}, doctor).verdict.outcome == "sent"
     after = doctor.state()
     assert before == after
+
+
+def test_a_function_whose_message_has_a_field_without_a_text_as_name_is_stopped_for_that_message():
+    lab = Lab(seed=1)
+    net = PublishServer(lab)
+    AccessPoint(lab, net)
+    ann = Subscriber(lab.device("ann", link="wifi"), net)
+    ann.set_policy(policy(lambda message, state: {1: 2} if message.get("odd") else message)).result()
+    lab.run(minutes=1)
+    for message in ({"odd": True}, {"ok": 1}, {"ok": 2}):
+        net.publish(message)
+        lab.run(minutes=5)
+    assert [message for message in ann.read().result() if "ok" in message] == [{"ok": 1}, {"ok": 2}]
+    (problem,) = lab.problems["detail"]
+    assert problem.startswith("policy of ann: the message holds something else")

@@ -83,7 +83,7 @@ def test_unknown_names_of_state_tables_and_fields():
     assert found(Rule("state.batery < 5")) == [(UNKNOWN, 0)]
     assert found(Rule("state.seen < 5"), variables={"seen": 1}) == []
     assert found(Rule("state.seen < 5"), Rule(None, [Remember({"seen": 1})])) == []
-    assert found(Rule(None, [Every(5)]), Rule("state.sent IS NULL"))[-1] == (UNREACHABLE, 1)
+    assert found(Rule(None, [Every(5, variable="sent")]), Rule("state.sent IS NULL"))[-1] == (UNREACHABLE, 1)
     assert found(Rule("lookup('mine', message.a, 'listed')")) == [(UNKNOWN, 0)]
     assert found(Rule(None, [Compress("ecg", "state.ratio")])) == [(UNKNOWN, 0)]
     assert found(Rule(None, [Compress("ekg", 2)]), message={"ecg": "bytes"}) == [(UNKNOWN, 0)]
