@@ -6,7 +6,8 @@ READY := $(VENV)/.ready
 # A file at a time on each of two workers, the longest files first (tests/conftest.py): both end at about the same time.
 PYTEST := pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=0.5
 COVER := COVERAGE_FILE=$(CURDIR)/build/coverage
-NO_KERNELS := -m "not notebook and not browser"
+# In one process: xdist's workers do not start when coverage is in them.
+COVERED := -n 0 -m "not notebook and not browser"
 TRACE ?=
 SEED ?=
 SAMPLE_S ?= 240
@@ -55,9 +56,9 @@ sample: $(READY)
 # Lines of mudkit that only the soak covers. Neither run counts what the kernels of notebooks do.
 coverage: $(READY)
 	@rm -rf build/coverage && mkdir -p build/coverage
-	@$(COVER)/test $(BIN)/coverage run -m $(PYTEST) tests $(NO_KERNELS)
+	@$(COVER)/test $(BIN)/coverage run -m $(PYTEST) tests $(COVERED)
 	@$(COVER)/test $(BIN)/coverage combine -q
-	@$(COVER)/soak $(BIN)/coverage run -m $(PYTEST) tests $(NO_KERNELS) --soak --hypothesis-seed=1
+	@$(COVER)/soak $(BIN)/coverage run -m $(PYTEST) tests $(COVERED) --soak --hypothesis-seed=1
 	@$(COVER)/soak $(BIN)/coverage combine -q
 	@$(BIN)/python tools/covered.py build/coverage/test build/coverage/soak
 

@@ -78,6 +78,20 @@ LONGEST = (
     "unit/figures/time/test_histories.py",
     "unit/figures/compare/test_prefetching.py",
     "unit/figures/maps/test_maps.py",
+    "unit/widgets/test_policy_workbench.py",
+    "unit/widgets/test_prefetch_lab.py",
+    "unit/widgets/test_scoreboard.py",
+    "unit/widgets/test_views_explorer.py",
+    "unit/trace/test_generate.py",
+    "unit/pipeline/test_resume.py",
+    "unit/pipeline/launch/test_java.py",
+    "unit/learning/test_export.py",
+    "unit/learning/test_learnt_reads.py",
+    "unit/report/test_caching.py",
+    "unit/report/test_html.py",
+    "unit/systems/contrail/test_restarts.py",
+    "unit/systems/contrail/test_centres.py",
+    "unit/sources/test_commute.py",
 )
 RECORDED = {"cabspotting", "capmetrics", "driving_networks", "phone_log", "notification_drawers"}
 """Fixtures that give recorded traces: what reads them is left to the soak."""

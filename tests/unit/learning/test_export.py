@@ -52,6 +52,7 @@ def inputs(learnt, count, seed=3):
     return values
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(("make", "count"), [(learnt_reads, INPUTS), (learnt_writes, INPUTS // 10)])
 def test_it_decides_as_scikit_learn_on_a_million_inputs(make, count):
     learnt = make()

@@ -100,6 +100,7 @@ def test_a_part_whose_file_has_changed_is_not_whole(tmp_path):
         raise KeyboardInterrupt
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("where", ["body", "_link", "_files"])
 @pytest.mark.parametrize("before", [False, True])
 def test_a_kill_leaves_the_parts_and_never_half_an_output(tmp_path, where, before):
