@@ -62,8 +62,14 @@ class Outbox(Generic[_T]):
         """Give what waits, from a sequence number on, in order."""
         return ((seq, item) for seq, item in self._waiting.items() if seq >= first_seq)
 
-    def add(self, item: _T) -> int:
-        """Keep an item durably under the next sequence number, and give that.
+    def add(self, item: _T, seq: int | None = None) -> int:
+        """Store an item under a sequence number, and return that.
+
+        Parameters
+        ----------
+        item
+        seq : int, optional
+            Above all before, for a machine with one numbering for several outboxes; by default the next one.
 
         Raises
         ------
@@ -78,13 +84,18 @@ class Outbox(Generic[_T]):
                 expected=f"at most {self._most:,}",
                 remedy="wait until the network is back and they have gone",
             )
-        seq = self.last_seq + 1
+        seq = self.last_seq + 1 if seq is None else seq
         self._store.put(f"last of {self._name}", seq)
         self._store.crash_point("numbered, not in the outbox")
         self._store.put(self._key(seq), item)
         self.last_seq = seq
         self._waiting[seq] = item
         return seq
+
+    def replace(self, seq: int, item: _T) -> None:
+        """Store another item in place of one that waits."""
+        self._store.put(self._key(seq), item)
+        self._waiting[seq] = item
 
     def ack(self, seq: int) -> _T | None:
         """Forget one item that has arrived; None: it does not wait."""
