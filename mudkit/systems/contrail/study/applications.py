@@ -10,10 +10,9 @@ import msgspec
 
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
-from mudkit.systems.contrail.api import Module
+from mudkit.systems.contrail.api import Module, Port
 from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.systems.contrail.items import Item
-from mudkit.systems.contrail.port import Port
 
 __all__ = ["TABLE_1", "Aggregator", "Alarm", "Chat", "Photos", "Sensor", "SharedLocation", "Video"]
 

@@ -16,11 +16,10 @@ import msgspec
 from mudkit.errors import ParameterError, listed
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
-from mudkit.systems.contrail.api import Module
+from mudkit.systems.contrail.api import Module, Port
 from mudkit.systems.contrail.crypto import digest
 from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.systems.contrail.items import Backlogged, Endpoint, Item, pack
-from mudkit.systems.contrail.port import Port
 
 __all__ = ["Inbound", "Outbound"]
 

@@ -8,6 +8,7 @@ from mudkit.events import Ports, Received, Send, SendFailed, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.contrail.servers import Compute, Gateway, Storage
 from mudkit.systems.contrail.servers.compute import PAGE_BYTES
+from mudkit.wire import as_wire
 
 INSTANCES = ["one", "two", "three"]
 
@@ -18,7 +19,7 @@ def ports(address="here"):
 
 def told(machine, message, source="ann/contrail", now_us=0):
     return [
-        (each.to, each.message)
+        (each.to, as_wire(each.message))
         for each in machine.handle(now_us, Received(source, message))
         if isinstance(each, Send)
     ]
@@ -37,11 +38,12 @@ def test_nobody_sends_in_anothers_name():
 
 def test_a_request_goes_to_every_instance_once_when_none_is_there():
     gateway = Gateway(ports(), INSTANCES, ["store"])
-    ((to, ask),) = told(gateway, {"kind": "join", "device": "ann", "number": 1, "friends": None})
-    tried = [to]
-    while effects := gateway.handle(0, SendFailed(tried[-1], ask)):
-        tried.append(effects[0].to)
-        ask = effects[0].message
+    join = {"kind": "join", "device": "ann", "number": 1, "friends": None}
+    (sent,) = gateway.handle(0, Received("ann/contrail", join))
+    tried = [sent.to]
+    while effects := gateway.handle(0, SendFailed(sent.to, sent.message)):
+        (sent,) = effects
+        tried.append(sent.to)
     assert sorted(tried) == sorted(INSTANCES)
 
 
