@@ -23,7 +23,7 @@ The header of Figure 3 has a (DeviceID, ItemID) pair for each destination; a Por
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mudkit.systems.contrail.crypto import Cipher, Header, digest
 from mudkit.systems.contrail.items import Endpoint, TamperedMessage
@@ -34,6 +34,7 @@ from mudkit.systems.contrail.messages import (
     DeviceMessage,
     SealedFor,
     SealedMessage,
+    Unread,
 )
 
 __all__ = [
@@ -50,7 +51,7 @@ __all__ = [
 _S = TypeVar("_S", bound=SealedMessage)
 
 
-def read(message: Any, me: str) -> DeviceMessage:
+def read(message: Unread, me: str) -> DeviceMessage:
     """Decode what a cloud has delivered, which may be anything; raise TamperedMessage.
 
     It has this device as its only destination, and an item has a body.

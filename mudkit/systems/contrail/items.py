@@ -56,8 +56,8 @@ class Item(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    metadata : mapping of str to object
-        Values that JSON can hold; a point is a pair of degrees.
+    metadata : mapping
+        Names, and values that JSON can hold; a point is a pair of degrees.
     payload : bytes
     source : (str, str), optional
         Sending device and port; of a received item.

@@ -69,6 +69,7 @@ __all__ = [
     "Spread",
     "Task",
     "Tell",
+    "Unread",
     "Withdraw",
     "WithdrawFrom",
     "read_answers",
@@ -79,6 +80,10 @@ _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern="^[^\x
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
 _Version = Annotated[int, msgspec.Meta(ge=0, le=1 << 26)]
 """Number of moves of a queue; the numbers of its entries begin with it."""
+
+
+Unread: TypeAlias = Any
+"""A message as a cloud has delivered it: its receiver decodes it, see :mod:`.envelopes`."""
 
 
 class _Message(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -224,7 +229,7 @@ class Deliver(_Message, frozen=True, tag="deliver"):
     """
 
     visit: Count
-    page: Annotated[list[tuple[Count, Any]], msgspec.Meta(max_length=_MAX_LISTED)]
+    page: Annotated[list[tuple[Count, Unread]], msgspec.Meta(max_length=_MAX_LISTED)]
     more: bool
 
 

@@ -15,7 +15,7 @@ those forgotten counts as obsolete. Filters of groups that were left are bounded
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -299,7 +299,7 @@ class Filters:
                 self._core.count("filters that cannot be read")
 
 
-def parsed(sent: str | Predicate | Mapping[str, Any]) -> Predicate:
+def parsed(sent: str | Predicate | PredicateJson) -> Predicate:
     """Return the predicate of a filter: from its text, from JSON, or as it is.
 
     Raises

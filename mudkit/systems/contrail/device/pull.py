@@ -16,11 +16,11 @@ any      send failed        asleep for a while
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from mudkit.events import CancelTimer, Effect, Send, SetTimer
 from mudkit.systems.contrail.device.core import Core
-from mudkit.systems.contrail.messages import Bye, Deliver
+from mudkit.systems.contrail.messages import Bye, Deliver, Unread
 from mudkit.systems.contrail.messages import Pull as Ask
 
 __all__ = ["PULL", "Pull"]
@@ -94,7 +94,7 @@ class Pull:
         ask = Ask(self._core.me, self._visit, self._got, self._is_held)
         return [Send(self.gateway, ask), SetTimer(self._timer, _TIMEOUT_US)]
 
-    def came(self, message: Deliver) -> tuple[list[Any], list[Effect]]:
+    def came(self, message: Deliver) -> tuple[list[Unread], list[Effect]]:
         """Take a page; return the messages on it, not decoded yet."""
         if self._state != "asked" or message.visit != self._visit:
             return [], []  # late: what was not acknowledged comes again

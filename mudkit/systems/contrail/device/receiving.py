@@ -41,7 +41,7 @@ from mudkit.systems.contrail.device.core import BITS, Core
 from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters
 from mudkit.systems.contrail.envelopes import check_item, decrypt_item, key_header, open_sealed, read
 from mudkit.systems.contrail.items import Endpoint, Item, TamperedMessage, item_name, unpack
-from mudkit.systems.contrail.messages import Data, DeviceMessage, Filter, ItemKey, Key
+from mudkit.systems.contrail.messages import Data, DeviceMessage, Filter, ItemKey, Key, Unread
 
 __all__ = ["MAX_EARLY", "MAX_KEPT", "MAX_SEEN", "MAX_UNKNOWN", "Inbox", "Receiving", "listener"]
 
@@ -187,7 +187,7 @@ class Receiving:
         """Highest number of each channel, by incarnation of its sender."""
         self._unknown = list(core.store.keys("unknown "))
 
-    def take(self, message: object) -> list[Effect]:
+    def take(self, message: Unread) -> list[Effect]:
         """Take a message that a cloud has delivered."""
         core = self._core
         try:

@@ -39,7 +39,7 @@ from mudkit.delivery.inbox import Inbox, Place
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import incarnation
-from mudkit.events import Effect, Event, Ports, Received, Send, Store, TimerFired, size_bytes
+from mudkit.events import Effect, Event, Opaque, Ports, Received, Send, Store, TimerFired, size_bytes
 from mudkit.systems.contrail.messages import (
     STORAGE_FROM_COMPUTE,
     STORAGE_FROM_GATEWAY,
@@ -392,7 +392,9 @@ class _Cached(msgspec.Struct, frozen=True):
     """An item in the cache; ``number`` orders the uploads of its device."""
 
     number: int
-    upload: CacheItem
+    seq: int
+    epoch: int
+    body: Opaque
 
 
 class ItemCache:
@@ -419,11 +421,11 @@ class ItemCache:
         in_order = self._in_order.setdefault(source, {})
         before = self._store.get(key, _Cached)
         if before is not None:
-            if _copy(before.upload) > _copy(upload):
+            if (before.seq, before.epoch) > (upload.seq, upload.epoch):
                 return
             self._forget(source, before.number)
         number = next(reversed(in_order), 0) + 1
-        self._store.put(key, _Cached(number, upload))
+        self._store.put(key, _Cached(number, upload.seq, upload.epoch, upload.body))
         self._store.put(f"cached {source}\n{number:012d}", key)
         in_order[number] = key
         while len(in_order) > self._max:
@@ -432,7 +434,8 @@ class ItemCache:
     def get(self, item: FindItem) -> bytes | None:
         """Return the body of an item, if the cache has this copy."""
         kept = self._store.get(_item_key(item), _Cached)
-        return kept.upload.body if kept is not None and _copy(kept.upload) == _copy(item) else None
+        is_meant = kept is not None and (kept.seq, kept.epoch) == (item.seq, item.epoch)
+        return kept.body if kept is not None and is_meant else None
 
     def _forget(self, source: str, number: int) -> None:
         self._store.delete(self._in_order[source].pop(number))
@@ -441,10 +444,6 @@ class ItemCache:
 
 def _item_key(item: FindItem) -> str:
     return f"item {item.source}\n{item.port}\n{item.item}"
-
-
-def _copy(item: FindItem) -> tuple[int, int]:
-    return item.seq, item.epoch
 
 
 class PublisherGroups:

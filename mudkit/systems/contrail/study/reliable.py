@@ -9,7 +9,7 @@ costs little, as the cloud has the item in its cache and drops all copies but on
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -139,8 +139,8 @@ class Inbound:
     def acknowledge(self) -> Operation:
         """Say what has come, also again: an acknowledgement may be lost, too."""
         name = "/".join(self._source)
-        said: Any = msgspec.json.encode(self._marks)
-        return self._back.publish(Item({"source": name}, said), f"acknowledged to {name}")
+        marks = Item({"source": name}, msgspec.json.encode(self._marks))
+        return self._back.publish(marks, f"acknowledged to {name}")
 
     def _came(self, item: Item) -> None:
         if item.source == self._source and item.item_id is not None:
