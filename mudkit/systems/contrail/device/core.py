@@ -112,11 +112,6 @@ class PortState(msgspec.Struct, frozen=True):
 class Core:
     """State that the parts of a module share.
 
-    Parameters
-    ----------
-    ports : Ports
-    settings : Settings
-
     Attributes
     ----------
     now_us : int

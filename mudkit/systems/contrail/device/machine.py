@@ -58,13 +58,7 @@ __all__ = ["ModuleMachine"]
 
 
 class ModuleMachine:
-    """The module of a device, which all its applications share.
-
-    Parameters
-    ----------
-    ports : Ports
-    settings : Settings
-    """
+    """The module of a device, which all its applications share."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._ports, self._settings = ports, settings

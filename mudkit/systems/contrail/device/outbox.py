@@ -61,13 +61,7 @@ class _Post(msgspec.Struct, frozen=True):
 
 
 class Outbox:
-    """The outbox for one provider.
-
-    Parameters
-    ----------
-    core : Core
-    relay : int
-        Index of the provider.
+    """The outbox for one provider; ``relay`` is its index.
 
     Attributes
     ----------

@@ -33,13 +33,7 @@ _MIN_FAILED_US: Final = 1_000_000
 
 
 class Pull:
-    """The pull component for one provider.
-
-    Parameters
-    ----------
-    core : Core
-    relay : int
-        Index of the provider.
+    """The pull component for one provider; ``relay`` is its index.
 
     Attributes
     ----------

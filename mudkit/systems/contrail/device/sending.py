@@ -89,16 +89,7 @@ class _Installation(_Call):
 
 
 class Sending:
-    """Sender of items, filters and keys.
-
-    Parameters
-    ----------
-    core : Core
-    filters : Filters
-    installed : InstalledFilters
-    outboxes : sequence of Outbox
-        The outbox of each provider.
-    """
+    """Sender of items, filters and keys, through the outbox of each provider."""
 
     def __init__(
         self, core: Core, filters: Filters, installed: InstalledFilters, outboxes: Sequence[Outbox]

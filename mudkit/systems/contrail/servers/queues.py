@@ -28,13 +28,7 @@ class _Index(NamedTuple):
 
 
 class Queue:
-    """Queue of one device; entries are in the store, in memory is only their index.
-
-    Parameters
-    ----------
-    store : Store
-    device : str
-    """
+    """Queue of one device; entries are in the store, in memory is only their index."""
 
     def __init__(self, store: Store, device: str) -> None:
         self._store, self._device = store, device

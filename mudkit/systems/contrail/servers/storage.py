@@ -398,14 +398,7 @@ class _Cached(msgspec.Struct, frozen=True):
 
 
 class ItemCache:
-    """Bodies of items by device, port and item: of each device the newest uploads (Contrail 3.4.1).
-
-    Parameters
-    ----------
-    store : Store
-    max_items : int
-        Capacity by device; the oldest upload is evicted.
-    """
+    """Bodies of items by device, port and item (Contrail 3.4.1); of a device the newest ``max_items``."""
 
     def __init__(self, store: Store, max_items: int) -> None:
         self._store, self._max = store, max_items
@@ -447,12 +440,7 @@ def _item_key(item: FindItem) -> str:
 
 
 class PublisherGroups:
-    """Members and filters of groups of publishers (Contrail 3.4.3).
-
-    Parameters
-    ----------
-    store : Store
-    """
+    """Members and filters of groups of publishers (Contrail 3.4.3)."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
