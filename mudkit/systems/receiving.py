@@ -13,8 +13,8 @@ import msgspec
 
 from mudkit.errors import brief
 from mudkit.events import (
-    Ciphertext,
     Effect,
+    Opaque,
     Received,
     Record,
     size_bytes,
@@ -87,10 +87,10 @@ class Accepts(Generic[_T]):
 
 
 def _custom(kind: type, value: Any) -> Any:
-    """Read what only mudkit knows: a ciphertext, which JSON holds as text in base64."""
-    if kind is not Ciphertext:
+    """Read opaque bytes; JSON holds them as text in base64."""
+    if kind is not Opaque:
         raise NotImplementedError
-    return Ciphertext(msgspec.convert(value, bytes))
+    return value if isinstance(value, bytes) else msgspec.convert(value, bytes)
 
 
 def dropped(event: Received) -> Sequence[Effect]:
