@@ -73,18 +73,6 @@ class Accepts(Generic[_T]):
             return None
         return decoded if self._tag_field is None or self._tag_field in message else None
 
-    def __call__(self, message: Any) -> bool:
-        """Say whether a mapping is one of them as it is, for machines that go on with the mapping itself."""
-        if self._any is None:
-            return False
-        try:
-            if is_too_deep(message):
-                return False
-            msgspec.convert(message, self._any)
-        except (msgspec.ValidationError, RecursionError):
-            return False
-        return self._tag_field is None or self._tag_field in message
-
 
 def _custom(kind: type, value: Any) -> Any:
     """Read opaque bytes; JSON holds them as text in base64."""
