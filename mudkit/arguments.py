@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, wraps
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial, wraps
+from itertools import chain, repeat
 from math import isnan
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import numpy as np
 
@@ -18,6 +32,7 @@ __all__ = ["annotations_of", "check_arguments", "check_calls", "check_init", "fi
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
+Check: TypeAlias = Callable[[Any], bool]
 
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
@@ -25,39 +40,93 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
     An annotation documents what an argument means: ``None`` is accepted where it allows None. A number is
     never NaN, a truth value no number, and a text no sequence and always UTF-8.
+
+    Annotations are compiled at the first call, so that a call costs one check for each argument.
     """
-    signature = inspect.signature(function)
+    checks: _Checks | None = None
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        nonlocal checks
+        if checks is None:
+            checks = _checks_of(function)
+        for check, value in zip(checks.by_place, args, strict=False):
+            if check is not None and not check(value):
+                _refuse(function, args, kwargs)
+        for name, value in kwargs.items():
+            check = checks.by_name.get(name, checks.rest)
+            if check is not None and not check(value):
+                _refuse(function, args, kwargs)
         try:
-            given = signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            raise ParameterError(
-                f"{_call_name(function)} takes other arguments.",
-                found=str(error),
-                expected=f"{function.__name__}{signature}",
-            ) from None
-        for name, hint in annotations_of(function).items():
-            if name not in given:
-                continue
-            kind = signature.parameters[name].kind
-            values = {name: given[name]}
-            if kind is inspect.Parameter.VAR_POSITIONAL:
-                values = {f"{name}[{place}]": value for place, value in enumerate(given[name])}
-            elif kind is inspect.Parameter.VAR_KEYWORD:
-                values = given[name]
-            for where, value in values.items():
-                if not fits(value, hint):
-                    raise ParameterError(
-                        f"The parameter {where} of {_call_name(function)} is not usable.",
-                        where=where,
-                        found=brief(value),
-                        expected=_in_words(hint),
-                    )
-        return function(*args, **kwargs)
+            return function(*args, **kwargs)
+        except TypeError:
+            _bind(function, args, kwargs)  # raises if the arguments do not fit the signature
+            raise
 
     return checked
+
+
+class _Checks(NamedTuple):
+    """Compiled annotations of a function; None accepts everything."""
+
+    by_place: Iterable[Check | None]
+    by_name: Mapping[str, Check | None]
+    rest: Check | None
+
+
+class _Places(tuple["Check | None", ...]):
+    """Checks of positional arguments; the last one is for all that follow."""
+
+    def __iter__(self) -> Iterator[Check | None]:
+        return chain(super().__iter__(), repeat(self[-1]))
+
+
+def _checks_of(function: Callable[..., Any]) -> _Checks:
+    hints = annotations_of(function)
+    parameters = inspect.signature(function).parameters.values()
+    by_name = {each.name: _check_of(hints.get(each.name, Any)) for each in parameters}
+    places = [
+        by_name[each.name]
+        for each in parameters
+        if each.kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    ]
+    kinds = {each.kind: each.name for each in parameters}
+    is_open = inspect.Parameter.VAR_POSITIONAL in kinds
+    rest = by_name.get(kinds.get(inspect.Parameter.VAR_KEYWORD, ""))
+    return _Checks(_Places(places) if is_open else tuple(places), by_name, rest)
+
+
+def _bind(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return arguments by parameter, or raise ParameterError if they do not fit the signature."""
+    signature = inspect.signature(function)
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise ParameterError(
+            f"{_call_name(function)} takes other arguments.",
+            found=str(error),
+            expected=f"{function.__name__}{signature}",
+        ) from None
+
+
+def _refuse(function: Callable[..., Any], args: Any, kwargs: Any) -> NoReturn:
+    """Raise the ParameterError for the first argument that does not fit."""
+    given, hints = _bind(function, args, kwargs), annotations_of(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        values = {name: given[name]} if name in given else {}
+        if values and parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            values = {f"{name}[{place}]": value for place, value in enumerate(given[name])}
+        elif values and parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            values = given[name]
+        for where, value in values.items():
+            if not fits(value, hint := hints.get(name, Any)):
+                raise ParameterError(
+                    f"The parameter {where} of {_call_name(function)} is not usable.",
+                    where=where,
+                    found=brief(value),
+                    expected=_in_words(hint),
+                )
+    raise AssertionError("every argument fits")
 
 
 def check_init(kind: type[C]) -> type[C]:
@@ -98,45 +167,86 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def fits(value: Any, hint: Any) -> bool:
     """Return whether a value is what an annotation allows."""
+    check = _check_of(hint)
+    return check is None or check(value)
+
+
+@cache
+def _check_of(hint: Any) -> Check | None:
+    """Compile an annotation into a check; None accepts everything."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return fits(value, args[0])
+        return _check_of(args[0])
     if origin in (Union, UnionType):
-        return any(fits(value, item) for item in args)
+        return _any_of([_check_of(each) for each in args])
     if origin is Literal:
-        return any(type(value) is type(item) and value == item for item in args)
+        return lambda value: any(type(value) is type(each) and value == each for each in args)
     if hint is None or hint is NoneType:
-        return value is None
+        return _is_none
     kind = origin or hint
     if kind is Any:
-        return True
+        return None
     if kind is str:
-        return isinstance(value, str) and (value.isascii() or _is_utf8(value))
+        return _is_text
     if kind is Callable:
-        return callable(value)
+        return callable
     if not isinstance(kind, type):
-        return True  # a variable of types, what cannot be resolved
+        return None  # a type variable, or an annotation that cannot be resolved
     if getattr(kind, "_is_protocol", False):
-        return all(hasattr(value, name) for name in dir(kind) if not name.startswith("_"))
+        names = [name for name in dir(kind) if not name.startswith("_")]
+        return lambda value: all(hasattr(value, name) for name in names)
     if kind in _NUMBERS:
-        is_number = isinstance(value, _NUMBERS[kind]) and not isinstance(value, bool | np.bool_)
-        return is_number and not (isinstance(value, float | np.floating) and isnan(value))
+        return partial(_is_number, _NUMBERS[kind])
     if kind is bool:
-        return isinstance(value, bool | np.bool_)
+        return lambda value: isinstance(value, bool | np.bool_)
     if kind is tuple:
-        is_row = isinstance(value, list | tuple | np.ndarray)
-        return is_row and (not args or _tuple_fits(value, args))
+        return partial(_is_row, args)
     if issubclass(kind, Mapping) and args:
-        return isinstance(value, kind) and all(
-            fits(name, args[0]) and fits(item, args[1]) for name, item in value.items()
-        )
+        return partial(_is_mapping, kind, _check_of(args[0]), _check_of(args[1]))
     if kind in _SEQUENCES:
-        if not isinstance(value, kind | np.ndarray) or isinstance(value, str | bytes | Mapping):
-            return False
-        is_repeatable = isinstance(value, Collection)  # an iterator is not looked at: that would use it up
-        items: Any = value if is_repeatable else ()
-        return not args or all(fits(item, args[0]) for item in items)
-    return isinstance(value, kind)
+        return partial(_is_sequence, kind, _check_of(args[0]) if args else None)
+    return lambda value: isinstance(value, kind)
+
+
+def _any_of(checks: Sequence[Check | None]) -> Check | None:
+    if None in checks:
+        return None
+    # None first: it is the cheapest, and the commonest argument that was left out.
+    ordered = sorted(
+        (check for check in checks if check is not None), key=lambda check: check is not _is_none
+    )
+    if ordered[0] is _is_none and len(ordered) == 2:
+        other = ordered[1]
+        return lambda value: value is None or other(value)
+    return lambda value: any(check(value) for check in ordered)
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and (value.isascii() or _is_utf8(value))
+
+
+def _is_number(kinds: tuple[type, ...], value: Any) -> bool:
+    is_number = isinstance(value, kinds) and not isinstance(value, bool | np.bool_)
+    return is_number and not (isinstance(value, float | np.floating) and isnan(value))
+
+
+def _is_mapping(kind: type[Mapping[Any, Any]], name: Check | None, item: Check | None, value: Any) -> bool:
+    if type(value) is not dict and not isinstance(value, kind):
+        return False
+    return (name is None or all(name(each) for each in value)) and (
+        item is None or all(item(each) for each in value.values())
+    )
+
+
+def _is_sequence(kind: type[Iterable[Any]], item: Check | None, value: Any) -> bool:
+    if not isinstance(value, kind | np.ndarray) or isinstance(value, str | bytes | Mapping):
+        return False
+    is_repeatable = isinstance(value, Collection)  # an iterator is not looked at: that would use it up
+    return item is None or not is_repeatable or all(item(each) for each in value)
 
 
 _NUMBERS: Final[dict[Any, tuple[type, ...]]] = {
@@ -154,10 +264,14 @@ def _is_utf8(value: str) -> bool:
     return True
 
 
-def _tuple_fits(value: Any, args: tuple[Any, ...]) -> bool:
+def _is_row(args: tuple[Any, ...], value: Any) -> bool:
+    if not isinstance(value, list | tuple | np.ndarray):
+        return False
     if len(args) == 2 and args[1] is Ellipsis:
-        return all(fits(item, args[0]) for item in value)
-    return len(value) == len(args) and all(fits(item, arg) for item, arg in zip(value, args, strict=True))
+        return all(fits(each, args[0]) for each in value)
+    return not args or (
+        len(value) == len(args) and all(fits(each, arg) for each, arg in zip(value, args, strict=True))
+    )
 
 
 _WORDS: Final[dict[Any, str]] = {
