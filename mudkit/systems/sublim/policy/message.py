@@ -49,18 +49,23 @@ def frozen(value: Any) -> Any:
 @check_arguments
 def create_message(message: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
     """Make a new message, of another one or of fields (the paper's ``createMessage``)."""
-    return {**{name: thawed(each) for name, each in (message or {}).items()}, **fields}
+    return {**thawed_fields(message or {}), **fields}
+
+
+def thawed_fields(message: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a message whose fields can be changed."""
+    return {name: thawed(value) for name, value in message.items()}
 
 
 def thawed(value: Any) -> Any:
     """Undo :func:`frozen`: what JSON can hold."""
     if isinstance(value, Mapping):
-        return {name: thawed(each) for name, each in value.items()}
+        return thawed_fields(value)
     return [thawed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 @check_arguments
-def compress(message: dict[str, Any], field: str, ratio: float) -> dict[str, Any]:
+def compress(message: dict[str, Any], field: str, ratio: Any) -> dict[str, Any]:
     """Make a field smaller, with loss.
 
     Bytes are the samples of a signal, one byte each: every ``ratio`` of them become their mean. What is lost
@@ -73,7 +78,7 @@ def compress(message: dict[str, Any], field: str, ratio: float) -> dict[str, Any
         It is changed, and given back.
     field : str
     ratio : float
-        How many times smaller; at most 1 (or no number) changes nothing.
+        How many times smaller; at most 1, or anything but a number, changes nothing.
     """
     value = message.get(field)
     if not isinstance(value, bytes | str) or not value or not _is_number(ratio) or not ratio > 1.0:
@@ -87,7 +92,7 @@ def compress(message: dict[str, Any], field: str, ratio: float) -> dict[str, Any
 
 
 @check_arguments
-def resize(message: dict[str, Any], field: str, pixels: float) -> dict[str, Any]:
+def resize(message: dict[str, Any], field: str, pixels: Any) -> dict[str, Any]:
     """Make a field no longer than a display is wide: a sample, or a character, to a pixel."""
     value = message.get(field)
     if not isinstance(value, bytes | str) or not _is_number(pixels) or pixels < 1 or len(value) <= pixels:
