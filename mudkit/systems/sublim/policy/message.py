@@ -60,7 +60,7 @@ def thawed(value: Any) -> Any:
 
 
 @check_arguments
-def compress(message: dict[str, Any], field: str, ratio: float) -> dict[str, Any]:
+def compress(message: dict[str, Any], field: str, ratio: Any) -> dict[str, Any]:
     """Make a field smaller, with loss.
 
     Bytes are the samples of a signal, one byte each: every ``ratio`` of them become their mean. What is lost
@@ -73,7 +73,8 @@ def compress(message: dict[str, Any], field: str, ratio: float) -> dict[str, Any
         It is changed, and given back.
     field : str
     ratio : float
-        How many times smaller; at most 1 (or no number) changes nothing.
+        How many times smaller. Any other value, such as the None of an expression, changes nothing; nor does
+        a number up to 1.
     """
     value = message.get(field)
     if not isinstance(value, bytes | str) or not value or not _is_number(ratio) or not ratio > 1.0:
@@ -87,8 +88,17 @@ def compress(message: dict[str, Any], field: str, ratio: float) -> dict[str, Any
 
 
 @check_arguments
-def resize(message: dict[str, Any], field: str, pixels: float) -> dict[str, Any]:
-    """Make a field no longer than a display is wide: a sample, or a character, to a pixel."""
+def resize(message: dict[str, Any], field: str, pixels: Any) -> dict[str, Any]:
+    """Shorten a field to the width of a display: one sample, or one character, per pixel.
+
+    Parameters
+    ----------
+    message : dict
+        It is changed, and returned.
+    field : str
+    pixels : float
+        Width. Any other value changes nothing: None if the device does not report it.
+    """
     value = message.get(field)
     if not isinstance(value, bytes | str) or not _is_number(pixels) or pixels < 1 or len(value) <= pixels:
         return message
