@@ -66,7 +66,6 @@ def test_mud_restored_store():
     assert len(asked) <= 100
 
 
-@pytest.mark.xfail(strict=True, reason=EPOCHS)
 @pytest.mark.parametrize("restored", ["ann", "bob"])
 def test_any_restored_device_of_store_and_forward(restored):
     """What a restored phone sends is neither lost nor stuck, and what is sent to it arrives."""
@@ -103,7 +102,6 @@ def test_any_restored_device_of_mud():
     assert all(write.done() for write in writes)
 
 
-@pytest.mark.xfail(strict=True, reason=EPOCHS)
 def test_sublim_restored_server():
     """New messages are not taken for those that the backup had not seen yet."""
     lab = Lab(seed=1)
@@ -127,7 +125,6 @@ def test_sublim_restored_server():
     assert [number for number in heard if number >= 100] == list(range(100, 110))
 
 
-@pytest.mark.xfail(strict=True, reason="a long queue of writes puts off when it is sent again")
 def test_mud_lost_burst_of_queued_writes():
     """Queued writes that are lost once are answered within three minutes after the loss."""
     lab = Lab(seed=1, messages=False)

@@ -282,10 +282,6 @@ class Port:
         self._taken.difference_update(numbers)
 
 
-def _is_names(names: Any) -> bool:
-    return isinstance(names, Collection) and not isinstance(names, str)
-
-
 def _us(name: str, value_ms: float) -> int:
     return round(number(name, value_ms, 0.0, _MAX_MS) * _US_PER_MS)
 
@@ -355,15 +351,13 @@ class Module:
         renewal: Callable[[KeyUse], bool] | None = None,
     ) -> None:
         check_device(device)
-        given: Any = relay
-        several = [relay] if isinstance(relay, Relay) else list(given) if isinstance(given, Sequence) else []
-        relays = [each for each in several if isinstance(each, Relay)]
-        if not relays or len(relays) < len(several) or not _is_names(friends):
+        relays = [relay] if isinstance(relay, Relay) else list(relay)
+        if not relays:
             raise ParameterError(
-                "Expected a relay and friends.",
-                where="relay, friends",
-                found=f"{brief(relay)}, {brief(friends)}",
-                expected="a relay or several, such as Relay(lab), and a list of names of devices",
+                "Expected a relay.",
+                where="relay",
+                found=brief(relay),
+                expected="a relay or several, such as Relay(lab)",
             )
         self._settings = Settings(
             check_name("a device", device.name),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final, TypeAlias
 
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
@@ -38,6 +38,7 @@ __all__ = ["Client"]
 
 _MOST_NAME: Final = 400
 """Characters of the names of a device and an app together: messages are named after them."""
+_Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as {"topic": "arts"}']
 
 
 @check_calls
@@ -139,7 +140,7 @@ class Client(TableAdministration):
         self,
         table: str,
         key: str | None,
-        record: Fields,
+        record: _Record,
         type: str = "blind",  # noqa: A002 - the name of the API
         predicate: str | Predicate | None = None,
         utility: Utility | None = None,
@@ -186,15 +187,6 @@ class Client(TableAdministration):
         PredicateError
             The predicate cannot be read.
         """
-        given: Any = record
-        if not isinstance(given, Mapping):
-            raise ParameterError(
-                "This is no record.",
-                where="record",
-                found=brief(given, 120),
-                expected='a mapping of columns to values, such as {"topic": "arts"}',
-                remedy="to delete a record there is delete(table, key)" if given is None else None,
-            )
         return self._update(Write, table, key, dict(record), type, predicate, utility, data, callback)
 
     def delete(

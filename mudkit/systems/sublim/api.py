@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
@@ -145,12 +145,7 @@ class AccessPoint:
         check_lab(lab)
         _check_server(net)
         range_m = number("range_m", range_m, 0.0, 1e6)
-        place: Any = at
         if at is not None:
-            if not isinstance(place, Sequence) or isinstance(place, str) or len(place) != 2:
-                raise ParameterError(
-                    "This is no place.", where="at", found=brief(at), expected="(lat, lon) in degrees"
-                )
             at = number("at[0]", at[0], -90.0, 90.0), number("at[1]", at[1], -180.0, 180.0)
         self.name = name or f"access-point-{len(net.access_points) + 1}"
         server = net.installed.address

@@ -38,10 +38,10 @@ WRONG = {
         lambda lab, p: lasthop.Subscriber("p", lasthop.Publications(lab)), "device", "lab.device",
     ),
     "last hop, a device for the lab": (lambda lab, p: lasthop.Publications(p), "lab", "Lab(seed=7)"),
-    "contrail, a lab": (lambda lab, p: contrail.Module(p, lab), "relay, friends", "Relay(lab)"),
+    "contrail, a lab": (lambda lab, p: contrail.Module(p, lab), "relay", "Relay(lab)"),
     "contrail, a name": (lambda lab, p: contrail.Module("p", contrail.Relay(lab)), "device", "lab.device"),
     "contrail, a number of friends": (
-        lambda lab, p: contrail.Module(p, contrail.Relay(lab), 3), "relay, friends", "list of names",
+        lambda lab, p: contrail.Module(p, contrail.Relay(lab), 3), "friends", "a sequence, each a text",
     ),
     "contrail, a device for the lab": (lambda lab, p: contrail.Relay(p), "lab", "Lab(seed=7)"),
     "sublim, a lab": (lambda lab, p: sublim.Subscriber(p, lab), "net", "PublishServer(lab)"),
@@ -227,7 +227,7 @@ def test_a_client_of_tables_refuses_a_token_of_another_app(lab):
 def test_what_is_no_record_is_refused_before_anything_is_queued(lab):
     client = mud.Client(lab.devices["p"], mud.Cloud(lab), app="news", token=lab.token(app="news"))
     for record in ([1, 2], None, "x", 3):
-        with pytest.raises(ParameterError, match="a mapping of columns to values") as caught:
+        with pytest.raises(ParameterError, match="a mapping of columns to values, such as") as caught:
             client.write("news", "a", record)
         assert caught.value.where == "record"
     assert client.pending().result() == []

@@ -150,7 +150,7 @@ class World:
             return SAMPLES[name]
         if inspect.isclass(hint) and issubclass(hint, msgspec.Struct):
             return self.an(hint)
-        for value in ("x", 1, 1.0, {"a": 1}, [], (), b"x", lambda *given: None, None, ("x", "y")):
+        for value in ("x", 1, 1.0, {"a": 1}, {}, [], (), b"x", lambda *given: None, None, ("x", "y")):
             if fits(value, hint):
                 return value
         raise AssertionError(f"no sample for {name}: {hint}; add one to SAMPLES")
