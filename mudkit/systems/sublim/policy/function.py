@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from mudkit.arguments import check_arguments, check_init
-from mudkit.errors import brief
 from mudkit.systems.sublim.policy.deciding import DROPPED, SENT, STOPPED, Seen, Verdict
-from mudkit.systems.sublim.policy.message import create_message, frozen
+from mudkit.systems.sublim.policy.message import frozen, thawed
 from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.policy.state import Beyond, State, checked_bytes
 from mudkit.systems.sublim.policy.watching import TooLong, Watched, error_text
@@ -59,7 +58,7 @@ class FunctionPolicy:
         try:
             with Watched():
                 out = self.function(frozen(message), state)
-            made = None if out is None else create_message(out)
+            made = None if out is None else dict(thawed(out))
             checked_bytes(made, "the message")
             return Verdict.of(DROPPED if made is None else SENT, made, None, state, variables)
         except (Exception, SystemExit, TooLong) as error:  # whatever the function does is its own affair
@@ -108,14 +107,9 @@ def policy(
     """
     if function is None:
         return lambda given: FunctionPolicy(given, variables)
-    if not callable(function):
-        raise PolicyError(
-            "A policy is made of a function.", found=brief(function), expected="f(message, state)"
-        )
     return FunctionPolicy(function, variables)
 
 
 def _copied(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Copy what a function could change in place."""
-    copied: dict[str, Any] = create_message(variables)
-    return copied
+    return dict(thawed(variables))

@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from mudkit.errors import ParameterError
 from mudkit.systems.sublim import Policy, PolicyError, Rule, create_message, method, policy
 from mudkit.systems.sublim.policy import watching
 from mudkit.systems.sublim.policy.actions import Call
@@ -53,7 +54,7 @@ def test_first_variables_are_given_with_the_decorator():
     assert counts.decide({}, counts.variables, {}).variables == {"seen": [1, 2]}
     with pytest.raises(PolicyError, match="cannot be kept"):
         policy(seen={1, 2})(lambda message, state: None)
-    with pytest.raises(PolicyError, match="made of a function"):
+    with pytest.raises(ParameterError, match="parameter function of policy"):
         policy(5)
 
 
