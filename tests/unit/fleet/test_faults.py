@@ -91,7 +91,7 @@ def test_faults_end(stage):
         (lambda faults: faults.cut("ann", minutes=float("nan")), "not usable"),
         (lambda faults: faults.cut("ann", minutes="x"), "not usable"),
         (lambda faults: faults.messages(loss_share=1.2), "from 0 to 1"),
-        (lambda faults: faults.messages(loss_share="x"), "from 0 to 1"),
+        (lambda faults: faults.messages(loss_share="x"), "a number"),
         (lambda faults: faults.messages(delay_share=1, delay_s=-3), "not usable"),
         (lambda faults: faults.kill("eve"), "no such device"),
     ],

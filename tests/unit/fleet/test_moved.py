@@ -59,10 +59,17 @@ def test_what_moves_by_itself_is_not_moved():
     assert device.loc == before
 
 
-@pytest.mark.parametrize("where", [(91.0, 0.0), (0.0, "east"), (float("nan"), 0.0)])
-def test_what_is_no_place_is_refused(where):
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ((91.0, 0.0), "no place"),
+        ((0.0, "east"), "lon of Device.move"),
+        ((float("nan"), 0.0), "lat of Device.move"),
+    ],
+)
+def test_what_is_no_place_is_refused(where, problem):
     device = Lab().device("ann", at=HERE)
-    with pytest.raises(ParameterError, match="no place"):
+    with pytest.raises(ParameterError, match=problem):
         device.move(*where)
     assert device.loc == HERE
 

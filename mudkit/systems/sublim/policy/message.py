@@ -78,7 +78,8 @@ def compress(message: dict[str, Any], field: str, ratio: Any) -> dict[str, Any]:
         It is changed, and given back.
     field : str
     ratio : float
-        How many times smaller; at most 1, or anything but a number, changes nothing.
+        How many times smaller. Any other value, such as the None of an expression, changes nothing; nor does
+        a number up to 1.
     """
     value = message.get(field)
     if not isinstance(value, bytes | str) or not value or not _is_number(ratio) or not ratio > 1.0:
@@ -93,7 +94,16 @@ def compress(message: dict[str, Any], field: str, ratio: Any) -> dict[str, Any]:
 
 @check_arguments
 def resize(message: dict[str, Any], field: str, pixels: Any) -> dict[str, Any]:
-    """Make a field no longer than a display is wide: a sample, or a character, to a pixel."""
+    """Shorten a field to the width of a display: one sample, or one character, per pixel.
+
+    Parameters
+    ----------
+    message : dict
+        It is changed, and returned.
+    field : str
+    pixels : float
+        Width. Any other value changes nothing: None if the device does not report it.
+    """
     value = message.get(field)
     if not isinstance(value, bytes | str) or not _is_number(pixels) or pixels < 1 or len(value) <= pixels:
         return message
