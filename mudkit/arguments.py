@@ -84,13 +84,13 @@ class _Places(tuple["Check | None", ...]):
 def _checks_of(function: Callable[..., Any]) -> _Checks:
     hints = annotations_of(function)
     parameters = inspect.signature(function).parameters.values()
-    by_name = {each.name: _check_of(hints.get(each.name, Any)) for each in parameters}
+    by_name = {parameter.name: _check_of(hints.get(parameter.name, Any)) for parameter in parameters}
     places = [
-        by_name[each.name]
-        for each in parameters
-        if each.kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+        by_name[parameter.name]
+        for parameter in parameters
+        if parameter.kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     ]
-    kinds = {each.kind: each.name for each in parameters}
+    kinds = {parameter.kind: parameter.name for parameter in parameters}
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds
     rest = by_name.get(kinds.get(inspect.Parameter.VAR_KEYWORD, ""))
     return _Checks(_Places(places) if is_open else tuple(places), by_name, rest)
@@ -178,9 +178,9 @@ def _check_of(hint: Any) -> Check | None:
     if origin is Annotated:
         return _check_of(args[0])
     if origin in (Union, UnionType):
-        return _any_of([_check_of(each) for each in args])
+        return _any_of([_check_of(entry) for entry in args])
     if origin is Literal:
-        return lambda value: any(type(value) is type(each) and value == each for each in args)
+        return lambda value: any(type(value) is type(entry) and value == entry for entry in args)
     if hint is None or hint is NoneType:
         return _is_none
     kind = origin or hint
@@ -237,8 +237,8 @@ def _is_number(kinds: tuple[type, ...], value: Any) -> bool:
 def _is_mapping(kind: type[Mapping[Any, Any]], name: Check | None, item: Check | None, value: Any) -> bool:
     if type(value) is not dict and not isinstance(value, kind):
         return False
-    return (name is None or all(name(each) for each in value)) and (
-        item is None or all(item(each) for each in value.values())
+    return (name is None or all(name(entry) for entry in value)) and (
+        item is None or all(item(entry) for entry in value.values())
     )
 
 
@@ -246,7 +246,7 @@ def _is_sequence(kind: type[Iterable[Any]], item: Check | None, value: Any) -> b
     if not isinstance(value, kind | np.ndarray) or isinstance(value, str | bytes | Mapping):
         return False
     is_repeatable = isinstance(value, Collection)  # an iterator is not looked at: that would use it up
-    return item is None or not is_repeatable or all(item(each) for each in value)
+    return item is None or not is_repeatable or all(item(entry) for entry in value)
 
 
 _NUMBERS: Final[dict[Any, tuple[type, ...]]] = {
@@ -268,9 +268,9 @@ def _is_row(args: tuple[Any, ...], value: Any) -> bool:
     if not isinstance(value, list | tuple | np.ndarray):
         return False
     if len(args) == 2 and args[1] is Ellipsis:
-        return all(fits(each, args[0]) for each in value)
+        return all(fits(entry, args[0]) for entry in value)
     return not args or (
-        len(value) == len(args) and all(fits(each, arg) for each, arg in zip(value, args, strict=True))
+        len(value) == len(args) and all(fits(entry, arg) for entry, arg in zip(value, args, strict=True))
     )
 
 
