@@ -20,7 +20,6 @@ from mudkit.systems.sublim.operations import Publish, Read, SetPolicy, State
 from mudkit.systems.sublim.policy.deciding import Explanation
 from mudkit.systems.sublim.policy.function import FunctionPolicy
 from mudkit.systems.sublim.policy.message import create_message
-from mudkit.systems.sublim.policy.policy import Policy
 from mudkit.systems.sublim.policy.state import Beyond, checked_bytes
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import AnyPolicy
@@ -238,15 +237,8 @@ class Subscriber:
             key = f"{policy.name} of {self.name}"
             self.net.functions[key] = policy
             sent: Any = {"function": key}
-        elif isinstance(policy, Policy):
-            sent = checked(policy).describe()
         else:
-            raise ParameterError(
-                "This is no policy.",
-                where="policy",
-                found=brief(policy),
-                expected="a Policy, or a function with @policy",
-            )
+            sent = checked(policy).describe()
         self.policy = policy
         return self.installed.call(SetPolicy(sent))
 

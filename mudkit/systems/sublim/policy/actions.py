@@ -35,7 +35,7 @@ from mudkit.systems.sublim.policy.execution import (
     checked_names,
     value_of,
 )
-from mudkit.systems.sublim.policy.message import compress, method_of, resize, thawed
+from mudkit.systems.sublim.policy.message import compress, method_of, resize, thawed, thawed_fields
 from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.policy.state import checked_bytes
 from mudkit.systems.sublim.policy.watching import Watched
@@ -258,10 +258,10 @@ class Call:
 
         def step(doing: Doing) -> bool:
             with Watched():
-                made = called(dict(thawed(doing.out)), dict(thawed(doing.state.all)))
+                made = called(thawed_fields(doing.out), thawed_fields(doing.state.all))
             if made is None:
                 return False
-            doing.out = dict(thawed(made))
+            doing.out = thawed_fields(made)
             checked_bytes(doing.out, "the message")
             return True
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from mudkit.arguments import check_arguments, check_init
 from mudkit.systems.sublim.policy.deciding import DROPPED, SENT, STOPPED, Seen, Verdict
-from mudkit.systems.sublim.policy.message import frozen, thawed
+from mudkit.systems.sublim.policy.message import frozen, thawed_fields
 from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.policy.state import Beyond, State, checked_bytes
 from mudkit.systems.sublim.policy.watching import TooLong, Watched, error_text
@@ -54,11 +54,11 @@ class FunctionPolicy:
         now_s: float = 0.0,
     ) -> Verdict:
         """Decide about one message, as :meth:`mudkit.systems.sublim.Policy.decide`."""
-        state = State(_copied(variables), automatic, now_s)
+        state = State(thawed_fields(variables), automatic, now_s)
         try:
             with Watched():
                 out = self.function(frozen(message), state)
-            made = None if out is None else dict(thawed(out))
+            made = None if out is None else thawed_fields(out)
             checked_bytes(made, "the message")
             return Verdict.of(DROPPED if made is None else SENT, made, None, state, variables)
         except (Exception, SystemExit, TooLong) as error:  # whatever the function does is its own affair
@@ -108,8 +108,3 @@ def policy(
     if function is None:
         return lambda given: FunctionPolicy(given, variables)
     return FunctionPolicy(function, variables)
-
-
-def _copied(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy what a function could change in place."""
-    return dict(thawed(variables))

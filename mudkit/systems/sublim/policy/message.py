@@ -49,13 +49,18 @@ def frozen(value: Any) -> Any:
 @check_arguments
 def create_message(message: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
     """Make a new message, of another one or of fields (the paper's ``createMessage``)."""
-    return {**{name: thawed(each) for name, each in (message or {}).items()}, **fields}
+    return {**thawed_fields(message or {}), **fields}
+
+
+def thawed_fields(message: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a message whose fields can be changed."""
+    return {name: thawed(value) for name, value in message.items()}
 
 
 def thawed(value: Any) -> Any:
     """Undo :func:`frozen`: what JSON can hold."""
     if isinstance(value, Mapping):
-        return {name: thawed(each) for name, each in value.items()}
+        return thawed_fields(value)
     return [thawed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
@@ -73,8 +78,7 @@ def compress(message: dict[str, Any], field: str, ratio: Any) -> dict[str, Any]:
         It is changed, and given back.
     field : str
     ratio : float
-        How many times smaller. Any other value, such as the None of an expression, changes nothing; nor does
-        a number up to 1.
+        How many times smaller; at most 1, or anything but a number, changes nothing.
     """
     value = message.get(field)
     if not isinstance(value, bytes | str) or not value or not _is_number(ratio) or not ratio > 1.0:

@@ -48,7 +48,7 @@ def test_filters_go_from_friend_to_friend_only(place):
         ann.install_filter("x = 1", to=("cyd", "app")).result()
     with pytest.raises(ParameterError, match="no such device"):
         ann.install_filter("x = 1", to=("zoe", "app")).result()
-    with pytest.raises(ParameterError, match="a device or a group"):
+    with pytest.raises(ParameterError, match="a text or a Group"):
         ann.install_filter("x = 1", to="bob")
 
 
@@ -101,7 +101,7 @@ def test_a_module_needs_a_relay():
     lab = Lab()
     with pytest.raises(ParameterError, match="Expected a relay"):
         Module(lab.device("ann"), [], friends=["bob"])
-    with pytest.raises(ParameterError, match="Expected a relay"):
+    with pytest.raises(ParameterError, match="a sequence, each a text"):
         Module(lab.devices["ann"], Relay(lab), friends="bob")
 
 

@@ -615,10 +615,14 @@ def test_what_cannot_be_is_refused_before_anything_is_queued(jane):
         jane.write("news", "a", {"x": 1}, predicate="receiver.age >=")
     with pytest.raises(PredicateError):
         jane.read("news", "topic = ")
-    for key in (7, "", "a\nb", "x" * 600):
+    with pytest.raises(ParameterError, match="a text or None"):
+        jane.write("news", 7, {"x": 1})
+    for key in ("", "a\nb", "x" * 600):
         with pytest.raises(ParameterError, match="no primary key"):
             jane.write("news", key, {"x": 1}).result()
-    for record in ({"x": "y" * 70_000}, {"key": 1}, {"x": object()}, {1: 2}):
+    with pytest.raises(ParameterError, match="a mapping of columns to values"):
+        jane.write("news", "a", {1: 2})
+    for record in ({"x": "y" * 70_000}, {"key": 1}, {"x": object()}):
         with pytest.raises(ParameterError, match="no record"):
             jane.write("news", "a", record).result()
     with pytest.raises(ParameterError, match="type of write"):

@@ -141,7 +141,7 @@ HELLO = {"kind": "hello", "number": 1, "incarnation": "0123abcd", "device": "e",
     ],
 )  # fmt: skip
 def test_what_a_message_may_hold(change: dict[str, Any]) -> None:
-    assert FROM_CLIENT(SEND)
+    assert FROM_CLIENT.decode(SEND)
     machine = RelayMachine(Ports(MemoryStore(), None, "relay/sf"))
     [effect] = machine.handle(0, Received("e/sf", {**SEND, **change}, "e"))
     assert effect.row["incident"] == "dropped"

@@ -214,7 +214,7 @@ ATTACH = {
     ],
 )  # fmt: skip
 def test_what_an_attachment_may_hold(change):
-    assert FROM_CLIENT(ATTACH)
+    assert FROM_CLIENT.decode(ATTACH)
     machine = AccessPointMachine(ports(), "server", {}, SITES)
     machine.handle(0, Received("server", {"kind": "messages", "last": 0, "first": 1, "messages": []}))
     [effect] = machine.handle(0, Received("ann/sublim", {**ATTACH, **change}, "ann"))
@@ -223,10 +223,10 @@ def test_what_an_attachment_may_hold(change):
 
 def test_a_delivery_has_a_body_or_a_problem():
     deliver = {"kind": "deliver", "subscriber": "ann", "first": 1, "number": 1, "item": "m"}
-    assert TO_CLIENT({**deliver, "body": {}})
-    assert TO_CLIENT({**deliver, "problem": "no"})
-    assert not TO_CLIENT(deliver)
-    assert not TO_CLIENT({**deliver, "body": {}, "problem": "no"})
+    assert TO_CLIENT.decode({**deliver, "body": {}})
+    assert TO_CLIENT.decode({**deliver, "problem": "no"})
+    assert not TO_CLIENT.decode(deliver)
+    assert not TO_CLIENT.decode({**deliver, "body": {}, "problem": "no"})
 
 
 def test_a_parcel_whose_policy_cannot_be_read_is_odd():
@@ -242,7 +242,7 @@ def test_a_parcel_whose_policy_cannot_be_read_is_odd():
         "policy": {"rules": 5},
         "out": [],
     }
-    assert FROM_POINT(state)
+    assert FROM_POINT.decode(state)
     machine = AccessPointMachine(ports("other"), "server", {}, SITES)
     [effect] = machine.handle(0, Received("ap/sublim", state))
     assert effect.row["incident"] == "dropped"
