@@ -23,6 +23,7 @@ from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, Conflict, freshness
+from mudkit.systems.mud.messages import Ask, Outcome, WriteRequest
 
 __all__ = ["EXERCISE"]
 
@@ -140,8 +141,8 @@ class _Journal:
 
     def _fault_hook(self, transfer: Transfer) -> Sequence[int]:
         message = transfer.message
-        is_write = message["kind"] == "ask" and message["what"]["op"] == "write"
-        if not is_write and (message["kind"] != "outcome" or transfer.to not in self._addresses):
+        is_write = isinstance(message, Ask) and isinstance(message.what, WriteRequest)
+        if not is_write and not (isinstance(message, Outcome) and transfer.to in self._addresses):
             return (0,)
         self._count += 1
         what = self._deliveries[self._count - 1] if self._count <= len(self._deliveries) else "well"

@@ -78,8 +78,7 @@ def compress(message: dict[str, Any], field: str, ratio: Any) -> dict[str, Any]:
         It is changed, and given back.
     field : str
     ratio : float
-        How many times smaller. Any other value, such as the None of an expression, changes nothing; nor does
-        a number up to 1.
+        How many times smaller; at most 1, or anything but a number, changes nothing.
     """
     value = message.get(field)
     if not isinstance(value, bytes | str) or not value or not _is_number(ratio) or not ratio > 1.0:

@@ -54,7 +54,7 @@ def test_first_variables_are_given_with_the_decorator():
     assert counts.decide({}, counts.variables, {}).variables == {"seen": [1, 2]}
     with pytest.raises(PolicyError, match="cannot be kept"):
         policy(seen={1, 2})(lambda message, state: None)
-    with pytest.raises(ParameterError, match="parameter function of policy"):
+    with pytest.raises(ParameterError, match="a function or None"):
         policy(5)
 
 
