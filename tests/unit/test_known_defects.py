@@ -88,7 +88,6 @@ def test_any_restored_device_of_store_and_forward(restored):
     assert [text for text in heard if text.startswith("after")] == [f"after {number}" for number in range(6)]
 
 
-@pytest.mark.xfail(strict=True, reason=EPOCHS)
 def test_any_restored_device_of_mud():
     lab = Lab(seed=1)
     ann = client_of(lab, mud.Cloud(lab), "ann")

@@ -198,8 +198,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
-    ``number`` is the sequence number of the write in this incarnation of the client; outcomes of those below
-    ``known`` have been received.
+    ``incarnation`` and ``number`` name the write (:class:`mudkit.delivery.outbox.Name`); outcomes of those
+    below ``known`` in this incarnation have been received.
     """
 
     name: Name

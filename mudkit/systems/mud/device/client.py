@@ -14,7 +14,6 @@ from zlib import crc32
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mudkit.delivery.session import incarnation
 from mudkit.delivery.stream import StreamItem
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import (
@@ -180,7 +179,7 @@ class ClientMachine:
         if self._connection.life:
             return self._handle(now_us, event)
         self._connection.life = self._ports.entropy(4).hex()
-        self._connection.incarnation = incarnation(self._ports)
+        self._connection.incarnation = self.local.writes.incarnation
         return [*self._writes.advance(now_us), *self._handle(now_us, event)]
 
     def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:

@@ -236,7 +236,7 @@ class Connection:
     life : str
         Identifier of this life of the machine, whatever has become of its store.
     incarnation : str
-        Incarnation of its store.
+        Incarnation of this start, which names continuous reads.
     timer : RetransmitTimer
         Shared with what else of the machine waits for an answer.
     """

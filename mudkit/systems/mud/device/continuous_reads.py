@@ -214,7 +214,7 @@ class ContinuousReads:
     def request(self, work: Registering | Telling) -> ContinuousReadRequest:
         """Build a request about a continuous read, as of now."""
         reading = work.watch.reading if isinstance(work, Registering) else work.reading
-        handle = f"{self._connection.incarnation} {reading.handle}"  # a wiped device's are others
+        handle = f"{self._connection.incarnation} {reading.handle}"  # that of another start is another one
         match work:
             case Registering():
                 return RegisterRequest(

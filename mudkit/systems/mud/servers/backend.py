@@ -16,7 +16,8 @@ Has            acknowledgement of a follower; entries are retransmitted until th
 =============  ======================================================================================
 
 The paper's store compares and swaps. Added here: a write is applied once, however often it is sent, also
-after a crash. Results of a client's writes are kept by number until the client acknowledges them.
+after a crash. Results of a client's writes are kept by incarnation and number until the client
+acknowledges them, of its last incarnations.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Final, cast
 from msgspec import UNSET, to_builtins
 from msgspec.structs import asdict
 
+from mudkit.delivery.inbox import MAX_INCARNATIONS
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
@@ -155,7 +157,8 @@ class BackEnd:
 
     def _write(self, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
         app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
-        client = f"{write.client}\n{write.incarnation}\n{app}\n{user}"
+        writer = f"{write.client}\n{app}\n{user}"
+        client = _scope(write.incarnation, writer)
         known = self._store.get(f"known {client}", int) or 0
         result = self._results(client).get(str(write.number))
         pushed: Sequence[Effect] = ()
@@ -167,7 +170,9 @@ class BackEnd:
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
             result = self._decide(now_us, write)
-            known = max(write.known, known)
+            if not known:
+                self._begin_incarnation(writer, write.incarnation)
+            known = max(write.known, known, 1)
             results = {number: each for number, each in self._results(client).items() if int(number) >= known}
             results[str(write.number)] = result
             self._store.put(f"applied {client}", to_builtins(results))
@@ -175,6 +180,15 @@ class BackEnd:
             if self._copy.lsn != lsn:
                 pushed = self._push_to_followers_at(now_us, lsn)
         return (_outcome(write, result), *pushed)
+
+    def _begin_incarnation(self, writer: str, incarnation: str) -> None:
+        """Remember the results of another incarnation of a client, and forget those of the oldest one."""
+        key = f"incarnations {writer}"
+        begun = [*(self._store.get(key, list[str]) or []), incarnation]
+        for former in begun[:-MAX_INCARNATIONS]:
+            self._store.delete(f"applied {_scope(former, writer)}")
+            self._store.delete(f"known {_scope(former, writer)}")
+        self._store.put(key, begun[-MAX_INCARNATIONS:])
 
     def _results(self, client: str) -> Mapping[str, WriteResult]:
         """Return the results that a client has not acknowledged, by the number of the write."""
@@ -345,6 +359,12 @@ def _replaces(write: RoutedWrite, row: Row | None) -> bool:
         return False  # it is based on a write that failed
     version = 0 if row is None else row.ver
     return write.replaces == version or (write.replaces == 0 and (row is None or row.data is None))
+
+
+def _scope(incarnation: str, writer: str) -> str:
+    """Return the name under which the results of one incarnation of a client are stored."""
+    endpoint, _, user = writer.partition("\n")
+    return f"{endpoint}\n{incarnation}\n{user}"
 
 
 def _outcome(write: RoutedWrite, result: WriteResult) -> Send:
