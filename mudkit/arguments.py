@@ -102,9 +102,9 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is Annotated:
         return fits(value, args[0])
     if origin in (Union, UnionType):
-        return any(fits(value, each) for each in args)
+        return any(fits(value, item) for item in args)
     if origin is Literal:
-        return any(type(value) is type(each) and value == each for each in args)
+        return any(type(value) is type(item) and value == item for item in args)
     if hint is None or hint is NoneType:
         return value is None
     kind = origin or hint
@@ -128,14 +128,14 @@ def fits(value: Any, hint: Any) -> bool:
         return is_row and (not args or _tuple_fits(value, args))
     if issubclass(kind, Mapping) and args:
         return isinstance(value, kind) and all(
-            fits(name, args[0]) and fits(each, args[1]) for name, each in value.items()
+            fits(name, args[0]) and fits(item, args[1]) for name, item in value.items()
         )
     if kind in _SEQUENCES:
         if not isinstance(value, kind | np.ndarray) or isinstance(value, str | bytes | Mapping):
             return False
         is_repeatable = isinstance(value, Collection)  # an iterator is not looked at: that would use it up
         items: Any = value if is_repeatable else ()
-        return not args or all(fits(each, args[0]) for each in items)
+        return not args or all(fits(item, args[0]) for item in items)
     return isinstance(value, kind)
 
 
@@ -156,8 +156,8 @@ def _is_utf8(value: str) -> bool:
 
 def _tuple_fits(value: Any, args: tuple[Any, ...]) -> bool:
     if len(args) == 2 and args[1] is Ellipsis:
-        return all(fits(each, args[0]) for each in value)
-    return len(value) == len(args) and all(fits(each, arg) for each, arg in zip(value, args, strict=True))
+        return all(fits(item, args[0]) for item in value)
+    return len(value) == len(args) and all(fits(item, arg) for item, arg in zip(value, args, strict=True))
 
 
 _WORDS: Final[dict[Any, str]] = {
@@ -177,14 +177,14 @@ def _in_words(hint: Any) -> str:
     """Describe what an annotation allows."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return next((each for each in args[1:] if isinstance(each, str)), None) or _in_words(args[0])
+        return next((item for item in args[1:] if isinstance(item, str)), None) or _in_words(args[0])
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_in_words(each) for each in args))
+        return " or ".join(dict.fromkeys(_in_words(item) for item in args))
     if origin is Literal:
         return " or ".join(map(repr, args))
     kind = origin or hint
     if kind is tuple and args and Ellipsis not in args:
-        return f"({', '.join(_in_words(each) for each in args)})"
+        return f"({', '.join(_in_words(item) for item in args)})"
     if (kind in _SEQUENCES or kind is tuple) and args:
         return f"a sequence, each {_in_words(args[0])}"
     return _WORDS.get(kind) or _PROTOCOLS.get(getattr(kind, "__name__", "")) or _object_in_words(kind)
@@ -201,9 +201,9 @@ def _object_in_words(kind: Any) -> str:
     if not getattr(kind, "__module__", "").startswith("mudkit."):
         return f"a {name}"
     needed = [
-        each.name
-        for each in inspect.signature(kind).parameters.values()
-        if each.default is inspect.Parameter.empty
-        and each.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        item.name
+        for item in inspect.signature(kind).parameters.values()
+        if item.default is inspect.Parameter.empty
+        and item.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     ]
     return f"a {name}, such as {name}({', '.join(needed)})"

@@ -96,10 +96,10 @@ def did_you_mean(
     *,
     synonyms: Mapping[str, Iterable[str]] | None = None,
 ) -> str | None:
-    """Return a remedy that names the known words nearest to what came; ``otherwise`` when none is near.
+    """Return a remedy that names the known words nearest to a given one; ``otherwise`` when none is near.
 
     A word is near if it or one of its ``synonyms`` has nearly the same spelling, or if it contains all parts
-    of what came (``cells_zoom`` for ``zoom``). What is a synonym itself has no other near words.
+    of the given one (``cells_zoom`` for ``zoom``). A synonym has no other near words.
     """
     words = list(known)
     spellings: dict[str, list[str]] = {}

@@ -7,6 +7,7 @@ with. Both sets are closed.
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
@@ -36,6 +37,7 @@ __all__ = [
     "Make",
     "Network",
     "Notify",
+    "Opaque",
     "Operation",
     "Ports",
     "Received",
@@ -371,6 +373,19 @@ class Ciphertext(bytes):
     The mark is for the ledger of what each party held; that they are what the mark says is for tests, which
     look for the plaintext in them. In JSON they are text in base64.
     """
+
+
+if TYPE_CHECKING:
+    Opaque: TypeAlias = bytes
+else:
+
+    class Opaque(ABC):  # noqa: B024 - bytes are registered as its subclass
+        """Type of a struct field for bytes or a :class:`Ciphertext`.
+
+        A :class:`Ciphertext` keeps its mark; msgspec reads fields of type ``bytes`` as plain bytes.
+        """
+
+    Opaque.register(bytes)
 
 
 def _hook(value: Any) -> Any:

@@ -120,8 +120,14 @@ class Outbox(Generic[_T]):
         later = [each for each in bases.values() if each > bases[incarnation]]
         return min(bases[incarnation] + number, self.last_seq, *later)
 
-    def add(self, item: _T) -> int:
+    def add(self, item: _T, seq: int | None = None) -> int:
         """Store an item durably, and return its sequence number.
+
+        Parameters
+        ----------
+        item
+        seq : int, optional
+            Higher than all before, for a machine that numbers several outboxes together; by default the next.
 
         Raises
         ------
@@ -136,8 +142,8 @@ class Outbox(Generic[_T]):
                 expected=f"at most {self._most:,}",
                 remedy="wait until the network is back and they have gone",
             )
-        seq = self.last_seq + 1
-        if seq == self._base_seq + 1:
+        seq = self.last_seq + 1 if seq is None else seq
+        if self.last_seq == self._base_seq:  # the first one since the start
             pending = {self.name(each).incarnation for each in self._waiting}
             self._starts = {each: base_seq for each, base_seq in self._starts.items() if each in pending}
             self._starts[self._incarnation.id] = self._base_seq
@@ -150,7 +156,7 @@ class Outbox(Generic[_T]):
         return seq
 
     def replace(self, seq: int, item: _T) -> None:
-        """Replace an item that waits, durably."""
+        """Replace a pending item, durably."""
         self._store.put(self._key(seq), item)
         self._waiting[seq] = item
 

@@ -289,7 +289,7 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, ki
 
 
 def _is_ambiguous_or_skipped(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:
-    """Tell which times can be read, but the zone has them twice or never: in UTC each is one."""
+    """Return which times are readable but ambiguous or missing in the zone."""
     is_unread = np.asarray(t_us == NO_TIME, dtype=np.bool_)
     if options.tz != "UTC" and is_unread.any():
         is_unread[is_unread] = times_us(ts.filter(pa.array(is_unread)), "UTC", options.time_unit) != NO_TIME
@@ -298,7 +298,7 @@ def _is_ambiguous_or_skipped(ts: pa.Array, t_us: NDArray[np.int64], options: Opt
 
 
 def _is_given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Tell which rows say something at all."""
+    """Return which rows are not empty."""
     text = pc.utf8_trim_whitespace(column.combine_chunks().cast(pa.string()))
     return np.asarray(
         pc.fill_null(pc.not_equal(text, ""), False).to_numpy(zero_copy_only=False), dtype=np.bool_
@@ -306,7 +306,7 @@ def _is_given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _wrong_unit(plan: LoadPlan) -> TraceFormatError:
-    """Say in which unit the times would make sense."""
+    """Return the unit in which the times are plausible."""
     source, options = plan.source, plan.options
     batch = next(b for b in source.batches() if len(b.columns))
     fitting = [

@@ -13,7 +13,11 @@ import pytest
 
 from mudkit import Lab
 from mudkit.predicates import Predicate
-from mudkit.systems import lasthop, mud, radiator, store_and_forward, sublim
+from mudkit.predicates.exchange import to_json
+from mudkit.systems import contrail, lasthop, mud, radiator, store_and_forward, sublim
+from mudkit.systems.contrail import operations as of_contrail
+from mudkit.systems.contrail.device.filters import parsed
+from mudkit.systems.contrail.items import pack
 from mudkit.systems.lasthop import operations as of_lasthop
 from mudkit.systems.lasthop.device.context_handler import Following
 from mudkit.systems.mud import operations as of_mud
@@ -172,8 +176,64 @@ def place_of_mud() -> Place:
     return place
 
 
+def place_of_contrail() -> Place:
+    place = Place()
+    relay = contrail.Relay(place.lab)
+    names = ("ann", "bob", "cy")
+    modules = {
+        name: contrail.Module(
+            place.lab.device(name, link="wifi"), relay, friends=[each for each in names if each != name]
+        )
+        for name in names
+    }
+    ports = {
+        (name, port): module.open_port(port, polling_interval_ms=10_000)
+        for name, module in modules.items()
+        for port in ("app", "more")
+    }
+    place.lab.run(seconds=5)
+    for name in ("ann", "bob"):
+        modules[name].join(contrail.Group("old")).result()
+    for name in ("app", "more"):
+        ports["bob", name].install_filter("TRUE", to=("ann", name)).result()
+    slot = ports["bob", "app"].install_filter("n = 1", to=("ann", "app")).result()
+    ports["cy", "app"].install_filter("TRUE", to=("bob", "app")).result()
+    place.lab.run(seconds=15)
+    ports["ann", "app"].publish(contrail.Item({"n": 2})).result()
+    ann, bob = modules["ann"], modules["bob"]
+    installs = to_json(parsed("n > 3")) or {}
+    place.asks = {
+        of_contrail.Open: (ann, of_contrail.Open("app", 10_000_000, 0, 1, False)),
+        of_contrail.Configure: (ann, of_contrail.Configure("app", 20_000_000, 0, 1)),
+        of_contrail.Listen: (bob, of_contrail.Listen("app")),
+        of_contrail.Publish: (ann, of_contrail.Publish("app", pack(contrail.Item({})), "x", None, None)),
+        of_contrail.Install: (
+            bob,
+            of_contrail.Install("app", "ann", None, "app", installs, None, None, None),
+        ),
+        of_contrail.Remove: (bob, of_contrail.Remove(slot)),
+        of_contrail.Receive: (bob, of_contrail.Receive("more", [])),
+        of_contrail.ReceiveAll: (bob, of_contrail.ReceiveAll("app", [])),
+        of_contrail.Taken: (bob, of_contrail.Taken("app", [1])),
+        of_contrail.Decide: (ann, of_contrail.Decide("filter app\nbob\napp\n1", True)),
+        of_contrail.Befriend: (ann, of_contrail.Befriend("cy", False)),
+        of_contrail.Join: (ann, of_contrail.Join("club", None)),
+        of_contrail.Leave: (ann, of_contrail.Leave("old")),
+        of_contrail.Counts: (ann, of_contrail.Counts()),
+        of_contrail.Public: (ann, of_contrail.Public()),
+    }
+
+    def traffic(number: int) -> None:
+        ports["ann", "more"].publish(contrail.Item({"n": number}))
+        ports["bob", "app"].publish(contrail.Item({"n": number}))
+
+    place.traffic = traffic
+    return place
+
+
 PLACES = {
     "mud": place_of_mud,
+    "contrail": place_of_contrail,
     "store_and_forward": place_of_store_and_forward,
     "radiator": place_of_radiator,
     "lasthop": place_of_lasthop,

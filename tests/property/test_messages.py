@@ -19,9 +19,6 @@ from mudkit.sources.workloads import Poisson
 from mudkit.wire import as_wire
 
 TASK = TASKS["friends nearby"].over(devices=5, hours=0.3)
-# Their messages are checked mappings still.
-NOT_YET = pytest.mark.xfail(strict=True, reason="its machines send mappings")
-SYSTEMS = [pytest.param(name, marks=NOT_YET) if name == "Contrail" else name for name in ADAPTERS]
 
 
 @pytest.fixture
@@ -54,7 +51,7 @@ def survive(messages: list[Any]) -> Counter[str]:
     return kinds
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", ADAPTERS)
 def test_every_message_of_a_system_survives_its_way(system: str, received: list[Any]) -> None:
     play(TASK, ADAPTERS[system], seed=3)
     kinds = survive(received)

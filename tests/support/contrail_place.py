@@ -5,6 +5,8 @@ from __future__ import annotations
 from mudkit import Lab
 from mudkit.events import Received
 from mudkit.systems.contrail import Item, Module, Relay
+from mudkit.systems.contrail.messages import Deliver
+from mudkit.wire import as_wire
 
 __all__ = ["Place", "marked"]
 
@@ -89,14 +91,14 @@ class Place:
         return self.modules[name].installed.machine
 
     def handed(self, receiver):
-        """Collect the messages that relays deliver to a device from now on."""
+        """Collect the messages that relays deliver to a device from now on, as on the wire."""
         seen = []
         machine = self.machine(receiver)
         before = machine.handle
 
         def handle(now_us, event):
-            if isinstance(event, Received) and event.message["kind"] == "deliver":
-                seen.extend(message for _, message in event.message["page"])
+            if isinstance(event, Received) and isinstance(event.message, Deliver):
+                seen.extend(as_wire(message) for _, message in event.message.page)
             return before(now_us, event)
 
         machine.handle = handle

@@ -5,7 +5,9 @@ import pytest
 import mudkit.errors as errors
 
 KINDS = [
-    each for each in errors.__all__ if each not in ("FailureWarning", "MudkitError", "did_you_mean", "listed")
+    each
+    for each in errors.__all__
+    if each not in ("FailureWarning", "MudkitError", "brief", "did_you_mean", "listed")
 ]
 
 

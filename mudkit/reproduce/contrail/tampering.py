@@ -20,8 +20,10 @@ from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, Module, Relay, TamperedMessage
 from mudkit.systems.contrail.crypto import Plain, Sealing, Secret
-from mudkit.systems.contrail.envelopes import encrypted
+from mudkit.systems.contrail.envelopes import item_header
 from mudkit.systems.contrail.items import pack
+from mudkit.systems.contrail.messages import Deliver, Pull, QueueEntry
+from mudkit.wire import as_wire
 
 __all__ = ["MANIPULATIONS", "TamperingOutcome", "Testbed", "tamper"]
 
@@ -37,7 +39,6 @@ _JUNK: Final[Sequence[Any]] = (
     [],
     {},
     [[]],
-    "\ud800",
     "a\nb",
 )
 _BYTES: Final = ("body", "tag", "sealed", "signature")
@@ -94,7 +95,7 @@ class Testbed:
         for number in range(3):
             ports["ann", "one"].publish(Item({"x": 5}, b"not seen yet"), f"item {number}").result()
         storage = lab.world.hosts["contrail-storage"].processes[0].store
-        waiting = [deepcopy(kept["message"]) for _, kept in storage.items("queue bob\n")]
+        waiting = [as_wire(entry.message) for _, entry in storage.items("queue bob\n", QueueEntry)]
         self.messages += waiting
         self.unseen = len(waiting)
         """So many of the messages have not come yet."""
@@ -110,8 +111,8 @@ class Testbed:
         before = process.machine.handle
 
         def handle(now_us: int, event: Any) -> Sequence[Effect]:
-            if isinstance(event, Received) and event.message["kind"] == "deliver":
-                self.messages += [deepcopy(message) for _, message in event.message["page"]]
+            if isinstance(event, Received) and isinstance(event.message, Deliver):
+                self.messages += [as_wire(message) for _, message in event.message.page]
             effects: Sequence[Effect] = before(now_us, event)
             return effects
 
@@ -122,7 +123,9 @@ class Testbed:
         """Let the receiver connect, and give the number of its visit."""
         effects = self._handle(self._now_us, LinkUp("bob", "lte"))
         visits = [
-            each.message["visit"] for each in effects if isinstance(each, Send) and "visit" in each.message
+            each.message.visit
+            for each in effects
+            if isinstance(each, Send) and isinstance(each.message, Pull)
         ]
         if not visits:
             raise SimulationProblem("The receiver does not ask for anything.")
@@ -282,7 +285,8 @@ def _forged(draw: Random, testbed: Testbed, message: Any) -> Any:
     epoch, key = draw.choice(testbed.stolen)
     message["epoch"], message["seq"] = epoch, message["seq"] + draw.randrange(100)
     source, content = ("ann", "one"), pack(Item({}, b"forged"))
-    message["body"] = encrypted(testbed.thief, key, source, message["item"], message["seq"], epoch, content)
+    header = item_header(source, message["item"], message["seq"], epoch)
+    message["body"] = testbed.thief.encrypt(key, message["seq"], header, content)
     return message
 
 

@@ -1,4 +1,4 @@
-"""What a notebook holds of a device's client module."""
+"""API of Contrail on a device: the client module, its ports and groups."""
 
 from __future__ import annotations
 
@@ -6,23 +6,292 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
+
 from mudkit.arguments import check_calls
-from mudkit.errors import ParameterError, brief
-from mudkit.events import Host, Operation
+from mudkit.errors import MudkitError, ParameterError, brief
+from mudkit.events import Host, Installed, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number, of_kind
+from mudkit.predicates.exchange import to_json
+from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device
+from mudkit.systems.contrail import operations
 from mudkit.systems.contrail.crypto import PublicKeys
 from mudkit.systems.contrail.device.core import IDENTITY, PROBLEMS, KeyUse, Settings
-from mudkit.systems.contrail.device.groups import CONTEXT
+from mudkit.systems.contrail.device.filters import CONTEXT, Question, acceptances, decisions, parsed
 from mudkit.systems.contrail.device.machine import ModuleMachine
-from mudkit.systems.contrail.items import check_name
-from mudkit.systems.contrail.port import Group, Port
+from mudkit.systems.contrail.device.receiving import listener
+from mudkit.systems.contrail.items import Item, check_name, pack
 from mudkit.systems.contrail.relay import NAME, PORT, Directories, Relay
 
-__all__ = ["Module"]
+__all__ = ["Group", "Module", "Port"]
 
-_MOST_S: Final = 1e9
+_US_PER_MS: Final = 1_000
+_MAX_S: Final = 1e9
+_MAX_MS: Final = 1e12
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A group of publishers (Contrail 3.4.3).
+
+    Parameters
+    ----------
+    name : str
+    rule : str, optional
+        Predicate over the context of a device, which is in the group while it is true.
+    """
+
+    name: str
+    rule: str | None = None
+
+
+@check_calls
+class Port:
+    """An open port of an application (Contrail 3.2, 4.1), see :meth:`Module.open_port`."""
+
+    def __init__(
+        self,
+        installed: Installed,
+        device: str,
+        name: str,
+        on_filter: Callable[[Predicate, str], bool] | None = None,
+        *,
+        polling_interval_ms: float = 30_000,
+        idle_timeout_ms: float = 0,
+        batch_size: int = 1,
+    ) -> None:
+        self.device, self.name = device, name
+        self._installed = installed
+        self._polling_us = _us("polling_interval_ms", polling_interval_ms)
+        self._idle_us = _us("idle_timeout_ms", idle_timeout_ms)
+        self._batch = whole_number("batch_size", batch_size, 1, 1 << 31)
+        self._on_filter = on_filter
+        self._on_item: Callable[[Item], Any] | None = None
+        self._taken: set[int] = set()
+        if on_filter is not None:
+            self._installed.listen(decisions(name), self._decide)
+        self._installed.listen(listener(name), self._came)
+        self.open()
+
+    def open(self) -> None:
+        """Open it in the module, also after a wipe; filters have to be installed again then."""
+        asks = self._on_filter is not None
+        self._taken.clear()
+        self._installed.call(operations.Open(self.name, self._polling_us, self._idle_us, self._batch, asks))
+        if self._on_item is not None:
+            self._installed.call(operations.Listen(self.name))
+
+    # -- parameters
+
+    @property
+    def polling_interval_ms(self) -> float:
+        """Time between two connections of the module; the smallest of its ports counts."""
+        return self._polling_us / _US_PER_MS
+
+    @polling_interval_ms.setter
+    def polling_interval_ms(self, value: float) -> None:
+        self._polling_us = _us("polling_interval_ms", value)
+        self._configure()
+
+    @property
+    def idle_timeout_ms(self) -> float:
+        """Time for which a connection stays open when nothing waits; the largest of all ports counts."""
+        return self._idle_us / _US_PER_MS
+
+    @idle_timeout_ms.setter
+    def idle_timeout_ms(self, value: float) -> None:
+        self._idle_us = _us("idle_timeout_ms", value)
+        self._configure()
+
+    @property
+    def batch_size(self) -> int:
+        """Number of waiting messages of this port with which the module pushes everything; 1: at once."""
+        return self._batch
+
+    @batch_size.setter
+    def batch_size(self, value: int) -> None:
+        self._batch = whole_number("batch_size", value, 1, 1 << 31)
+        self._configure()
+
+    def _configure(self) -> None:
+        self._installed.call(operations.Configure(self.name, self._polling_us, self._idle_us, self._batch))
+
+    # -- filters
+
+    def install_filter(
+        self,
+        predicate: str | Predicate,
+        to: tuple[str | Group, str],
+        *,
+        item_expires_s: float | None = None,
+        lifetime_s: float | None = None,
+        replaces: int | None = None,
+    ) -> Operation:
+        """Install a filter on a friend, or on the friends in a group.
+
+        A filter selects what is sent, not what may be read: all endpoints with a filter at a port share its
+        key, and a relay that helps one of them could deliver what its filter leaves out.
+
+        Parameters
+        ----------
+        predicate : str or Predicate
+            The filter, over the metadata of an item.
+        to : (str or Group, str)
+            A device or a group, and a port there.
+        item_expires_s : float, optional
+            Time for which a matching item is wanted, in seconds; None: as long as its publisher says.
+        lifetime_s : float, optional
+            Time until the filter ends, in seconds; None: never.
+        replaces : int, optional
+            Number of the filter that this one replaces.
+
+        Returns
+        -------
+        Operation
+            Results in the filter's number when a relay has the filter.
+        """
+        given: Any = to
+        target, remote = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
+        if not isinstance(target, str | Group):
+            raise ParameterError(
+                "A filter goes to a device or a group, and a port there.",
+                where="to",
+                found=brief(to),
+                expected='("child", "location")',
+            )
+        of_kind("predicate", predicate, str, Predicate, expected="a condition, such as \"what = 'photo'\"")
+        if replaces is not None:
+            whole_number("replaces", replaces, 0, 1 << 62)
+        group = check_name("a group", target.name) if isinstance(target, Group) else None
+        device = check_name("a device", target) if isinstance(target, str) else None
+        return self._installed.call(operations.Install(
+            self.name, device, group, check_name("a port", remote), to_json(parsed(predicate)) or {},
+            _lasts_us("item_expires_s", item_expires_s), _lasts_us("lifetime_s", lifetime_s), replaces,
+        ))  # fmt: skip
+
+    def remove_filter(self, slot: int) -> Operation:
+        """Remove an own filter, by its number."""
+        return self._installed.call(operations.Remove(whole_number("slot", slot, 0, 1 << 62)))
+
+    def on_accepted(self, callback: Callable[[Predicate, str], Any]) -> None:
+        """Call ``callback`` with each filter that is accepted from then on, and its device.
+
+        An application may publish recent items again for it.
+        """
+        self._installed.listen(
+            acceptances(self.name), lambda accepted: callback(accepted.filter, accepted.who)
+        )
+
+    def _decide(self, question: Question) -> None:
+        assert self._on_filter is not None
+        accepted = False  # also when the application fails to decide
+        try:
+            accepted = bool(self._on_filter(question.filter, question.who))
+        finally:
+            self._installed.call(operations.Decide(question.key, accepted))
+
+    # -- items
+
+    def publish(
+        self,
+        item: Item,
+        item_id: str | None = None,
+        expires_s: float | None = None,
+        *,
+        only: Collection[str] | None = None,
+        called: str | None = None,
+    ) -> Operation:
+        """Send an item to the devices whose filters match it (Contrail 3.2).
+
+        Parameters
+        ----------
+        item : Item
+        item_id : str, optional
+            Name of the item: a newer item of this name makes older ones obsolete; the same content again is
+            a retransmission. By default a unique name.
+        expires_s : float, optional
+            Time until the item expires, in seconds; None: never.
+        only : collection of str, optional
+            Receiving devices among those whose filters match; by default all of them.
+        called : str, optional
+            Name in the deliveries; by default the device, the port, the item's name and a number.
+
+        Returns
+        -------
+        Operation
+            Results in a :class:`Published` or a :class:`Backlogged`.
+        """
+        if item_id is not None and check_name("an item", item_id).startswith("~"):
+            raise ParameterError(
+                "Names with '~' are reserved for items without a name.",
+                where="item_id",
+                found=item_id,
+                expected="a name that begins otherwise, or none",
+            )
+        if only is not None:
+            of_kind("only", only, list, tuple, set, frozenset, expected='names of devices, such as ["bob"]')
+        packed = pack(item, None if called is None else check_name("a delivery", called))
+        expires_us = _lasts_us("expires_s", expires_s)
+        chosen = None if only is None else sorted(only)
+        return self._installed.call(operations.Publish(self.name, packed, item_id, expires_us, chosen))
+
+    def receive_item(self) -> Operation:
+        """Wait for the next item: an operation of an :class:`Item`."""
+        operation = self._installed.call(operations.Receive(self.name, sorted(self._taken)))
+        operation.add_done_callback(self._received)
+        return operation
+
+    def receive_all(self) -> Operation:
+        """Return the items that are there, without waiting: an operation of a list of :class:`Item`."""
+        operation = self._installed.call(operations.ReceiveAll(self.name, sorted(self._taken)))
+        operation.add_done_callback(self._received)
+        return operation
+
+    def on_item(self, callback: Callable[[Item], Any]) -> None:
+        """Call ``callback`` with each item that arrives, and with those that wait."""
+        self._on_item = callback
+        self._installed.call(operations.Listen(self.name))
+
+    def _received(self, operation: Operation) -> None:
+        try:
+            received = operation.result()
+        except Exception:  # whoever waits for the operation gets it
+            return
+        items = received if isinstance(received, list) else [received]
+        if items:
+            self._take([item.number for item in items])
+
+    def _came(self, item: Item) -> None:
+        if item.number in self._taken:
+            self._take([item.number])  # the module was killed before it had deleted the item
+        elif self._on_item is not None:
+            self._take([item.number])
+            self._on_item(item)
+
+    def _take(self, numbers: Sequence[int]) -> None:
+        self._taken.update(numbers)
+        taking = self._installed.call(operations.Taken(self.name, numbers))
+        taking.add_done_callback(lambda operation: self._forget(operation, numbers))
+
+    def _forget(self, operation: Operation, numbers: Collection[int]) -> None:
+        """Forget items that the module has deleted: it does not hand them over again."""
+        try:
+            operation.result()
+        except Exception:  # it was killed, and is told again when it hands them over
+            return
+        self._taken.difference_update(numbers)
+
+
+def _is_names(names: Any) -> bool:
+    return isinstance(names, Collection) and not isinstance(names, str)
+
+
+def _us(name: str, value_ms: float) -> int:
+    return round(number(name, value_ms, 0.0, _MAX_MS) * _US_PER_MS)
+
+
+def _lasts_us(name: str, value_s: float | None) -> int | None:
+    return None if value_s is None else round(number(name, value_s, 1e-6, _MAX_S) * 1e6)
 
 
 @check_calls
@@ -33,26 +302,27 @@ class Module:
     ----------
     device : Host
     relay : Relay or sequence of Relay
-        The relay. With several, everything goes to all of them: what one loses that stops, another one has.
+        The relay. With several, everything is sent to all of them: one of them may fail.
     friends : collection of str
-        The white-list; a device that its storage makes again keeps its own.
+        The initial white-list; a device with a storage folder keeps its own.
     shows_friends : bool
         Whether relays know the white-list, and refuse strangers' filters.
     combined : bool
         Whether one connection pushes and pulls.
     renew_s : float
-        How long the key of a channel is used.
+        Longest use of a channel's key, in seconds.
     push_timeout_s : float
-        How long a batch that does not fill waits.
+        Longest wait of a batch that is not full, in seconds.
     encrypted : bool
-        False: everything travels in clear. For showing what encryption is for; all modules must agree.
+        False: everything travels in clear, to show what encryption is for; all modules must agree.
     renewal : callable, optional
-        Told a :class:`KeyUse`, it says whether an item begins a new key, in place of the rule of channels.
+        Called with a :class:`KeyUse`; returns whether an item begins a new key, in place of the rule of
+        channels.
 
     Raises
     ------
     ParameterError
-        It is given no device, no relay or no list of friends, or a parameter is out of range.
+        The device, a relay or the friends are missing, or a parameter is out of range.
 
     Examples
     --------
@@ -85,16 +355,14 @@ class Module:
         renewal: Callable[[KeyUse], bool] | None = None,
     ) -> None:
         check_device(device)
-        several: Any = relay  # as it came
-        is_relays = isinstance(relay, Relay) or (
-            isinstance(several, Sequence) and all(isinstance(each, Relay) for each in several)
-        )
-        relays = [relay] if isinstance(relay, Relay) else list(relay) if is_relays else []
-        if not relays or isinstance(friends, str) or not isinstance(friends, Collection):
+        given: Any = relay
+        several = [relay] if isinstance(relay, Relay) else list(given) if isinstance(given, Sequence) else []
+        relays = [each for each in several if isinstance(each, Relay)]
+        if not relays or len(relays) < len(several) or not _is_names(friends):
             raise ParameterError(
-                "A module needs a relay, and friends.",
+                "Expected a relay and friends.",
                 where="relay, friends",
-                found=f"{relay!r}, {friends!r}"[:200],
+                found=f"{brief(relay)}, {brief(friends)}",
                 expected="a relay or several, such as Relay(lab), and a list of names of devices",
             )
         self._settings = Settings(
@@ -105,8 +373,8 @@ class Module:
             shows_friends,
             encrypted,
             combined,
-            round(number("renew_s", renew_s, 1e-3, _MOST_S) * 1e6),
-            round(number("push_timeout_s", push_timeout_s, 1e-3, _MOST_S) * 1e6),
+            round(number("renew_s", renew_s, 1e-3, _MAX_S) * 1e6),
+            round(number("push_timeout_s", push_timeout_s, 1e-3, _MAX_S) * 1e6),
             renewal,
         )
         self.device = device
@@ -117,7 +385,9 @@ class Module:
         self._relays = relays
         self._ports: dict[str, Port] = {}
         self.installed.listen(IDENTITY, self._begun)
-        self.installed.call("public").add_done_callback(lambda operation: self._register(operation.result()))
+        self.installed.call(operations.Public()).add_done_callback(
+            lambda operation: self._register(operation.result())
+        )
 
     def open_port(
         self,
@@ -134,15 +404,19 @@ class Module:
         ----------
         name : str
         on_filter : callable, optional
-            Asked with each filter that comes and who wants it: whether to accept it. Without, friends'
-            filters are accepted.
-        polling_interval_ms, idle_timeout_ms, batch_size
-            See :class:`Port`.
+            Called with each received filter and its device; returns whether to accept it. By default
+            friends' filters are accepted.
+        polling_interval_ms : float
+            Time between two connections of the module, in milliseconds; 0: reconnect at once.
+        idle_timeout_ms : float
+            Time for which a connection stays open when nothing waits, in milliseconds.
+        batch_size : int
+            Number of waiting messages of this port with which the module pushes everything; 1: at once.
 
         Raises
         ------
         ParameterError
-            The name is not usable or a port of this device already, or a parameter is out of range.
+            The name is invalid or a port of this device already, or a parameter is out of range.
         """
         check_name("a port", name)
         if name in self._ports:
@@ -151,7 +425,7 @@ class Module:
                 where="port",
                 found=brief(name),
                 expected="another name",
-                remedy="go on with what open_port gave for it",
+                remedy="use the port that open_port has returned",
             )
         port = self._ports[name] = Port(
             self.installed,
@@ -165,24 +439,24 @@ class Module:
         return port
 
     def befriend(self, device: str) -> Operation:
-        """Take a device on to the white-list."""
+        """Add a device to the white-list."""
         return self._change_friend(device, is_friend=True)
 
     def unfriend(self, device: str) -> Operation:
-        """Take a device off: its filters here and those on it go, and all keys are renewed.
+        """Remove a device from the white-list, its filters here and those on it; renew all keys.
 
-        Nothing more reaches it from here but that filters on it are taken back. What waits for it on this
-        device, in a batch too, does not go; what waits for it at a provider is withdrawn, as soon as this
-        device can be heard there. What it has fetched before, it has. Calls that were about it alone end:
-        an item has no destination then, and a filter is refused with AccessDenied.
+        It is sent nothing more, except the removal of filters. Messages that wait for it on this device are
+        not sent; those that wait at a provider are withdrawn as soon as the provider can be reached. What it
+        has fetched before, it keeps. Calls about it alone end: an item has no destination, and a filter is
+        refused with AccessDenied.
         """
         return self._change_friend(device, is_friend=False)
 
     def _change_friend(self, device: str, *, is_friend: bool) -> Operation:
         name = check_name("a device", device)
-        made = self.installed.call("befriend", device=name, is_friend=is_friend)
+        made = self.installed.call(operations.Befriend(name, is_friend))
         friends = {each for each in self._settings.friends if each != name} | ({name} if is_friend else set())
-        self._settings = replace(self._settings, friends=sorted(friends))  # for one that is wiped
+        self._settings = replace(self._settings, friends=sorted(friends))  # after a wipe
         return made
 
     def _register(self, keys: PublicKeys) -> None:
@@ -190,28 +464,28 @@ class Module:
             each.directory[self.device.name] = keys
 
     def _begun(self, keys: PublicKeys) -> None:
-        """Register the keys of a device that has just begun; after a wipe its applications begin, too."""
+        """Register the keys of a new device; after a wipe, open its ports again."""
         self._register(keys)
         if keys.life:
             for port in self._ports.values():
                 port.open()
 
     def join(self, group: Group) -> Operation:
-        """Join a group; one with a rule, whenever that is true."""
+        """Join a group; with a rule, be a member whenever it is true."""
         of_kind("group", group, Group, expected='a group, such as Group("club")')
         if group.rule is not None:
             Predicate.parse(group.rule, language=CONTEXT)
-        return self.installed.call("join", group=check_name("a group", group.name), rule=group.rule)
+        return self.installed.call(operations.Join(check_name("a group", group.name), group.rule))
 
     def leave(self, group: Group) -> Operation:
-        """Leave a group: the filters that came by it go."""
+        """Leave a group: its filters are removed."""
         of_kind("group", group, Group, expected='a group, such as Group("club")')
-        return self.installed.call("leave", group=check_name("a group", group.name))
+        return self.installed.call(operations.Leave(check_name("a group", group.name)))
 
     def counts(self) -> Operation:
-        """Say what was dropped so far, and why: an operation of a dict."""
-        return self.installed.call("counts")
+        """Return the numbers of dropped messages by reason: an operation of a dict."""
+        return self.installed.call(operations.Counts())
 
-    def on_problem(self, callback: Callable[[Any], None]) -> None:
-        """Call ``callback`` with each error that concerns nobody's call, such as ``TamperedMessage``."""
+    def on_problem(self, callback: Callable[[MudkitError], None]) -> None:
+        """Call ``callback`` with each error that concerns no call, such as ``TamperedMessage``."""
         self.installed.listen(PROBLEMS, callback)

@@ -1,4 +1,4 @@
-"""What applications hand over and get: items, and what became of one that was published."""
+"""Items of applications, results of publishing, and errors."""
 
 from __future__ import annotations
 
@@ -7,47 +7,65 @@ from typing import Any, Final
 
 import msgspec
 
-from mudkit.errors import ParameterError, brief
+from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.wire import is_too_deep
 
 __all__ = [
-    "MOST_BYTES",
-    "MOST_NAME",
+    "MAX_BYTES",
     "Backlogged",
     "Endpoint",
     "Item",
+    "KeysChanged",
+    "Metadata",
     "Published",
+    "QueueFull",
+    "TamperedMessage",
     "check_name",
-    "delivery",
+    "item_name",
     "pack",
     "unpack",
 ]
 
-MOST_BYTES: Final = 1 << 20
-"""Of an item: its metadata and its payload."""
-MOST_NAME: Final = 200
+MAX_BYTES: Final = 1 << 20
+"""Limit of an item: metadata and payload."""
+_MAX_NAME: Final = 200
 _LENGTH: Final = 4
 _HEAD: Final = 6
-"""Bytes that say how long the metadata are, and then what the deliveries call the item."""
+"""Bytes of the header: length of the metadata, length of the name in the deliveries."""
 
 Endpoint = tuple[str, str]
 """A device and one of its ports."""
+Metadata = Mapping[str, Any]
+"""What an application says of its item: a mapping that JSON can hold."""
+_read: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class KeysChanged(MudkitError, RuntimeError):
+    """A friend has other keys than before: its device was wiped or replaced."""
+
+
+class QueueFull(MudkitError, RuntimeError):
+    """A queue on this device or at the relay is full; the operation was not started."""
+
+
+class TamperedMessage(MudkitError, ValueError):
+    """A message is not as its sender made it; it was dropped (Contrail 3.3)."""
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An item (Contrail 3.1): a payload, and what filters look at.
+    """An item (Contrail 3.1): a payload, and metadata for filters.
 
     Parameters
     ----------
-    metadata : mapping of str to object
-        What JSON can hold; a point is a pair of degrees.
+    metadata : mapping
+        Names, and values that JSON can hold; a point is a pair of degrees.
     payload : bytes
     source : (str, str), optional
-        The device and port that it came from; of a received item.
+        Sending device and port; of a received item.
     item_id : str, optional
-        The name of a received item.
+        Name of a received item.
     number : int
-        The number of a received item on this device.
+        Number of a received item on this device.
 
     Examples
     --------
@@ -55,7 +73,7 @@ class Item(msgspec.Struct, frozen=True):
     b'a photograph'
     """
 
-    metadata: Mapping[str, Any]
+    metadata: Metadata
     payload: bytes = b""
     source: Endpoint | None = None
     item_id: str | None = None
@@ -63,14 +81,14 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """An item is on its way, if anybody has asked for it.
+    """Result of publishing: the item was accepted for all receivers.
 
     Parameters
     ----------
     destinations : tuple of (str, str)
         Devices and ports whose filters it matched.
     uploaded : bool
-        Whether its content went to a relay; False: nobody wanted it, or a relay had it.
+        Whether its content went to a relay; False: no filter matched, or the relay had it.
     """
 
     destinations: tuple[Endpoint, ...]
@@ -78,14 +96,14 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Backlogged(msgspec.Struct, frozen=True):
-    """Too much waits for somebody already (Contrail 3.5): publish again later.
+    """Result of publishing: a receiver's queue is full (Contrail 3.5), publish again later.
 
     Parameters
     ----------
     destinations : tuple of (str, str)
-        The endpoints for which it was not taken.
+        Endpoints for which it was refused.
     taken : tuple of (str, str)
-        The endpoints for which it was taken.
+        Endpoints for which it was accepted.
     """
 
     destinations: tuple[Endpoint, ...]
@@ -93,50 +111,43 @@ class Backlogged(msgspec.Struct, frozen=True):
 
 
 def pack(item: Any, called: str | None = None) -> bytes:
-    """Write an item as bytes.
-
-    Parameters
-    ----------
-    item : Item
-    called : str, optional
-        What the deliveries call it.
+    """Encode an item, with its name in the deliveries.
 
     Raises
     ------
     ParameterError
-        It is none, JSON cannot hold its metadata, or it is too large.
+        It is not an item, JSON cannot hold its metadata, or it is too large.
     """
     if not isinstance(item, Item) or not isinstance(item.metadata, Mapping):
         raise ParameterError(
-            "This is no item.",
+            "Expected an item.",
             where="item",
             found=brief(item, 200),
             expected='Item({"name": value, …}, payload=b"…")',
         )
     if not isinstance(item.payload, bytes):
         raise ParameterError(
-            "The payload of an item is bytes.",
+            "Expected a payload of bytes.",
             where="payload",
             found=type(item.payload).__name__,
             expected="bytes",
         )
     try:
         metadata = msgspec.json.encode(item.metadata)
-        if is_too_deep(msgspec.json.decode(metadata, type=dict[str, Any])):
-            raise ValueError("it is nested too deeply")
+        _decode(metadata)
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(
-            "The metadata of an item cannot be sent.",
+            "JSON cannot hold the metadata of this item.",
             where="metadata",
             found=str(error),
-            expected="a mapping of names to what JSON can hold",
+            expected="a mapping of names to values that JSON can hold",
         ) from error
-    if len(metadata) + len(item.payload) > MOST_BYTES:
+    if len(metadata) + len(item.payload) > MAX_BYTES:
         raise ParameterError(
             "This item is too large.",
             where="item",
             found=f"{len(metadata) + len(item.payload):,} bytes",
-            expected=f"at most {MOST_BYTES:,}",
+            expected=f"at most {MAX_BYTES:,}",
             remedy="publish it in parts, or a smaller version of it",
         )
     name = (called or "").encode()
@@ -144,40 +155,33 @@ def pack(item: Any, called: str | None = None) -> bytes:
     return lengths + name + metadata + item.payload
 
 
-def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """Give the metadata and the payload back.
-
-    Raises
-    ------
-    ValueError
-        This was not written by :func:`pack`.
-    """
+def unpack(data: bytes) -> tuple[Metadata, bytes]:
+    """Decode metadata and payload; raise ValueError if :func:`pack` did not encode them."""
     begin = _HEAD + int.from_bytes(data[_LENGTH:_HEAD], "big")
     end = begin + int.from_bytes(data[:_LENGTH], "big")
-    metadata = msgspec.json.decode(data[begin:end], type=dict[str, Any])
-    if is_too_deep(metadata):
+    return _decode(data[begin:end]), data[end:]
+
+
+def _decode(metadata: bytes) -> Metadata:
+    decoded = _read(metadata)
+    if is_too_deep(decoded):
         raise ValueError("it is nested too deeply")
-    return metadata, data[end:]
+    return decoded
 
 
-def delivery(source: Endpoint, item: str, seq: int, data: bytes) -> str:
-    """Say what the deliveries call an item: what its publisher said, or where it is from and its number."""
+def item_name(source: Endpoint, item: str, seq: int, data: bytes) -> str:
+    """Return the name of an item in the deliveries: its publisher's, or origin and sequence number."""
     called = data[_HEAD : _HEAD + int.from_bytes(data[_LENGTH:_HEAD], "big")].decode(errors="replace")
     return called or f"{source[0]}/{source[1]}/{item} {seq}"
 
 
-def check_name(what: str, name: Any) -> str:
-    """Give the name of a port, an item, a group or a device, if it is one.
-
-    Raises
-    ------
-    ParameterError
-    """
-    if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or not name.isprintable():
+def check_name(what: str, name: str | None) -> str:
+    """Return the name of a port, item, group or device, or raise ParameterError if it cannot be one."""
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
         raise ParameterError(
-            f"This is no name of {what}.",
+            f"This cannot be the name of {what}.",
             where=what,
             found=brief(name, 200),
-            expected=f"a text of 1 to {MOST_NAME} printable characters",
+            expected=f"a text of 1 to {_MAX_NAME} printable characters",
         )
     return name

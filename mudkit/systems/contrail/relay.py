@@ -1,10 +1,10 @@
-"""What a notebook holds of a cloud provider."""
+"""API of Contrail on servers: a cloud provider, and its directory of public keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from mudkit.arguments import check_calls
 from mudkit.events import Network
@@ -18,7 +18,7 @@ __all__ = ["NAME", "PORT", "Directories", "Relay"]
 
 NAME: Final = "contrail"
 PORT: Final = "contrail"
-"""Part of its machines' addresses: other systems may have machines on the same hosts."""
+"""Part of the addresses of its machines, which may share hosts with other systems."""
 
 
 @check_calls
@@ -29,30 +29,31 @@ class Relay:
     ----------
     lab : Network
     instances : int
-        The number of compute instances in each data centre.
+        Number of compute instances in each data centre.
     name : str
-        It begins the names of its servers.
+        Prefix of the names of its servers.
     centres : mapping of str to (float, float), optional
-        Data centres and their places, degrees; a device connects to the nearest. By default there is one.
+        Data centres and their places, in degrees; a device connects to the nearest. By default there is one.
     most_waiting : int
-        Items in the queue of a device; above, publishers are told that there is a backlog.
+        Capacity of the queue of a device, in items; above, publishers get a backlog.
     most_cached : int
-        Items of a device in the cache.
+        Capacity of the cache, in items of a device.
     service_ms : float
-        What a request takes an instance.
+        Duration of a request at an instance, in milliseconds.
     move_after : int, optional
-        A queue moves to where its device has connected so many times running; None: never.
+        Number of consecutive visits of a device to a data centre after which its queue moves there; None:
+        never.
 
     Raises
     ------
     ParameterError
-        It is given no lab, or a parameter is out of range.
+        The lab is missing, or a parameter is out of range.
 
     Attributes
     ----------
     directory : Registered
-        The devices with modules: the public key infrastructure that the paper assumes (3.3). The machines of
-        the cloud do not have it.
+        Public keys of the devices: the public key infrastructure that the paper assumes (3.3). The machines
+        of the cloud do not have it.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Relay:
             whole_number("move_after", move_after, 1, 1 << 31)
         service_us = round(number("service_ms", service_ms, 0.0, 1e6) * 1_000)
         check_name("a relay", name)
-        places: Mapping[str, Any] = {"": None} if centres is None else centres
+        places: Mapping[str, tuple[float, float] | None] = {"": None} if centres is None else centres
         self.name = name
         self.directory = Registered()
         self.gateways: list[tuple[str, tuple[float, float] | None]] = []
@@ -109,20 +110,15 @@ class Relay:
 
     @property
     def servers(self) -> list[str]:
-        """The servers that a device meets first: without its gateways, a provider cannot be reached."""
+        """Names of the gateways: without them, a provider cannot be reached."""
         return [address.split("/")[0] for address, _ in self.gateways]
 
 
 class Registered(dict[str, PublicKeys]):
-    """The public keys of the devices at one provider, by name.
-
-    Attributes
-    ----------
-    changes : int
-        How often a device has got other keys, the first ones included.
-    """
+    """Public keys of the devices at one provider, by name."""
 
     changes = 0
+    """Number of times that a device got new keys, the first ones included."""
 
     def __setitem__(self, device: str, keys: PublicKeys) -> None:
         """Register the keys of a device."""
@@ -131,14 +127,14 @@ class Registered(dict[str, PublicKeys]):
 
 
 class Directories(Directory):
-    """The directories of several providers as one."""
+    """Directories of several providers as one."""
 
     def __init__(self, relays: Sequence[Relay]) -> None:
         self._relays = relays
 
     @property
     def changes(self) -> int:
-        """How often a device has got other keys, the first ones included."""
+        """See :class:`Registered`."""
         return sum(relay.directory.changes for relay in self._relays)
 
     def __getitem__(self, device: str) -> PublicKeys:

@@ -96,7 +96,7 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
         )  # fmt: skip
 
     def subscription(self) -> Subscription:
-        """Give the subscription.
+        """Return the subscription.
 
         Raises
         ------

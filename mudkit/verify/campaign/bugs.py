@@ -65,7 +65,7 @@ class Bug:
 
     @contextmanager
     def seeded(self) -> Iterator[None]:
-        """Let whatever runs in this process have the bug."""
+        """Seed the bug in this process."""
         with ExitStack() as after:
             for owner, name, instead in self.swaps:
                 after.callback(setattr, owner, name, vars(owner)[name])

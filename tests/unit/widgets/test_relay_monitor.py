@@ -66,7 +66,7 @@ def test_a_text_is_looked_for_in_all_that_was_held(monitor):
         ("metadata", '{"loc"', "The metadata cannot be read."),
         ("metadata", "[1]", "The metadata is no object."),
         ("wanted", "loc = ", "ends too soon"),
-        ("name", "", "no name of an item"),
+        ("name", "", "cannot be the name of an item"),
     ],
 )
 def test_what_cannot_be_is_told_and_the_last_picture_stays(monitor, field, text, answer):

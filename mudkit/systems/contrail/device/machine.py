@@ -1,20 +1,21 @@
-"""The client module of a device (Contrail 4.1): what it is asked and told, and which of its parts does it.
+"""The client module of a device (Contrail 4.1).
 
 =========  =========================================================================================
 call       of an application: ports, items, filters, groups, friends; a problem is the answer
-link       outboxes and pulls of all providers begin and end with it
+link       outboxes and pulls of all providers follow it
 context    the nearest gateways; the groups whose rules it is about
-messages   of a gateway of its providers; others are dropped, and so is what makes no sense
-deliver    what others have sent is taken; then the next page is asked for
-sent       a provider's answer to what was pushed
-timers     polling, pushing, trying again
+messages   of a gateway of its providers; anything else is dropped
+deliver    messages of other modules are taken; then the next page is asked for
+sent       a provider has answered a push
+timers     polling, pushing, retransmission
 =========  =========================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, did_you_mean, listed
 from mudkit.events import (
@@ -31,182 +32,172 @@ from mudkit.events import (
     SendFailed,
     TimerFired,
 )
-from mudkit.systems.contrail.device.core import IDENTITY, Core, Settings
-from mudkit.systems.contrail.device.filters import Filters
-from mudkit.systems.contrail.device.groups import Groups
-from mudkit.systems.contrail.device.inbox import Inbox
-from mudkit.systems.contrail.device.installed_filters import Asked
+from mudkit.systems.contrail import operations
+from mudkit.systems.contrail.device.core import IDENTITY, Core, PortState, Settings
+from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters, decisions
 from mudkit.systems.contrail.device.outbox import RETRY, Outbox
-from mudkit.systems.contrail.device.posting import PUSH
 from mudkit.systems.contrail.device.pull import PULL, Pull
-from mudkit.systems.contrail.device.receiving import Receiving, decisions
-from mudkit.systems.contrail.device.sending import Sending
-from mudkit.systems.contrail.messages.devices import Filled, Page, Sent
-from mudkit.systems.contrail.problems import KeysChanged
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.contrail.device.receiving import Inbox, Receiving
+from mudkit.systems.contrail.device.sending import PUSH, Sending
+from mudkit.systems.contrail.items import KeysChanged, Metadata
+from mudkit.systems.contrail.messages import (
+    DEVICE_FROM_GATEWAY,
+    Deliver,
+    Filled,
+    Join,
+    Membership,
+    Send,
+    Sent,
+    Withdraw,
+)
+from mudkit.systems.contrail.messages import Pull as Ask
+from mudkit.systems.receiving import dropped
 from mudkit.units import distance_km
 
 __all__ = ["ModuleMachine"]
 
-_OF_GATEWAYS: Final = Accepts(Page, Filled, Sent)
-
 
 class ModuleMachine:
-    """The module of a device, which all its applications share.
-
-    Parameters
-    ----------
-    ports : Ports
-    settings : Settings
-    """
+    """The module of a device, which all its applications share."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._ports, self._settings = ports, settings
-        self._context: Mapping[str, Any] = {}
+        self._context: Metadata = {}
         self._is_awake = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        if not self._is_awake:  # not when it is made: only what an event has stored is kept
-            self._wake()
-        effects = self._core.effects = []
-        self._core.now_us = now_us
-        if not self._is_awake:
+        effects: list[Effect] = []
+        if not self._is_awake:  # not in the constructor: only what an event has stored is kept
             self._is_awake = True
-            self._wake_up()
-        for friend in self._core.begun_anew():
-            self._meet_again(friend)
+            self._build()
+            self._core.now_us = now_us
+            effects += self._wake()
+        self._core.now_us = now_us
+        for friend in self._core.replaced_friends():
+            effects += self._meet_again(friend)
         match event:
-            case Call(op_id=op_id, operation=operation, arguments=arguments):
+            case Call(op_id=op_id):
                 try:
-                    self._call(op_id, operation, arguments)
+                    effects += self._call(op_id, event)
                 except MudkitError as error:
                     effects.append(Complete(op_id, error=error))
-            case Received(source=source, message=message):
-                relay = self._relay_of(source)
-                if relay is None or not _OF_GATEWAYS(message):
-                    return [*effects, *dropped(event)]
-                self._received(relay, message)
-            case SendFailed(to=to, message=message):
-                self._failed(to, message)
+            case Received():
+                effects += self._received(event)
+            case SendFailed(to=to):
+                effects += self._failed(to, event)
             case TimerFired(name=name):
-                self._fired(name)
+                effects += self._fired(name)
             case LinkUp() | LinkDown():
-                self._linked(is_up=isinstance(event, LinkUp))
+                effects += self._linked(is_up=isinstance(event, LinkUp))
             case ContextChanged(context=context):
-                self._moved(context)
+                effects += self._moved(context)
         return effects
 
-    def _wake(self) -> None:
+    def _build(self) -> None:
         core = self._core = Core(self._ports, self._settings)
         relays = range(len(self._settings.relays))
         self._outboxes = [Outbox(core, relay) for relay in relays]
         self._pulls = [Pull(core, relay) for relay in relays]
-        self._filters, self._asked, self._groups = Filters(core), Asked(core), Groups(core)
+        self._filters, self._installed, self._groups = Filters(core), InstalledFilters(core), Groups(core)
         self._inbox = Inbox(core)
-        self._sending = Sending(core, self._filters, self._asked, self._outboxes)
-        self._receiving = Receiving(core, self._filters, self._asked, self._groups, self._inbox)
+        self._sending = Sending(core, self._filters, self._installed, self._outboxes)
+        self._receiving = Receiving(core, self._filters, self._installed, self._groups, self._inbox)
 
-    def _wake_up(self) -> None:
-        """Take up what another life has left."""
-        if self._core.store.get("joined") is None:
+    def _wake(self) -> list[Effect]:
+        """Continue what a former process has stored."""
+        effects: list[Effect] = []
+        if self._core.store.get("joined", bool) is None:
             self._core.store.put("joined", True)
-            self._core.effects.append(Notify(IDENTITY, self._core.cipher.public))
-            self._show_friends()
+            effects += [Notify(IDENTITY, self._core.cipher.public), *self._show_friends()]
         self._choose_gateways()
-        self._set_pulls()
-        for name in self._port_names():
-            self._ask_about_filters(name)
-            self._inbox.hand_over(name)
+        effects += self._set_pulls()
+        for name in self._core.ports():
+            effects += [*self._ask_about_filters(name), *self._inbox.hand_over(name)]
+        return effects
 
     # -- applications
 
-    def _call(self, op_id: int, operation: str, arguments: Mapping[str, Any]) -> None:
-        result: Any = None
-        match operation:
-            case "open":
-                self._open(**arguments)
-            case "listen":
-                self._change_port(arguments["port"], {"listens": True})
-                self._inbox.hand_over(arguments["port"], again=True)
-            case "configure":
-                self._change_port(**arguments)
-            case "publish":
-                self._port(arguments["port"])
-                self._sending.publish(op_id, **arguments)
-                return
-            case "install":
-                self._check_target(arguments["to"])
-                self._port(arguments["port"])
-                self._sending.install(op_id, **arguments)
-                return
-            case "remove":
-                self._sending.remove(op_id, arguments["slot"])
-                return
-            case "receive":
-                self._port(arguments["port"])
-                self._inbox.taken(**arguments)
-                self._inbox.receive(arguments["port"], op_id)
-                return
-            case "receive all":
-                self._port(arguments["port"])
-                self._inbox.taken(**arguments)
-                result = self._inbox.all(arguments["port"])
-            case "taken":
-                self._inbox.taken(**arguments)
-            case "decide":
-                self._filters.decide(**arguments)
-            case "befriend":
-                self._befriend(**arguments)
-            case "join":
-                self._membership(
-                    arguments["group"],
-                    self._groups.join(arguments["group"], arguments["rule"], self._context),
-                    joins=self._groups.is_member(arguments["group"]),
-                )
-            case "leave":
-                self._membership(arguments["group"], self._groups.leave(arguments["group"]), joins=False)
-            case "counts":
-                result = dict(self._core.store.get("counts") or {})
-            case "public":
-                result = self._core.cipher.public
-            case _:
-                raise ParameterError("There is no such operation.", found=repr(operation))
-        self._core.effects.append(Complete(op_id, result))
+    def _call(self, op_id: int, call: Call) -> Sequence[Effect]:
+        match call.operation:
+            case operations.Publish(port=port) as asked:
+                self._port(port)
+                return self._sending.publish(op_id, asked)
+            case operations.Install(to=to, port=port) as asked:
+                self._check_target(to)
+                self._port(port)
+                return self._sending.install(op_id, asked)
+            case operations.Remove(slot=slot):
+                return self._sending.remove(op_id, slot)
+            case operations.Receive(port=port, numbers=numbers):
+                self._port(port)
+                return [*self._inbox.taken(port, numbers), *self._inbox.receive(port, op_id)]
+            case operations.ReceiveAll(port=port, numbers=numbers):
+                self._port(port)
+                return [*self._inbox.taken(port, numbers), Complete(op_id, self._inbox.all(port))]
+            case operations.Counts():
+                return [Complete(op_id, self._core.counts)]
+            case operations.Public():
+                return [Complete(op_id, self._core.cipher.public)]
+        return [*self._command(call), Complete(op_id)]
 
-    def _open(self, port: str, parameters: Mapping[str, Any], asks: bool) -> None:
-        before = self._core.store.get(f"port {port}") or {"listens": False}
-        self._core.store.put(f"port {port}", {**before, **parameters, "asks": asks})
-        self._set_pulls()
-        if not asks:
-            for question in list(self._filters.undecided(port)):
-                self._filters.decide(question["key"], accepted=True)
-        self._ask_about_filters(port)
+    def _command(self, call: Call) -> Sequence[Effect]:
+        """Execute a call without a result."""
+        match call.operation:
+            case operations.Open() as asked:
+                return self._open(asked)
+            case operations.Configure(port=port, polling_us=polling_us, idle_us=idle_us, batch=batch):
+                changed = replace(self._port(port), polling_us=polling_us, idle_us=idle_us, batch=batch)
+                self._core.store.put(f"port {port}", changed)
+                return self._set_pulls()
+            case operations.Listen(port=port):
+                self._core.store.put(f"port {port}", replace(self._port(port), listens=True))
+                return self._inbox.hand_over(port, again=True)
+            case operations.Taken(port=port, numbers=numbers):
+                return self._inbox.taken(port, numbers)
+            case operations.Decide(key=key, accepted=accepted):
+                return self._filters.decide(key, accepted=accepted)
+            case operations.Befriend(device=device, is_friend=is_friend):
+                return self._befriend(device, is_friend=is_friend)
+            case operations.Join(group=group, rule=rule):
+                changes, effects = self._groups.join(group, rule, self._context)
+                joins = self._groups.is_member(group)
+                return [*effects, *self._tell_membership(group, joins=joins)] if changes else effects
+            case operations.Leave(group=group):
+                return self._tell_membership(group, joins=False) if self._groups.leave(group) else ()
+        raise ParameterError(
+            "There is no such operation.",
+            found=repr(call.name),
+            expected="one of mudkit.systems.contrail.operations",
+        )
 
-    def _change_port(self, port: str, parameters: Mapping[str, Any]) -> None:
-        self._core.store.put(f"port {port}", {**self._port(port), **parameters})
-        self._set_pulls()
+    def _open(self, asked: operations.Open) -> list[Effect]:
+        before = self._core.port(asked.port)
+        listens = before is not None and before.listens
+        state = PortState(asked.polling_us, asked.idle_us, asked.batch, asked.asks, listens)
+        self._core.store.put(f"port {asked.port}", state)
+        effects = self._set_pulls()
+        if not asked.asks:
+            for question in self._filters.undecided(asked.port):
+                effects += self._filters.decide(question.key, accepted=True)
+        return [*effects, *self._ask_about_filters(asked.port)]
 
-    def _port(self, name: str) -> dict[str, Any]:
-        port: dict[str, Any] | None = self._core.store.get(f"port {name}")
+    def _port(self, name: str) -> PortState:
+        port = self._core.port(name)
         if port is None:
             raise ParameterError(
                 "This port is not open.",
                 where="port",
                 found=repr(name),
-                expected=", ".join(self._port_names()) or "one that was opened",
+                expected=", ".join(self._core.ports()) or "one that was opened",
             )
         return port
 
-    def _port_names(self) -> list[str]:
-        return [key.removeprefix("port ") for key, _ in self._core.store.items("port ")]
-
-    def _ask_about_filters(self, port: str) -> None:
-        for question in self._filters.undecided(port):
-            self._core.effects.append(Notify(decisions(port), question))
+    def _ask_about_filters(self, port: str) -> list[Effect]:
+        return [Notify(decisions(port), question) for question in self._filters.undecided(port)]
 
     def _check_target(self, device: str | None) -> None:
-        """Refuse to ask somebody who would not answer: all that is sent goes from friend to friend."""
+        """Refuse a filter on a device that would not answer: only friends communicate."""
         if device is None:
             return
         if device not in self._settings.directory:
@@ -229,115 +220,120 @@ class ModuleMachine:
 
     # -- friends and groups
 
-    def _befriend(self, device: str, is_friend: bool) -> None:
+    def _befriend(self, device: str, *, is_friend: bool) -> list[Effect]:
+        effects: list[Effect] = []
         if is_friend == (device in self._core.friends):
-            return
+            return effects
         if not is_friend:
-            self._sending.unfriend(device)
+            effects += self._sending.unfriend(device)
             self._filters.forget(source=device)
             self._receiving.forget(device)
         self._core.befriend(device, is_friend=is_friend)
         if self._settings.shows_friends:
-            self._show_friends()
-        for slot, asked in self._asked.items():
-            if asked["group"] is not None:
-                self._sending.again(slot)
+            effects += self._show_friends()
+        for slot, installed in self._installed.items():
+            if installed.group is not None:
+                effects += self._sending.again(slot)
+        return effects
 
-    def _meet_again(self, device: str) -> None:
-        """Begin anew with a friend whose device was wiped: it has neither filters nor keys any more."""
+    def _meet_again(self, device: str) -> list[Effect]:
+        """Start anew with a friend whose device was wiped: it has lost filters and keys."""
         self._filters.forget(source=device)
         self._receiving.forget(device)
-        self._sending.anew(device)
-        self._core.problem(
-            "friends that have begun anew",
-            KeysChanged(
-                "A friend has other keys: its device was wiped, or is another one.",
-                where=device,
-                found="keys that it did not have before",
-                expected="the keys that it was met with",
-                remedy="nothing, if that is so: its filters here are gone, "
-                "this device's filters are sent again",
-            ),
-            "begun anew",
+        error = KeysChanged(
+            "A friend has other keys: its device was wiped, or is another one.",
+            where=device,
+            found="keys that it did not have before",
+            expected="the keys that it was met with",
+            remedy="nothing, if that is so: its filters here are gone, this device's filters are sent again",
         )
+        effects = self._sending.replaced(device)
+        return [*effects, *self._core.problem("friends that have begun anew", error, "begun anew")]
 
-    def _show_friends(self) -> None:
+    def _show_friends(self) -> list[Effect]:
         friends = sorted(self._core.friends) if self._settings.shows_friends else None
+        effects: list[Effect] = []
         for outbox in self._outboxes:
-            outbox.add({"kind": "join", "friends": friends}, is_own=True, replaces="white-list")
-        self._sending.flush()
+            join = Join(self._core.me, self._core.next_number(), friends)
+            effects += outbox.add(join, is_own=True, replaces="white-list")
+        return [*effects, *self._sending.flush()]
 
-    def _membership(self, group: str, changes: bool, *, joins: bool) -> None:
-        """Tell providers that this device is in a group, or has left it; filters of the group go with it."""
-        if not changes:
-            return
+    def _tell_membership(self, group: str, *, joins: bool) -> list[Effect]:
+        """Tell providers that this device has joined a group or left it; the group's filters go with it."""
         if not joins:
             self._filters.forget(group=group)
+        effects: list[Effect] = []
         for outbox in self._outboxes:
-            message = {"kind": "group", "group": group, "joins": joins}
-            outbox.add(message, is_own=True, replaces=f"group {group}")
-        self._sending.flush()
+            membership = Membership(self._core.me, self._core.next_number(), group, joins)
+            effects += outbox.add(membership, is_own=True, replaces=f"group {group}")
+        return [*effects, *self._sending.flush()]
 
     # -- providers
 
-    def _received(self, relay: int, message: Any) -> None:
-        match message:
-            case {"kind": "deliver"}:
-                pull = self._pulls[relay]
-                self._receiving.known()
-                for each in pull.came(message):
-                    self._receiving.take(each)
-                if not pull.is_asleep and self._settings.is_combined:
-                    self._sending.flush()
-            case {"kind": "filled"}:
-                self._pulls[relay].filled()
-            case {"kind": "sent", "number": number, "results": results}:
-                self._sending.answered(relay, number, results)
-                self._go_with_pushes()
-
-    def _failed(self, to: str, message: Any) -> None:
-        relay = self._relay_of(to)
+    def _received(self, event: Received) -> Sequence[Effect]:
+        relay = self._relay_of(event.source)
         if relay is None:
-            return
-        if message["kind"] == "pull":
-            self._pulls[relay].failed()
-        elif message["kind"] != "bye":
-            self._sending.failed(relay, message["number"])
+            return dropped(event)
+        match DEVICE_FROM_GATEWAY.decode(event.message):
+            case Deliver() as page:
+                return self._delivered(relay, page)
+            case Filled():
+                return self._pulls[relay].filled()
+            case Sent() as answer:
+                effects = self._sending.answered(relay, answer)
+                if self._settings.is_combined:  # one connection does both (Contrail 4.1)
+                    for pull in self._pulls:
+                        effects += pull.early()
+                return effects
+        return dropped(event)
 
-    def _fired(self, name: str) -> None:
+    def _delivered(self, relay: int, page: Deliver) -> list[Effect]:
+        pull, effects = self._pulls[relay], self._receiving.known()
+        messages, more = pull.came(page)
+        effects += more
+        for message in messages:
+            effects += self._receiving.take(message)
+        if not pull.is_asleep and self._settings.is_combined:
+            effects += self._sending.flush()
+        return effects
+
+    def _failed(self, to: str, event: SendFailed) -> list[Effect]:
+        relay = self._relay_of(to)
+        match event.message:
+            case Ask() if relay is not None:
+                return self._pulls[relay].failed()
+            case (Send() | Join() | Membership() | Withdraw()) as push if relay is not None:
+                return self._sending.failed(relay, push.number)
+        return []
+
+    def _fired(self, name: str) -> Sequence[Effect]:
         if name == PUSH:
-            self._sending.flush()
-        elif name.startswith(RETRY):
-            self._outboxes[int(name.removeprefix(RETRY))].again()
-        elif name.startswith(PULL):
-            pull = self._pulls[int(name.removeprefix(PULL))]
-            was_asleep = pull.is_asleep
-            pull.fired()
-            if was_asleep and not pull.is_asleep and self._settings.is_combined:
-                self._sending.flush()
+            return self._sending.flush()
+        if name.startswith(RETRY):
+            return self._outboxes[int(name.removeprefix(RETRY))].again()
+        pull = self._pulls[int(name.removeprefix(PULL))]
+        was_asleep, effects = pull.is_asleep, pull.fired()
+        if was_asleep and not pull.is_asleep and self._settings.is_combined:
+            effects += self._sending.flush()
+        return effects
 
-    def _go_with_pushes(self) -> None:
-        """Fetch what waits, too, when something was pushed, if one connection does both (Contrail 4.1)."""
-        if self._settings.is_combined:
-            for pull in self._pulls:
-                pull.early()
-
-    def _linked(self, *, is_up: bool) -> None:
+    def _linked(self, *, is_up: bool) -> list[Effect]:
+        effects: list[Effect] = []
         for outbox, pull in zip(self._outboxes, self._pulls, strict=True):
             pull.is_up = is_up
-            pull.settle()
-            outbox.link(is_up=is_up)
-        if is_up:
-            self._sending.flush_left()
+            effects += [*pull.settle(), *outbox.link(is_up=is_up)]
+        return effects
 
-    def _moved(self, context: Mapping[str, Any]) -> None:
+    def _moved(self, context: Metadata) -> list[Effect]:
         self._context = context
         self._choose_gateways()
-        for group, joins in list(self._groups.moved(context)):
-            self._membership(group, changes=True, joins=joins)
+        changes, effects = self._groups.moved(context)
+        for group, joins in changes:
+            effects += self._tell_membership(group, joins=joins)
+        return effects
 
     def _choose_gateways(self) -> None:
-        """Take the nearest gateway of each provider; without a place, the first."""
+        """Choose the nearest gateway of each provider; without a place, the first."""
         loc = self._context.get("loc")
         for relay, gateways in enumerate(self._settings.relays):
             nearest = gateways[0][0]
@@ -350,13 +346,14 @@ class ModuleMachine:
                 nearest = min(placed)[1] if placed else nearest
             self._outboxes[relay].gateway = self._pulls[relay].gateway = nearest
 
-    def _set_pulls(self) -> None:
-        """Poll as often as the most impatient application wants, wait as long as the most patient."""
-        opened = [kept for _, kept in self._core.store.items("port ")]
+    def _set_pulls(self) -> list[Effect]:
+        """Set the smallest polling interval and the largest idle timeout of all ports."""
+        opened, effects = self._core.ports().values(), list[Effect]()
         for pull in self._pulls:
-            pull.interval_us = min((each["polling_us"] for each in opened), default=None)
-            pull.idle_us = max((each["idle_us"] for each in opened), default=0)
-            pull.settle()
+            pull.interval_us = min((each.polling_us for each in opened), default=None)
+            pull.idle_us = max((each.idle_us for each in opened), default=0)
+            effects += pull.settle()
+        return effects
 
     def _relay_of(self, address: str) -> int | None:
         for relay, gateways in enumerate(self._settings.relays):

@@ -1,219 +1,182 @@
-"""What a module sends to one cloud provider: kept until that has answered (Contrail 4.1, push).
-
-A provider that never comes back costs a bounded place: with ``MOST_OUT`` messages an outbox takes no item and
-no filter of an application any more. Keys, and what else a module sends by itself, have as much room again;
-then the oldest of them go. Of white-lists, and of each group, only the last word waits.
+"""Outbox of a module for one cloud provider: messages are kept until it has answered (Contrail 4.1).
 
 ========  ==========================================================================================
-add       durably, with the next number; it waits
-flush     everything that waits goes
-sent      the relay has it: out of the outbox; an item that was only named and is not in the cache
-          any more goes again, with its content
-failed    the relay is not there: it is tried again
-timer     what nobody has answered in its time goes again: each message has a time of its own, which
-          nothing that is sent later moves
-link up   the same
+add       stored with its number; it waits for a flush
+flush     everything is sent
+sent      acknowledged: removed; an item that was only named and is not in the cache is sent with its
+          body
+failed    the provider is unreachable
+timer     overdue messages are sent again, see :mod:`mudkit.delivery.retransmit`
+link up   everything that was flushed is sent again
 ========  ==========================================================================================
+
+The outbox is bounded for a provider that never answers. With ``MAX_OUT`` messages it takes no item or filter
+of an application. Keys, and whatever else a module sends by itself, have as much room again; then the oldest
+of them are evicted. Of white-lists, and of each group, only the last message waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
-from mudkit.events import Send, SetTimer, size_bytes
+import msgspec
+from msgspec.structs import replace
+
+from mudkit.delivery.outbox import Outbox as Durable
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.events import Effect, size_bytes
+from mudkit.events import Send as SendTo
 from mudkit.systems.contrail.device.core import Core
+from mudkit.systems.contrail.messages import Data, Join, Membership, Send, Withdraw
 
-__all__ = ["MOST_OUT", "RETRY", "Outbox"]
+__all__ = ["MAX_OUT", "RETRY", "Outbox", "Pushed"]
 
 RETRY: Final = "push again "
-MOST_OUT: Final = 10_000
-"""Messages that wait for a provider."""
-_RETRY_US: Final = 10_000_000
-_RETRY_US_PER_BYTE: Final = 400
-"""A slow link takes 100 µs a byte, and others may be in front."""
-_LOST_US: Final = 1_000_000
-_MOST_DOUBLED: Final = 6
+MAX_OUT: Final = 10_000
+_TIMEOUT_US: Final = 10_000_000
+"""Initial timeout: a page takes 7 s over a slow link, and the answer may wait behind it."""
+
+Pushed = Join | Membership | Send | Withdraw
 
 
-class Outbox:
-    """The outbox for one provider.
+class _Post(msgspec.Struct, frozen=True):
+    """A message in the outbox.
 
     Parameters
     ----------
-    core : Core
-    relay : int
-        Which of the module's providers.
+    message : Join, Membership, Send or Withdraw
+    is_named : bool
+        Whether the provider should have the body of this item.
+    is_own : bool
+        Whether no application has asked for it.
+    replaces : str or None
+        A later message of this name replaces it.
+    """
+
+    message: Pushed
+    is_named: bool
+    is_own: bool
+    replaces: str | None
+
+
+class Outbox:
+    """The outbox for one provider; ``relay`` is its index.
+
+    Attributes
+    ----------
+    gateway : str
+        The address that it sends to.
+    is_reached : bool
+        Whether the provider has answered since it was last found unreachable.
     """
 
     def __init__(self, core: Core, relay: int) -> None:
         self._core, self.relay = core, relay
         self.gateway = ""
-        """Where it sends to."""
-        self.is_up = False
         self.is_reached = True
-        """Whether the provider answered of late."""
-        self._sent: dict[int, tuple[int, int] | None] = {}
-        """By number the size of what may be on its way and when it goes again; None: it waits for a flush."""
-        self._underway_bytes = 0
-        self._own: dict[int, None] = {}
-        """What may go when there is no room: it has been asked for by nobody."""
-        self._last: dict[str, int] = {}
-        for key, kept in core.store.items(self._prefix):
-            self._note(int(key.removeprefix(self._prefix)), kept)
-        self._timer_us: int | None = None
-        """When the timer fires."""
-        self._failures = 0
-
-    def __len__(self) -> int:
-        return len(self._sent)
+        self._is_up = False
+        self._posts = Durable(core.machine_ports, _Post, f"out {relay}", 2 * MAX_OUT)
+        self._unanswered: RetransmitTimer[int] = RetransmitTimer(f"{RETRY}{relay}", _TIMEOUT_US)
+        self._batch: set[int] = set()
+        """Messages that wait for a flush."""
+        self._missing: set[int] = set()
+        """Named items whose body the provider does not have."""
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes nothing that an application asks for."""
-        return len(self._sent) >= MOST_OUT
+        """Whether it takes no message of an application."""
+        return len(self._posts) >= MAX_OUT
 
     def add(
-        self,
-        message: Mapping[str, Any],
-        *,
-        is_named: bool = False,
-        is_own: bool = False,
-        replaces: str | None = None,
-    ) -> int:
-        """Take a message, and give its number.
+        self, message: Pushed, *, is_named: bool = False, is_own: bool = False, replaces: str | None = None
+    ) -> list[Effect]:
+        """Store a message, see :class:`_Post`; its number is above all before."""
+        gone = [
+            seq for seq, post in self._posts.items() if replaces is not None and post.replaces == replaces
+        ]
+        if len(self._posts) - len(gone) >= 2 * MAX_OUT:
+            gone.append(next(seq for seq, post in self._posts.items() if post.is_own))
+        effects = self._remove(gone)
+        self._posts.add(_Post(message, is_named, is_own, replaces), message.number)
+        self._batch.add(message.number)
+        return effects
 
-        Parameters
-        ----------
-        message : mapping
-        is_named : bool
-            Whether the relay should have the content of this item.
-        is_own : bool
-            Whether it has been asked for by nobody.
-        replaces : str, optional
-            It stands in place of the last one of this name.
-        """
-        number = self._core.next_number()
-        entry = {**message, "device": self._core.me, "number": number}
-        kept = {"entry": entry, "named": is_named, "own": is_own, "replaces": replaces}
-        if replaces in self._last:
-            self._forget(self._last[replaces])
-        self._core.store.put(self._key(number), kept)
-        self._note(number, kept)
-        if len(self._sent) > 2 * MOST_OUT and self._own:
-            self._forget(next(iter(self._own)))
-        return number
+    def forget(self, device: str) -> tuple[list[tuple[Send, str]], list[Effect]]:
+        """Remove a device from the destinations of all messages; return these with its ports."""
+        forgotten: list[tuple[Send, str]] = []
+        effects: list[Effect] = []
+        for seq, post in list(self._posts.items()):
+            if not isinstance(post.message, Send):
+                continue
+            left, ports = _without(device, post.message)
+            forgotten += [(post.message, port) for port in ports]
+            if ports and left is None:
+                effects += self._remove([seq])
+            elif ports and left is not None:
+                self._posts.replace(seq, replace(post, message=left))
+        return forgotten, effects
 
-    def forget(self, device: str) -> list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]:
-        """Take a device off the destinations of what waits; give numbers, messages, and its entries there."""
-        forgotten = []
-        for number in list(self._sent):
-            kept = self._core.store.get(self._key(number))
-            message = kept["entry"].get("message", {"to": []})
-            left = [each for each in message["to"] if each["device"] != device]
-            forgotten += [(number, message, each) for each in message["to"] if each["device"] == device]
-            if left and len(left) < len(message["to"]):
-                entry = {**kept["entry"], "message": {**message, "to": left}}
-                self._core.store.put(self._key(number), {**kept, "entry": entry})
-            elif message["to"] and not left:
-                self._forget(number)
-        return forgotten
+    def flush(self) -> list[Effect]:
+        """Send all messages that wait for it."""
+        batch, self._batch = sorted(self._batch), set()
+        return self._send(batch)
 
-    def flush(self) -> None:
-        """Send everything that waits; what may be on its way is left to it."""
-        self._send([number for number, sent in self._sent.items() if sent is None])
-
-    def answered(self, number: int, results: Any) -> Mapping[str, Any] | None:
-        """Take an answer; give the message that it is about, unless it goes again."""
-        if number not in self._sent:
-            return None
-        self.is_reached, self._failures = True, 0
-        kept = self._core.store.get(self._key(number))
-        if results is None:
-            if not kept["named"]:
-                return None  # it comes late: the content is on its way already
-            self._core.store.put(self._key(number), {**kept, "named": False})
-            self._send([number])
-            return None
-        self._forget(number)
-        entry: Mapping[str, Any] = kept["entry"]
-        return entry
+    def answered(self, number: int, *, is_missing: bool) -> tuple[Pushed | None, list[Effect]]:
+        """Take an answer; return the message that it acknowledges."""
+        if number not in self._posts:
+            return None, []
+        self.is_reached = True
+        post = self._posts[number]
+        if not is_missing:
+            return post.message, self._remove([number])
+        if not post.is_named or number in self._missing:
+            return None, []  # a late answer: the body has been sent already
+        self._missing.add(number)
+        return None, self._send([number])
 
     def failed(self, number: int) -> None:
-        """Try again, the later the more often it has failed."""
-        if not self.is_up or self._sent.get(number) is None:
-            return
-        if self.is_reached or not self._failures:
-            self._failures += 1
-        self.is_reached = False
-        self._mark(number, 0)
+        """Note that the provider is unreachable; the message stays due at its deadline."""
+        if self._is_up and number in self._unanswered:
+            self.is_reached = False
 
-    def again(self) -> None:
-        """Send again what nobody has answered for long."""
-        self._timer_us = None
-        if not self.is_up:
-            return
-        if not self.is_reached:
-            self._failures = min(self._failures + 1, _MOST_DOUBLED)
+    def again(self) -> list[Effect]:
+        """Send overdue messages again."""
         now_us = self._core.now_us
-        self._send([number for number, sent in self._sent.items() if sent is not None and sent[1] <= now_us])
-        self._fire_at(min((sent[1] for sent in self._sent.values() if sent), default=None))
+        return [*self._send(self._unanswered.overdue(now_us)), *self._unanswered.fired(now_us)]
 
-    def link(self, *, is_up: bool) -> None:
-        """Take note of the network; what was sent over another one may be lost."""
-        self.is_up = is_up
-        if is_up:
-            self._send([number for number, sent in self._sent.items() if sent is not None])
+    def link(self, *, is_up: bool) -> list[Effect]:
+        """Follow the network: what was sent over another one may be lost."""
+        self._is_up = is_up
+        if not is_up:
+            return list(self._unanswered.clear())
+        return self._send([seq for seq, _ in self._posts.items() if seq not in self._batch])
 
-    def _note(self, number: int, kept: Mapping[str, Any]) -> None:
-        self._sent[number] = None  # it waits
-        if kept["own"]:
-            self._own[number] = None
-        if kept["replaces"] is not None:
-            self._last[kept["replaces"]] = number
-
-    def _forget(self, number: int) -> None:
-        self._core.store.delete(self._key(number))
-        sent = self._sent.pop(number)
-        self._underway_bytes -= sent[0] if sent else 0
-        self._own.pop(number, None)
-        for name in [each for each, last in self._last.items() if last == number]:
-            del self._last[name]
-
-    def _send(self, numbers: Sequence[int]) -> None:
+    def _remove(self, numbers: Iterable[int]) -> list[Effect]:
+        effects: list[Effect] = []
         for number in numbers:
-            kept = self._core.store.get(self._key(number))
-            message = kept["entry"]
-            if kept["named"]:
-                message = {**message, "message": {**message["message"], "body": None}}
-            self._mark(number, size_bytes(message))
-            if self.is_up:
-                self._core.effects.append(Send(self.gateway, message))
+            self._posts.ack(number)
+            self._batch.discard(number)
+            self._missing.discard(number)
+            effects += self._unanswered.answered(self._core.now_us, number)
+        return effects
 
-    def _mark(self, number: int, size: int) -> None:
-        """Take note that a message may be on its way from now on, and when it goes again."""
-        before = self._sent[number]
-        self._underway_bytes += size - (before[0] if before else 0)
-        due_us = self._core.now_us + self._wait_us()
-        self._sent[number] = size, due_us
-        if self.is_up:
-            self._fire_at(due_us)
+    def _send(self, numbers: Iterable[int]) -> list[Effect]:
+        effects: list[Effect] = []
+        for number in numbers if self._is_up else ():
+            post = self._posts[number]
+            push = post.message
+            has_body = not post.is_named or number in self._missing
+            if isinstance(push, Send) and isinstance(push.message, Data) and not has_body:
+                push = replace(push, message=replace(push.message, body=None))
+            effects.append(SendTo(self.gateway, push))
+            effects += self._unanswered.sent(self._core.now_us, number, size_bytes(push))
+        return effects
 
-    def _wait_us(self) -> int:
-        """Say how long an answer may take."""
-        if not self.is_reached:
-            return _LOST_US << self._failures
-        return _RETRY_US + _RETRY_US_PER_BYTE * self._underway_bytes
 
-    def _fire_at(self, due_us: int | None) -> None:
-        """Let the timer fire then, unless it fires before."""
-        if due_us is not None and (self._timer_us is None or due_us < self._timer_us):
-            self._timer_us = due_us
-            self._core.effects.append(SetTimer(f"{RETRY}{self.relay}", due_us - self._core.now_us))
-
-    @property
-    def _prefix(self) -> str:
-        return f"out {self.relay}\n"
-
-    def _key(self, number: int) -> str:
-        return f"{self._prefix}{number:012d}"
+def _without(device: str, push: Send) -> tuple[Send | None, list[str]]:
+    """Return a message without the destinations on a device, and the ports there; None: no other is left."""
+    message = push.message
+    ports = [to.port for to in message.to if to.device == device]
+    left = [to for to in message.to if to.device != device]
+    return (replace(push, message=replace(message, to=left)) if left else None), ports

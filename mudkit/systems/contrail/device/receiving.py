@@ -1,247 +1,337 @@
-"""What comes to a module from others: verified, taken once, kept for its application (Contrail 3.3).
+"""Messages from other modules: verified, taken once, kept for their application (Contrail 3.3).
 
 ===================  ===============================================================================
-not as it was sent   reported as TamperedMessage, dropped
+tampered             reported as TamperedMessage, dropped
 from a stranger      dropped, counted
 not asked for        an item or a key at a port that has no filter on its sender: dropped, counted
-over                 an item that has expired: dropped, counted
-seen before          the same copy is a duplicate, one older than one seen is obsolete, and so is one
-                     that is ``MOST_SEEN`` numbers behind the last of its channel, as no more are
-                     remembered: dropped, counted; they are honest retransmissions
-early                an item whose key has not come yet: kept until it has, up to ``MOST_EARLY``
+expired              an item whose time is over: dropped, counted
+seen before          the same copy is a duplicate; an older one than one seen is obsolete, and so is one
+                     that is ``MAX_SEEN`` numbers behind the last of its channel: dropped, counted;
+                     these are honest retransmissions
+early                an item whose key has not arrived yet: kept until it has, up to ``MAX_EARLY``
                      of a channel
-no room              in the inbox of a port: dropped, counted
-unknown              from a friend of whom nobody has a public key yet, since the process is new:
-                     kept until somebody has, up to ``MOST_UNKNOWN``
-filter               kept; the application decides
-key                  kept, and early items are taken; so is the key of one item
-item                 kept until its application has it
+no room              the inbox of the port has ``MAX_KEPT`` items: dropped, counted; the item may be
+                     published again
+unknown              from a friend without a registered public key, since the process is new: kept
+                     until it has one, up to ``MAX_UNKNOWN``
+filter               stored; the application decides
+key                  stored, and early items are taken; so is the key of one item
+item                 stored until its application has taken it
 ===================  ===============================================================================
+
+An item is handed over as the answer to a call or as a notification. It is deleted when the application says
+that it has taken it: after a kill between the two it is handed over again.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections import deque
+from collections.abc import Collection
+from typing import Final
 
-from mudkit.errors import MudkitError, ParameterError, PredicateError
-from mudkit.events import Notify, Record
+import msgspec
+
+from mudkit.delivery.inbox import Inbox as Watermarks
+from mudkit.delivery.records import delivery
+from mudkit.errors import ParameterError, PredicateError
+from mudkit.events import Complete, Effect, Notify
 from mudkit.systems.contrail.crypto import KEY_BYTES, Secret
 from mudkit.systems.contrail.device.channels import KEPT_EPOCHS
-from mudkit.systems.contrail.device.core import Core
-from mudkit.systems.contrail.device.filters import Filters
-from mudkit.systems.contrail.device.groups import Groups
-from mudkit.systems.contrail.device.inbox import Inbox
-from mudkit.systems.contrail.device.installed_filters import Asked
-from mudkit.systems.contrail.envelopes import Data, Sealed, read
-from mudkit.systems.contrail.items import delivery
-from mudkit.systems.contrail.problems import TamperedMessage
+from mudkit.systems.contrail.device.core import BITS, Core
+from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters
+from mudkit.systems.contrail.envelopes import check_item, decrypt_item, key_header, open_sealed, read
+from mudkit.systems.contrail.items import Endpoint, Item, TamperedMessage, item_name, unpack
+from mudkit.systems.contrail.messages import Data, DeviceMessage, Filter, ItemKey, Key, Unread
 
-__all__ = ["MOST_EARLY", "MOST_SEEN", "MOST_UNKNOWN", "Receiving", "decisions"]
+__all__ = ["MAX_EARLY", "MAX_KEPT", "MAX_SEEN", "MAX_UNKNOWN", "Inbox", "Receiving", "listener"]
 
-MOST_EARLY: Final = 1000
-"""Items of a channel that wait for their key."""
-MOST_SEEN: Final = 4000
-"""More than senders know again by their names (``MOST_NAMED``)."""
-MOST_UNKNOWN: Final = 1000
+MAX_EARLY: Final = 1000
+MAX_SEEN: Final = 4000
+"""More than the number of items that senders identify by name (``MAX_NAMED``)."""
+MAX_UNKNOWN: Final = 1000
+MAX_KEPT: Final = 10_000
+"""Capacity of the inbox of a port."""
 
 
-def decisions(port: str) -> str:
-    """Name the application that decides about the filters at a port."""
-    return f"filters at {port}"
+def listener(port: str) -> str:
+    """Return the application that is notified of the items of a port."""
+    return f"items at {port}"
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """An item in the inbox."""
+
+    content: bytes
+    source: Endpoint
+    item: str
+    seq: int
+
+
+class _Port(msgspec.Struct):
+    """Inbox of one port."""
+
+    numbers: list[int] = []
+    """Items in the store, in order."""
+    handed: set[int] = set()
+    """Items that were handed over and not taken yet."""
+    calls: deque[int] = msgspec.field(default_factory=deque)
+    """Calls that wait for an item."""
+
+
+class Inbox:
+    """Items of all ports that their applications have not taken yet."""
+
+    def __init__(self, core: Core) -> None:
+        self._core, self._store = core, core.store
+        self._ports: dict[str, _Port] = {}
+        for key in core.store.keys("inbox "):
+            port, number = key.removeprefix("inbox ").split("\n")
+            self._port(port).numbers.append(int(number))
+
+    def has_room(self, port: str) -> bool:
+        """Return whether the inbox of a port can take an item."""
+        return len(self._port(port).numbers) < MAX_KEPT
+
+    def add(self, came: Data, content: bytes) -> list[Effect]:
+        """Store an item and hand it over; raise TamperedMessage if it is not an item."""
+        try:
+            unpack(content)
+        except ValueError as error:
+            raise TamperedMessage("Expected an item.", where=f"from {came.source}") from error
+        port, number = came.to[0].port, self._core.next_number()
+        self._port(port).numbers.append(number)
+        kept = _Kept(bytes(content), (came.source, came.port), came.item, came.seq)
+        self._store.put(_key(port, number), kept)
+        return self.hand_over(port)
+
+    def receive(self, port: str, op_id: int) -> list[Effect]:
+        """Answer a call with the next item, as soon as there is one."""
+        self._port(port).calls.append(op_id)
+        return self.hand_over(port)
+
+    def all(self, port: str) -> list[Item]:
+        """Hand over all items of a port."""
+        state = self._port(port)
+        state.handed.update(state.numbers)
+        return [_item(number, kept) for number in state.numbers if (kept := self._get(port, number))]
+
+    def hand_over(self, port: str, *, again: bool = False) -> list[Effect]:
+        """Hand items over to the calls that wait, then to a listening application.
+
+        With ``again``, also those that were handed over and not taken.
+        """
+        state, opened = self._port(port), self._core.port(port)
+        if again:
+            state.handed.clear()
+        listens, effects = opened is not None and opened.listens, list[Effect]()
+        for number in state.numbers:
+            if not state.calls and not listens:
+                break
+            kept = None if number in state.handed else self._get(port, number)
+            if kept is None:
+                continue
+            item = _item(number, kept)
+            effects.append(
+                Complete(state.calls.popleft(), item) if state.calls else Notify(listener(port), item)
+            )
+            state.handed.add(number)
+        return effects
+
+    def taken(self, port: str, numbers: Collection[int]) -> list[Effect]:
+        """Delete items that the application has taken."""
+        effects: list[Effect] = []
+        for number in numbers:
+            kept = self._get(port, number)
+            if kept is None:
+                continue
+            self._store.delete(_key(port, number))
+            self._port(port).numbers.remove(number)
+            self._port(port).handed.discard(number)
+            name = item_name(kept.source, kept.item, kept.seq, kept.content)
+            effects.append(delivery(name, self._core.me, read_us=self._core.now_us))
+        return effects
+
+    def _port(self, name: str) -> _Port:
+        if name not in self._ports:
+            self._ports[name] = _Port()
+        return self._ports[name]
+
+    def _get(self, port: str, number: int) -> _Kept | None:
+        return self._store.get(_key(port, number), _Kept)
+
+
+def _key(port: str, number: int) -> str:
+    return f"inbox {port}\n{number:012d}"
+
+
+def _item(number: int, kept: _Kept) -> Item:
+    metadata, payload = unpack(kept.content)
+    return Item(metadata, payload, kept.source, kept.item, number)
+
+
+class _Unknown(msgspec.Struct, frozen=True):
+    """A message from a friend whose public key is not registered yet."""
+
+    message: DeviceMessage
 
 
 class Receiving:
-    """What takes messages of other modules.
+    """Receiver of the messages of other modules."""
 
-    Parameters
-    ----------
-    core : Core
-    filters : Filters
-    asked : Asked
-    groups : Groups
-    inbox : Inbox
-    """
+    def __init__(
+        self, core: Core, filters: Filters, installed: InstalledFilters, groups: Groups, inbox: Inbox
+    ) -> None:
+        self._core, self._store, self._inbox = core, core.store, inbox
+        self._filters, self._installed, self._groups = filters, installed, groups
+        self._last = Watermarks(core.store, "last")
+        """Highest number of each channel, by incarnation of its sender."""
+        self._unknown = list(core.store.keys("unknown "))
 
-    def __init__(self, core: Core, filters: Filters, asked: Asked, groups: Groups, inbox: Inbox) -> None:
-        self._core, self._inbox = core, inbox
-        self._filters, self._asked, self._groups = filters, asked, groups
-        self._waiting = [key for key, _ in core.store.items("unknown ")]
-
-    def take(self, message: Any) -> None:
-        """Take a message that a cloud has handed over."""
+    def take(self, message: Unread) -> list[Effect]:
+        """Take a message that a cloud has delivered."""
+        core = self._core
         try:
-            came = read(message, self._core.me)
-            if came.source in self._core.friends and came.source not in self._core.settings.directory:
-                self._unknown(came)
-                return
-            plain = came.open(self._core.cipher) if isinstance(came, Sealed) else b""
+            came = read(message, core.me)
+            if came.source in core.friends and came.source not in core.settings.directory:
+                self._wait(came)
+                return []
+            plain = b""
             if isinstance(came, Data):
-                came.check(self._core.cipher)
-            if came.source not in self._core.friends:
-                self._core.count("from strangers")
-            elif isinstance(came, Data):
-                self._item(came)
-            elif came.kind == "filter":
-                self._filter(came, plain)
-            elif not self._asked.has(came.to_port, came.source, came.port):
-                self._core.count("not asked for")
-            elif len(plain) != KEY_BYTES:
-                raise TamperedMessage(
-                    "This is no key.",
-                    where=f"from {came.source}",
-                    found=f"{len(plain)} bytes",
-                    expected=f"{KEY_BYTES}",
-                )
-            elif came.kind == "key":
-                self._key(came, plain)
+                check_item(core.cipher, came)
             else:
-                self._item_key(came, plain)
+                plain = open_sealed(core.cipher, came)
+            if came.source not in core.friends:
+                core.count("from strangers")
+            elif isinstance(came, Filter):
+                return self._filter(came, plain)
+            elif not self._installed.has(came.to[0].port, came.source, came.port):
+                core.count("not asked for")
+            elif isinstance(came, Data):
+                return self._item(came)
+            else:
+                return self._key(came, plain)
         except TamperedMessage as error:
-            self._core.problem("tampered", error)
+            return core.problem("tampered", error)
+        return []
 
-    def known(self) -> None:
-        """Take what has waited for a public key that is there now."""
-        for key in list(self._waiting):
+    def known(self) -> list[Effect]:
+        """Take messages of friends whose public key has been registered meanwhile."""
+        effects: list[Effect] = []
+        for key in list(self._unknown):
             if key.split("\n")[0].removeprefix("unknown ") in self._core.settings.directory:
-                self._waiting.remove(key)
-                message = self._core.store.get(key)
-                self._core.store.delete(key)
-                self.take(message)
+                self._unknown.remove(key)
+                kept = self._store.get(key, _Unknown)
+                self._store.delete(key)
+                effects += [] if kept is None else self.take(kept.message)
+        return effects
 
     def forget(self, device: str) -> None:
-        """Drop what has come from a device and waits for a key."""
-        for key, _ in self._core.store.items(f"early {device}\n"):
-            self._core.store.delete(key)
-        for key, _ in self._core.store.items(f"unknown {device}\n"):
-            self._core.store.delete(key)
-            self._waiting.remove(key)
+        """Drop messages of a device that wait for a key."""
+        for key in (*self._store.keys(f"early {device}\n"), *self._store.keys(f"unknown {device}\n")):
+            self._store.delete(key)
+        self._unknown = list(self._store.keys("unknown "))
 
-    def _unknown(self, came: Data | Sealed) -> None:
-        if len(self._waiting) >= MOST_UNKNOWN:
+    def _wait(self, came: DeviceMessage) -> None:
+        if len(self._unknown) >= MAX_UNKNOWN:
             self._core.count("from friends nobody knows yet")
             return
         key = f"unknown {came.source}\n{self._core.next_number():012d}"
-        self._core.store.put(key, came.copy())
-        self._waiting.append(key)
+        self._store.put(key, _Unknown(came))
+        self._unknown.append(key)
 
-    def _filter(self, came: Sealed, sent: bytes) -> None:
+    def _filter(self, came: Filter, sent: bytes) -> list[Effect]:
         if came.group is not None and not self._groups.is_member(came.group):
             self._core.count("filters of groups that it has left")
-            return
-        port = self._core.store.get(f"port {came.to_port}")
-        expires_us = came.message.get("expires_us")
+            return []
         try:
-            question = self._filters.take(
-                (came.source, came.port),
-                came.to_port,
-                came.slot,
-                came.number,
-                sent=sent,
-                group=came.group,
-                expires_us=expires_us,
-                is_asked=port is None or port["asks"],
-            )
+            return self._filters.take(came, sent, self._core.port(came.to[0].port))
         except (PredicateError, ParameterError) as error:
-            self._core.problem("refused filters", error)
-        except (ValueError, LookupError, TypeError) as error:
-            self._core.problem("refused filters", _no_filter(came.source, error))
-        else:
-            if question is not None and port is not None:
-                self._core.effects.append(Notify(decisions(came.to_port), question))
+            return self._core.problem("refused filters", error)
+        except msgspec.MsgspecError as error:
+            refused = ParameterError(
+                "Expected a filter.", where=f"from {came.source}", found=f"{error}"[:200]
+            )
+            return self._core.problem("refused filters", refused)
 
-    def _key(self, came: Sealed, key: bytes) -> None:
-        if self._keep_key(f"key {came.source}\n{came.port}\n", came.slot, key, KEPT_EPOCHS):
-            self._take_early(came, "epoch")
+    def _key(self, came: Key | ItemKey, key: bytes) -> list[Effect]:
+        """Store a key, and take the early items that it opens."""
+        if len(key) != KEY_BYTES:
+            raise TamperedMessage(
+                "Expected a key.",
+                where=f"from {came.source}",
+                found=f"{len(key)} bytes",
+                expected=f"{KEY_BYTES}",
+            )
+        is_channel = isinstance(came, Key)
+        prefix = f"{'key' if is_channel else 'single key'} {came.source}\n{came.port}\n"
+        if not self._keep_key(prefix, came.slot, key, KEPT_EPOCHS if is_channel else MAX_EARLY):
+            return []
+        effects: list[Effect] = []
+        for name, item in self._store.items(f"early {came.source}\n{came.port}\n", Data):
+            if (item.epoch if is_channel else item.seq) == came.slot:
+                self._store.delete(name)
+                effects += self.take(item)
+        return effects
 
-    def _item_key(self, came: Sealed, key: bytes) -> None:
-        if self._keep_key(f"single key {came.source}\n{came.port}\n", came.slot, key, MOST_EARLY):
-            self._take_early(came, "seq")
-
-    def _keep_key(self, prefix: str, slot: int, key: bytes, most: int) -> bool:
-        """Keep a key, if it is none of the last ones already and not older than those."""
-        name = f"{prefix}{slot:012d}"
-        held = [each for each, _ in self._core.store.items(prefix)]
+    def _keep_key(self, prefix: str, slot: int, key: bytes, limit: int) -> bool:
+        """Store a key, unless it is there or older than all that are kept."""
+        name, held = f"{prefix}{slot:012d}", self._store.keys(prefix)
         if name in held:
             self._core.count("duplicate keys")
             return False
-        if len(held) >= most and name < held[0]:
+        if len(held) >= limit and name < held[0]:
             self._core.count("obsolete keys")
             return False
-        self._core.store.put(name, bytes(key))
-        for each in held[: max(len(held) + 1 - most, 0)]:
-            self._core.store.delete(each)
+        self._store.put(name, bytes(key))
+        for each in held[: max(len(held) + 1 - limit, 0)]:
+            self._store.delete(each)
         return True
 
-    def _take_early(self, came: Sealed, field: str) -> None:
-        """Take the items that have waited for a key."""
-        for each, message in self._core.store.items(f"early {came.source}\n{came.port}\n"):
-            if message[field] == came.slot:
-                self._core.store.delete(each)
-                self.take(message)
-
-    def _item(self, came: Data) -> None:
-        core, now_us = self._core, self._core.now_us
-        if not self._asked.has(came.to_port, came.source, came.port):
-            core.count("not asked for")
-            return
-        if came.expires_us is not None and came.expires_us <= now_us:
+    def _item(self, came: Data) -> list[Effect]:
+        core, store, to = self._core, self._store, came.to[0]
+        if to.expires_us is not None and to.expires_us <= core.now_us:
             core.count("expired")
-            return
-        channel = f"{came.to_port}\n{came.source}\n{came.port}\n"
-        seen_key = f"seen {channel}{came.item}"
-        seen, last = core.store.get(seen_key) or 0, core.store.get(f"last {channel}") or 0
-        if came.seq <= max(seen, last - MOST_SEEN):
+            return []
+        channel, life = f"{to.port}\n{came.source}\n{came.port}", str(came.seq >> BITS)
+        seen_key = f"seen {channel}\n{came.item}"
+        seen, last = store.get(seen_key, int) or 0, self._last.last_seq(channel, life)
+        if came.seq <= max(seen, last - MAX_SEEN):
             core.count("duplicate" if seen == came.seq else "obsolete")
-            return
-        if not self._inbox.has_room(came.to_port):
+            return []
+        if not self._inbox.has_room(to.port):
             core.count("no room")
-            return
+            return []
         key = self._key_of(came)
         if key is None:
-            self._early(came)
-            return
-        content = came.content(core.cipher, key)
-        self._inbox.add(came, content)
-        core.store.put(seen_key, came.seq)
-        if came.seq > last:
-            core.store.put(f"last {channel}", came.seq)
-            if came.seq // MOST_SEEN > last // MOST_SEEN:
-                self._forget_seen(channel, came.seq - MOST_SEEN)
-        core.effects.append(
-            Record(
-                "deliveries",
-                {
-                    "item": delivery((came.source, came.port), came.item, came.seq, content),
-                    "receiver": core.me,
-                    "delivered_us": now_us,
-                },
-            )
-        )
+            self._keep_early(came)
+            return []
+        content = decrypt_item(core.cipher, key, came)
+        effects = self._inbox.add(came, content)
+        store.put(seen_key, came.seq)
+        self._last.take(channel, life, came.seq)
+        if came.seq // MAX_SEEN > last // MAX_SEEN:
+            self._forget_seen(channel, came.seq - MAX_SEEN)
+        name = item_name((came.source, came.port), came.item, came.seq, content)
+        return [*effects, delivery(name, core.me, delivered_us=core.now_us)]
 
     def _key_of(self, came: Data) -> Secret | None:
-        store, channel = self._core.store, f"key {came.source}\n{came.port}\n"
-        key = store.get(f"{channel}{came.epoch:012d}")
+        channel = f"key {came.source}\n{came.port}\n"
+        key = self._store.get(f"{channel}{came.epoch:012d}", bytes)
         if key is not None:
-            return came.key(self._core.cipher, Secret(key))
-        single = store.get(f"single {channel}{came.seq:012d}")
+            return self._core.cipher.item_key(Secret(key), key_header(came))
+        single = self._store.get(f"single {channel}{came.seq:012d}", bytes)
         return None if single is None else Secret(single)
 
-    def _forget_seen(self, channel: str, until: int) -> None:
-        for key, seq in self._core.store.items(f"seen {channel}"):
-            if seq <= until:
-                self._core.store.delete(key)
+    def _forget_seen(self, channel: str, up_to_seq: int) -> None:
+        for key, seq in self._store.items(f"seen {channel}\n", int):
+            if seq <= up_to_seq:
+                self._store.delete(key)
 
-    def _early(self, came: Data) -> None:
+    def _keep_early(self, came: Data) -> None:
         prefix = f"early {came.source}\n{came.port}\n"
-        waiting = self._core.store.items(prefix)
-        name = f"{prefix}{came.to_port}\n{came.item}\n{came.seq:012d}"
-        if len(waiting) >= MOST_EARLY and name not in dict(waiting):
+        waiting = self._store.keys(prefix)
+        name = f"{prefix}{came.to[0].port}\n{came.item}\n{came.seq:012d}"
+        if len(waiting) >= MAX_EARLY and name not in waiting:
             self._core.count("too early")
             return
-        self._core.store.put(name, came.copy())
-
-
-def _no_filter(source: str, error: Exception) -> MudkitError:
-    return ParameterError(
-        "This is no filter.", where=f"from {source}", found=f"{type(error).__name__}: {error}"[:200]
-    )
+        self._store.put(name, came)

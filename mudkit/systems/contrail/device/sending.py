@@ -1,400 +1,476 @@
-"""What a module sends to others, by all its cloud providers: items, filters and keys (Contrail 3.2 to 3.5).
+"""Messages to other modules, through all cloud providers: items, filters and keys (Contrail 3.2 to 3.5).
 
 =========  =========================================================================================
-publish    filters are evaluated; an item that nobody has asked for goes nowhere; else it is
-           encrypted once, for all who have asked, and waits in the outbox of each provider that has
-           room there; without one it is answered with a backlog; an item that a provider should have
-           in its cache is only named
-again      an item of the last ``MOST_NAMED`` is known by its name, and its content is not sent again:
-           who may not have the channel's key of then is sent the key of this item alone
-install    a filter is sealed for a device, or for all friends who may be in a group
-forget     somebody is no friend any more, or has begun anew: nothing that waits here or at a provider
-           goes to the device, and the calls that were about it are answered
-batch      when one port has as many messages waiting as it wants at most, everything goes; and after
-           a time in any case
-answer     the call is answered when a provider has taken it for everybody, or all that can be reached
-           have answered
-refused    a key that a provider has no room for goes again with the next item
+publish    filters are evaluated; an item that matches none is not sent; otherwise it is encrypted once
+           for all receivers and waits in the outbox of each provider with room; without one the result
+           is a backlog; an item that a provider should have in its cache is only named
+again      one of the last ``MAX_NAMED`` items of a port is identified by its name, and its body is not
+           sent again: a receiver that may not have the channel's key is sent the key of this item
+install    a filter is sealed for a device, or for all friends that may be in a group
+forget     a device is no friend any more, or was wiped: nothing that waits here or at a provider goes
+           to it, and the calls about it are answered
+batch      everything is sent when one port has as many messages waiting as its batch size, or after
+           the push timeout
+answer     a call is answered when a provider has accepted it for all receivers, or all reachable
+           providers have answered
+refused    a key that a provider has no room for is sent again with the next item
 =========  =========================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
-from mudkit.errors import AccessDenied, ParameterError
-from mudkit.events import Complete, Record
+from mudkit.delivery.records import delivery
+from mudkit.errors import AccessDenied, MudkitError, ParameterError
+from mudkit.events import CancelTimer, Complete, Effect, SetTimer
 from mudkit.systems.contrail.crypto import Secret, digest
 from mudkit.systems.contrail.device.channels import Channel
 from mudkit.systems.contrail.device.core import Core
-from mudkit.systems.contrail.device.filters import Filters
-from mudkit.systems.contrail.device.installed_filters import Asked
-from mudkit.systems.contrail.device.outbox import MOST_OUT, Outbox
-from mudkit.systems.contrail.device.posting import TAKEN, Posting, Waiting
-from mudkit.systems.contrail.envelopes import data, encrypted, item_key, sealed
-from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, delivery, unpack
-from mudkit.systems.contrail.problems import QueueFull
+from mudkit.systems.contrail.device.filters import Filters, InstalledFilter, InstalledFilters, SentFilter
+from mudkit.systems.contrail.device.outbox import MAX_OUT, Outbox
+from mudkit.systems.contrail.envelopes import address, item_header, seal
+from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, QueueFull, item_name, unpack
+from mudkit.systems.contrail.messages import DeviceMessage, Filter, ItemKey, Key, Send, Sent, Withdraw
+from mudkit.systems.contrail.operations import Install, Publish
 
-__all__ = ["MOST_NAMED", "Sending"]
+__all__ = ["MAX_NAMED", "PUSH", "Sending"]
 
-MOST_NAMED: Final = 1000
-"""So many numbers of a port back, an item is known again by its name; one that is older is a new one."""
+PUSH: Final = "push"
+MAX_NAMED: Final = 1000
+"""Number of recent items of a port that are identified by name."""
+_TAKEN: Final = ("ok", "obsolete")
+
+_Result: TypeAlias = Published | Backlogged | MudkitError | int
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """A recent item that is identified by its name."""
+
+    digest: bytes
+    seq: int
+    epoch: int
+    relays: list[int]
+    """Providers that were sent its body."""
+    key: bytes
 
 
 @dataclass(eq=False)
-class _Publication(Waiting):
-    """The publication of an item."""
+class _Call:
+    """A call that waits for the answers of providers."""
 
-    is_uploaded: bool = False
-    """Whether a provider had to be sent its content."""
-
-
-@dataclass(eq=False)
-class _Filtering(Waiting):
-    """The installation of a filter on others, or on a group."""
-
-    slot: int = 0
-    asked: Mapping[str, Any] = field(default_factory=dict)
-    is_new: bool = False
+    op_id: int
+    to: list[Endpoint] | None
+    """Receivers; None: the members of a group."""
+    left: set[int] = field(default_factory=set)
+    """Providers that have not answered."""
+    answers: dict[Endpoint, str] = field(default_factory=dict)
 
 
-class Sending(Posting):
-    """What sends.
+@dataclass(eq=False, kw_only=True)
+class _Publication(_Call):
+    is_uploaded: bool
+    """Whether a provider had to be sent the body."""
 
-    Parameters
-    ----------
-    core : Core
-    filters : Filters
-    asked : Asked
-    outboxes : sequence of Outbox
-        The outbox of each provider.
-    """
 
-    def __init__(self, core: Core, filters: Filters, asked: Asked, outboxes: Sequence[Outbox]) -> None:
-        super().__init__(core, outboxes)
-        self._filters, self._asked = filters, asked
+@dataclass(eq=False, kw_only=True)
+class _Installation(_Call):
+    """The installation, replacement or removal of a filter."""
+
+    slot: int
+    installed: InstalledFilter
+    is_new: bool
+
+
+class Sending:
+    """Sender of items, filters and keys, through the outbox of each provider."""
+
+    def __init__(
+        self, core: Core, filters: Filters, installed: InstalledFilters, outboxes: Sequence[Outbox]
+    ) -> None:
+        self._core, self._outboxes = core, outboxes
+        self._filters, self._installed = filters, installed
+        self._channels: dict[str, Channel] = {}
+        self._open: dict[int, _Call] = {}
+        """Calls by the number of their messages."""
+        self._batches: Counter[str] = Counter()
+        """Number of messages that wait for a flush, by port."""
 
     # -- items
 
-    def publish(
-        self,
-        op_id: int,
-        port: str,
-        packed: bytes,
-        item: str | None,
-        expires_us: int | None,
-        only: Collection[str] | None,
-    ) -> None:
-        """Send an item to those who have asked for it."""
-        channel = self._channel(port)
-        channel.settle(self._filters.receivers(port))
-        metadata, _ = unpack(packed)
-        to: dict[Endpoint, int | None] = {}
-        for endpoint, until_us in self._filters.match(port, metadata).items():
-            if only is None or endpoint[0] in only:
-                own_us = None if expires_us is None else self._core.now_us + expires_us
-                limits = [each for each in (until_us, own_us) if each is not None]
-                to[endpoint] = min(limits, default=None)
-        if not to:
-            self._core.effects.append(Complete(op_id, Published((), uploaded=False)))
-            return
+    def publish(self, op_id: int, asked: Publish) -> list[Effect]:
+        """Send an item to the endpoints whose filters match."""
+        core, source = self._core, (self._core.me, asked.port)
+        channel = self._channel(asked.port)
+        channel.settle(self._filters.receivers(asked.port))
+        metadata, _ = unpack(asked.packed)
+        matches, effects = self._filters.match(asked.port, metadata)
+        own_us = None if asked.expires_us is None else core.now_us + asked.expires_us
+        to = {
+            endpoint: min((each for each in (until_us, own_us) if each is not None), default=None)
+            for endpoint, until_us in matches.items()
+            if asked.only is None or endpoint[0] in asked.only
+        }
         destinations, rooms = tuple(to), [each for each in self._outboxes if not each.is_full]
-        if not rooms:
-            self._core.effects.append(Complete(op_id, Backlogged(destinations)))
-            return
-        name, seq, epoch, body, relays = self._content(channel, packed, item, list(to), rooms)
-        message = data(self._core.cipher, (self._core.me, port), name, seq, epoch, body, to)
-        is_uploaded = any(each.relay not in relays for each in rooms)
+        if not to or not rooms:
+            refused = Backlogged(destinations) if to else Published((), uploaded=False)
+            return [*effects, Complete(op_id, refused)]
+        named, name, keys = self._named(channel, asked, list(to))
+        body = core.cipher.encrypt(
+            named.key, named.seq, item_header(source, name, named.seq, named.epoch), asked.packed
+        )
+        if asked.item is not None:
+            have = sorted({*named.relays, *(each.relay for each in rooms)})
+            core.store.put(f"item {asked.port}\n{name}", replace(named, relays=have))
+        message = address(core.cipher, source, name, named.seq, named.epoch, body, to)
+        is_uploaded = any(each.relay not in named.relays for each in rooms)
+        call = _Publication(op_id, list(destinations), is_uploaded=is_uploaded)
+        effects += [*keys, *self._send(asked.port, message, call, rooms, named=named.relays)]
+        called = item_name(source, name, named.seq, asked.packed)
+        return [*effects, *(
+            delivery(called, device, created_us=core.now_us, expired_us=to[device, port])
+            for device, port in destinations
+        )]  # fmt: skip
 
-        call = _Publication(op_id, list(destinations), Published((), uploaded=False), is_uploaded=is_uploaded)
-        self._send(port, message, call, rooms, named=relays)
-        for device, _ in destinations:
-            row = {"item": delivery((self._core.me, port), name, seq, packed), "receiver": device}
-            times = {"created_us": self._core.now_us, "expired_us": to[device, _]}
-            self._core.effects.append(Record("deliveries", {**row, **times}))
+    def _named(
+        self, channel: Channel, asked: Publish, to: list[Endpoint]
+    ) -> tuple[_Named, str, list[Effect]]:
+        """Return key and numbers of an item, its name, and the effects of sending keys.
 
-    def _content(
-        self, channel: Channel, packed: bytes, item: str | None, to: list[Endpoint], rooms: Sequence[Outbox]
-    ) -> tuple[str, int, int, bytes, set[int]]:
-        """Give the name, number, epoch and ciphertext of an item, and the providers that have it already.
-
-        An item of the last ``MOST_NAMED`` of a port is known again by its name: a provider that has its
-        ciphertext is sent it no more (Contrail 3.4.1), whoever it is for now.
+        A recent item of this name with the same content keeps its numbers: providers that have its
+        ciphertext are not sent it again, for any receiver (Contrail 3.4.1).
         """
-        core, port = self._core, channel.port
-        key = f"item {port}\n{item}"
-        known = None if item is None else core.store.get(key)
-        relays: set[int] = set()
-        if known is None or known["digest"] != digest(packed):
-            seq, epoch, readers = channel.next_seq(), channel.epoch_for(to), to
-            self._rename(port, item, None if known is None else known["seq"], seq)
-            name = f"~{seq}" if item is None else item
-            own = None
-        else:
-            seq, epoch, relays, own = known["seq"], known["epoch"], set(known["relays"]), Secret(known["key"])
-            name, readers = str(item), [each for each in to if channel.can_read(epoch, [each])]
-            self._distribute("item key", port, seq, own, [each for each in to if each not in readers])
-        if readers or own is None:
-            secret, lacking = channel.use(epoch, readers)
-            self._distribute("key", port, epoch, secret, lacking)
-            own = own or item_key(core.cipher, secret, (core.me, port), name, seq, epoch)
-        body = encrypted(core.cipher, own, (core.me, port), name, seq, epoch, packed)
-        if item is not None:
-            have = sorted(relays | {each.relay for each in rooms})
-            core.store.put(
-                key, {"digest": digest(packed), "seq": seq, "epoch": epoch, "relays": have, "key": bytes(own)}
-            )
-        return name, seq, epoch, body, relays
+        core, port, item, packed = self._core, channel.port, asked.item, asked.packed
+        known = None if item is None else core.store.get(f"item {port}\n{item}", _Named)
+        if known is not None and known.digest == digest(packed):
+            readers = [each for each in to if channel.can_read(known.epoch, [each])]
+            others = [each for each in to if each not in readers]
+            effects = self._distribute(ItemKey, port, known.seq, Secret(known.key), others)
+            if readers:
+                secret, lacking = channel.use(known.epoch, readers)
+                effects += self._distribute(Key, port, known.epoch, secret, lacking)
+            return known, item or "", effects
+        seq, epoch = channel.next_seq(), channel.epoch_for(to)
+        self._rename(port, item, None if known is None else known.seq, seq)
+        name = f"~{seq}" if item is None else item
+        secret, lacking = channel.use(epoch, to)
+        key = core.cipher.item_key(secret, item_header((core.me, port), name, seq, epoch))
+        named = _Named(digest(packed), seq, epoch, [], bytes(key))
+        return named, name, self._distribute(Key, port, epoch, secret, lacking)
 
     def _rename(self, port: str, item: str | None, before: int | None, seq: int) -> None:
-        """Take note of which item has a number, and forget the one that is too old."""
+        """Note the name of a number, and forget the name that is too old."""
         store = self._core.store
         if before is not None:
             store.delete(f"named {port}\n{before:012d}")
         if item is not None:
             store.put(f"named {port}\n{seq:012d}", item)
-        oldest = f"named {port}\n{seq - MOST_NAMED:012d}"
-        forgotten = store.get(oldest)
+        oldest = f"named {port}\n{seq - MAX_NAMED:012d}"
+        forgotten = store.get(oldest, str)
         if forgotten is not None:
             store.delete(oldest)
             store.delete(f"item {port}\n{forgotten}")
 
-    def _distribute(self, kind: str, port: str, slot: int, secret: Secret, to: Sequence[Endpoint]) -> None:
-        """Send the key of a channel, or of one item, to those who have not got it (Contrail 3.3)."""
+    def _distribute(
+        self, kind: type[Key] | type[ItemKey], port: str, slot: int, secret: Secret, to: Sequence[Endpoint]
+    ) -> list[Effect]:
+        """Put a key for these into the outboxes, to be sent with the item (Contrail 3.3)."""
+        core, effects = self._core, list[Effect]()
         by_device: dict[str, list[str]] = {}
         for device, their_port in to:
             by_device.setdefault(device, []).append(their_port)
         while by_device:
             ports = {device: theirs.pop() for device, theirs in by_device.items()}
             by_device = {device: theirs for device, theirs in by_device.items() if theirs}
-            number = self._core.next_number()
-            message = sealed(
-                self._core.cipher, kind, (self._core.me, port), number, slot, ports, bytes(secret)
-            )
+            message = seal(core.cipher, kind, (core.me, port), core.next_number(), slot, ports, bytes(secret))
             for outbox in self._outboxes:
-                outbox.add({"kind": "send", "message": message}, is_own=True)
+                effects += outbox.add(Send(core.me, core.next_number(), message), is_own=True)
+        return effects
 
-    def renew(self) -> None:
-        """Begin a new epoch in all channels with their next items: somebody has left."""
+    def _renew(self) -> None:
         for channel in self._all_channels():
             channel.renew()
 
-    def _all_channels(self) -> Iterator[Channel]:
-        for key, _ in self._core.store.items("channel "):
-            if "\n" not in key:  # else it is a key of one: a port may be named anything that is printable
-                yield self._channel(key.removeprefix("channel "))
+    def _all_channels(self) -> list[Channel]:
+        names = [key.removeprefix("channel ") for key in self._core.store.keys("channel ")]
+        return [self._channel(name) for name in names if "\n" not in name]  # the others are keys
+
+    def _channel(self, port: str) -> Channel:
+        if port not in self._channels:
+            self._channels[port] = Channel(self._core, port)
+        return self._channels[port]
 
     # -- filters
 
-    def install(
-        self, op_id: int | None, port: str, to: str | None, group: str | None, remote: str, predicate: Any,
-        item_expires_us: int | None, lifetime_us: int | None, slot: int | None = None,
-    ) -> None:  # fmt: skip
-        """Install a filter on a device or a group, or another one in place of an own one."""
-        core, is_new = self._core, slot is None
+    def install(self, op_id: int, asked: Install) -> list[Effect]:
+        """Install a filter on a device or a group, or replace an own filter."""
+        core, slot = self._core, asked.slot
         self._check_room()
+        before = None if slot is None else self._installed.get(slot)
+        place = (asked.port, asked.to, asked.group, asked.remote)
         if slot is None:
             slot = core.next_number()
-        elif not self._asked.is_same(slot, port, to, group, remote):
+        elif before is None or (before.port, before.to, before.group, before.remote) != place:
             raise ParameterError(
-                "A filter stands in place of one of the same port on the same port.",
+                "A filter can replace one of the same port on the same port.",
                 where="replaces",
                 found=str(slot),
                 expected="the number of such a filter",
             )
-        until_us = None if lifetime_us is None else core.now_us + lifetime_us
-        asked = {
-            "port": port,
-            "to": to,
-            "group": group,
-            "remote": remote,
-            "predicate": predicate,
-            "item_expires_us": item_expires_us,
-            "expires_us": until_us,
-        }
-        self._asked.add(slot, asked)
-        self._tell(self._answer(op_id, slot, asked, is_new=is_new), slot, asked)
+        until_us = None if asked.lifetime_us is None else core.now_us + asked.lifetime_us
+        installed = InstalledFilter(*place, asked.predicate, asked.item_expires_us, until_us)
+        self._installed.add(slot, installed)
+        call = _installation(op_id, slot, installed, is_new=asked.slot is None)
+        return self._tell(call, slot, installed)
 
-    def again(self, slot: int) -> None:
-        """Send a group's filter again: friends have come or gone."""
-        asked = self._asked.get(slot)
-        if asked is not None:
-            self._tell(None, slot, asked)
+    def again(self, slot: int) -> list[Effect]:
+        """Send the filter of a group again, because the friends have changed."""
+        installed = self._installed.get(slot)
+        return [] if installed is None else self._tell(None, slot, installed)
 
-    def remove(self, op_id: int | None, slot: int) -> None:
-        """Take an own filter back."""
-        asked = self._asked.get(slot)
-        if asked is None:
+    def remove(self, op_id: int, slot: int) -> list[Effect]:
+        """Remove an own filter."""
+        installed = self._installed.get(slot)
+        if installed is None:
             raise ParameterError(
                 "There is no such filter.",
                 where="filter",
                 found=str(slot),
-                expected="what install_filter gave, once",
+                expected="a number that install_filter returned, once",
             )
         self._check_room()
-        taken_back = {**asked, "predicate": None}
-        self._tell(self._answer(op_id, slot, taken_back), slot, taken_back)
-        self._asked.remove(slot)
+        removed = replace(installed, predicate=None)
+        effects = self._tell(_installation(op_id, slot, removed), slot, removed)
+        self._installed.remove(slot)
+        return effects
 
-    # -- who comes and goes
-
-    def unfriend(self, device: str) -> None:
-        """Let nothing go to a device any more but this: its filters are to go that this one has there."""
-        there: dict[int, dict[str, Any]] = {}
-        for slot, asked in self._asked.items():
-            if asked["to"] in (None, device):
-                there[slot] = dict(asked)
-                if asked["to"] == device:
-                    self._asked.remove(slot)
-        for _, message, entry in self._forget(device):
-            if message["kind"] == "filter":
-                there.setdefault(
-                    message["slot"],
-                    {
-                        "port": message["port"],
-                        "remote": entry["port"],
-                        "item_expires_us": None,
-                        "expires_us": None,
-                    },
-                )
-        for call in self._calls():
-            self._leave(call, device)
-        if device in self._core.settings.directory:
-            for slot, asked in sorted(there.items()):
-                self._tell(None, slot, {**asked, "predicate": None, "to": device, "group": None})
-        self.renew()
-        self.flush()
-
-    def anew(self, device: str) -> None:
-        """Tell a device that has begun anew, and lost everything, what this one has asked it for.
-
-        What was for its former self is of no use to it: it is not sent, and calls wait for it no more.
-        """
-        waiting: dict[int, Waiting] = {}
-        for number, message, _ in self._forget(device):
-            call = self._open.get(number)
-            if call is not None and message["kind"] == "filter":
-                waiting[message["slot"]] = call
-        for call in waiting.values():
-            self._drop(call)
-            call.left.clear()
-        for call in self._calls():
-            self._leave(call, device)
-        for slot, asked in self._asked.items():
-            if asked["to"] in (None, device):
-                self._tell(waiting.pop(slot, None), slot, asked)
-        for call in waiting.values():  # of filters that were to be taken back: they are gone anyway
-            call.to = []
-            self._settle(call)
-        self.flush()
-
-    def _forget(self, device: str) -> list[tuple[int, Mapping[str, Any], Mapping[str, Any]]]:
-        """Take everything back that waits for a device here or at a provider; give what waited here.
-
-        Numbers, messages, and their entries of that device.
-        """
-        for channel in self._all_channels():
-            channel.forget(device)
-        forgotten = [each for outbox in self._outboxes for each in outbox.forget(device)]
-        for outbox in self._outboxes:
-            message = {"kind": "withdraw", "receiver": device}
-            outbox.add(message, is_own=True, replaces=f"withdraw {device}")
-        return forgotten
-
-    def _leave(self, call: Waiting, device: str) -> None:
-        """Let a call wait for a device no more."""
-        left = [each for each in call.to or () if each[0] != device]
-        if call.to is not None and len(left) < len(call.to):
-            call.to = left
-            if not left or call.answers:
-                self._settle(call)
-
-    def _calls(self) -> list[Waiting]:
-        """Give the calls that wait, each once."""
-        return list({id(each): each for each in self._open.values()}.values())
+    def _tell(self, call: _Call | None, slot: int, installed: InstalledFilter) -> list[Effect]:
+        """Send a filter to its target."""
+        core = self._core
+        sent = SentFilter(installed.predicate, installed.item_expires_us)
+        known = sorted(core.friends & set(core.settings.directory))
+        to = known if installed.to is None else [installed.to]
+        message = seal(
+            core.cipher, Filter, (core.me, installed.port), core.next_number(), slot,
+            dict.fromkeys(to, installed.remote), msgspec.json.encode(sent),
+            group=installed.group, expires_us=installed.expires_us,
+        )  # fmt: skip
+        rooms = self._outboxes if call is None else [each for each in self._outboxes if not each.is_full]
+        return self._send(installed.port, message, call, rooms)
 
     def _check_room(self) -> None:
         if all(each.is_full for each in self._outboxes):
             raise QueueFull(
-                "Too much waits on this device for its relays.",
-                found=f"{MOST_OUT:,} messages for each",
-                remedy="try again when one of them has answered",
+                "The outboxes for all relays are full.",
+                found=f"{MAX_OUT:,} messages for each",
+                remedy="try again when a relay has answered",
             )
 
-    def _answer(
-        self, op_id: int | None, slot: int, asked: Mapping[str, Any], *, is_new: bool = False
-    ) -> Waiting | None:
-        """Make the call that waits for what becomes of a filter."""
-        if op_id is None:
-            return None
+    # -- friends
 
-        if asked["group"] is not None:
-            return _Filtering(op_id, None, slot, slot=slot, asked=asked, is_new=is_new)
-        gone: Any = slot
-        if asked["predicate"] is not None:
-            gone = AccessDenied(
-                "This device is no friend any more.",
-                where="to",
-                found=repr(asked["to"]),
-                expected="a friend until a relay has the filter",
-                remedy="befriend it again first",
-            )
-        whom = [(asked["to"], asked["remote"])]
-        return _Filtering(op_id, whom, gone, slot=slot, asked=asked, is_new=is_new)
+    def unfriend(self, device: str) -> list[Effect]:
+        """Send a device nothing more, except the removal of the filters that this one has there."""
+        there: dict[int, InstalledFilter] = {}
+        for slot, installed in self._installed.items():
+            if installed.to in (None, device):
+                there[slot] = installed
+                if installed.to == device:
+                    self._installed.remove(slot)
+        forgotten, effects = self._forget(device)
+        for push, port in forgotten:
+            if isinstance(push.message, Filter):
+                lost = InstalledFilter(push.message.port, device, None, port)
+                there.setdefault(push.message.slot, lost)
+        for call in self._calls():
+            effects += self._leave(call, device)
+        if device in self._core.settings.directory:
+            for slot, installed in sorted(there.items(), key=lambda each: each[0]):
+                effects += self._tell(None, slot, replace(installed, predicate=None, to=device, group=None))
+        self._renew()
+        return [*effects, *self.flush()]
 
-    def _decide(self, call: Waiting, more: bool) -> Any:
-        """See :meth:`Posting._decide`."""
-        match call:
-            case _Publication():
-                wanted = tuple(call.to or ())
-                taken = tuple(each for each in wanted if call.answers.get(each) in TAKEN)
-                if len(taken) == len(wanted):
-                    return Published(wanted, call.is_uploaded)
-                full = tuple(each for each in wanted if each not in taken)
-                return None if more else Backlogged(full, taken)
-            case _Filtering(slot=slot, asked=asked):
-                if asked["group"] is not None or any(each in TAKEN for each in call.answers.values()):
-                    return slot
-                return None if more else self._not_taken(call)
-        raise TypeError(f"no call waits as {type(call).__name__}")
+    def replaced(self, device: str) -> list[Effect]:
+        """Send the own filters again to a device that was wiped.
 
-    def _not_taken(self, call: _Filtering) -> Exception:
-        """Say why no provider has taken a filter; a new one is given up."""
-        asked = call.asked
+        Messages for its former incarnation are not sent, and calls do not wait for it any more.
+        """
+        waiting: dict[int, _Call] = {}
+        forgotten, effects = self._forget(device)
+        for push, _ in forgotten:
+            call = self._open.get(push.number)
+            if call is not None and isinstance(push.message, Filter):
+                waiting[push.message.slot] = call
+        for call in waiting.values():
+            self._drop(call)
+            call.left.clear()
+        for call in self._calls():
+            effects += self._leave(call, device)
+        for slot, installed in self._installed.items():
+            if installed.to in (None, device):
+                effects += self._tell(waiting.pop(slot, None), slot, installed)
+        for call in waiting.values():  # of filters that were to be removed: they are gone anyway
+            call.to = []
+            effects += self._settle(call)
+        return [*effects, *self.flush()]
+
+    def _forget(self, device: str) -> tuple[list[tuple[Send, str]], list[Effect]]:
+        """Withdraw everything that waits for a device here or at a provider.
+
+        Returns the messages that waited here for it, with its ports.
+        """
+        core, forgotten, effects = self._core, list[tuple[Send, str]](), list[Effect]()
+        for channel in self._all_channels():
+            channel.forget(device)
+        for outbox in self._outboxes:
+            pushes, more = outbox.forget(device)
+            forgotten += pushes
+            effects += more
+        for outbox in self._outboxes:
+            withdraw = Withdraw(core.me, core.next_number(), device)
+            effects += outbox.add(withdraw, is_own=True, replaces=f"withdraw {device}")
+        return forgotten, effects
+
+    # -- providers
+
+    def _send(
+        self,
+        port: str,
+        message: DeviceMessage,
+        call: _Call | None,
+        outboxes: Sequence[Outbox],
+        named: Collection[int] = (),
+    ) -> list[Effect]:
+        """Put a message into outboxes, and flush them when the batch of its port is full."""
+        effects: list[Effect] = []
+        for outbox in outboxes:
+            push = Send(self._core.me, self._core.next_number(), message)
+            effects += outbox.add(push, is_named=outbox.relay in named, is_own=call is None)
+            if call is not None:
+                call.left.add(outbox.relay)
+                self._open[push.number] = call
+        self._batches[port] += 1
+        state = self._core.port(port)
+        if self._batches[port] >= (1 if state is None else state.batch):
+            effects += self.flush()
+        elif self._batches.total() == 1:
+            effects.append(SetTimer(PUSH, self._core.settings.push_timeout_us))
+        return effects
+
+    def flush(self) -> list[Effect]:
+        """Send all messages that wait, of all ports."""
+        effects: list[Effect] = []
+        if self._batches:
+            self._batches.clear()
+            effects.append(CancelTimer(PUSH))
+        for outbox in self._outboxes:
+            effects += outbox.flush()
+        return effects
+
+    def answered(self, relay: int, answer: Sent) -> list[Effect]:
+        """Take the answer of a provider."""
+        number, results = answer.number, answer.results
+        sent, effects = self._outboxes[relay].answered(number, is_missing=results is None)
+        if sent is None:
+            return effects
+        call = self._open.pop(number, None)
+        if call is None:
+            if isinstance(sent, Send) and isinstance(sent.message, Key):  # an item's key is sent each time
+                lacking = [(device, port) for device, port, done in results or () if done not in _TAKEN]
+                self._channel(sent.message.port).lacks(sent.message.slot, lacking)
+            return effects
+        call.left.discard(relay)
+        for device, port, done in results or ():
+            if call.answers.get((device, port)) not in _TAKEN:
+                call.answers[device, port] = done
+        return [*effects, *self._settle(call)]
+
+    def failed(self, relay: int, number: int) -> list[Effect]:
+        """Note that a provider is unreachable: a call does not wait for it."""
+        self._outboxes[relay].failed(number)
+        call = self._open.get(number)
+        return self._settle(call) if call is not None and call.answers else []
+
+    def _settle(self, call: _Call) -> list[Effect]:
+        """Answer a call, if its result is known."""
+        is_more = any(self._outboxes[relay].is_reached for relay in call.left)
+        result = _nobody(call) if call.to == [] else self._result(call, is_more)
+        if result is None:
+            return []
+        self._drop(call)
+        if isinstance(result, MudkitError):
+            return [Complete(call.op_id, error=result)]
+        return [Complete(call.op_id, result)]
+
+    def _result(self, call: _Call, is_more: bool) -> _Result | None:
+        """Return the result of a call from its best answers; None: more answers are expected."""
+        if isinstance(call, _Installation):
+            if call.to is None or any(each in _TAKEN for each in call.answers.values()):
+                return call.slot
+            return None if is_more else self._not_taken(call)
+        wanted = tuple(call.to or ())
+        taken = tuple(each for each in wanted if call.answers.get(each) in _TAKEN)
+        if len(taken) == len(wanted):
+            return Published(wanted, isinstance(call, _Publication) and call.is_uploaded)
+        full = tuple(each for each in wanted if each not in taken)
+        return None if is_more else Backlogged(full, taken)
+
+    def _not_taken(self, call: _Installation) -> MudkitError:
+        """Return the reason why no provider has accepted a filter; a new filter is given up."""
+        device = str(call.installed.to)
         if call.is_new:
-            self._asked.remove(call.slot)
+            self._installed.remove(call.slot)
         if "stranger" not in call.answers.values():
-            summary = "Too much waits for this device already."
-            return QueueFull(summary, where=str(asked["to"]), remedy="try again later")
+            return QueueFull(
+                "The queue of this device is full.", where=device, remedy="try again when it has connected"
+            )
         return AccessDenied(
             "A relay has refused this filter: the device does not know this one.",
-            where=str(asked["to"]),
+            where=device,
             found=f"a filter from {self._core.me}",
             expected="one from a friend of that device",
             remedy="ask its user to make this device a friend",
         )
 
-    def _tell(self, call: Waiting | None, slot: int, asked: Mapping[str, Any]) -> None:
-        core = self._core
-        sent = {"predicate": asked["predicate"], "item_expires_us": asked["item_expires_us"]}
-        to = [asked["to"]] if asked["to"] is not None else sorted(core.friends & set(core.settings.directory))
-        message = sealed(
-            core.cipher,
-            "filter",
-            (core.me, asked["port"]),
-            core.next_number(),
-            slot,
-            dict.fromkeys(to, asked["remote"]),
-            msgspec.json.encode(sent),
-            group=asked["group"],
-            expires_us=asked["expires_us"],
-        )
+    def _leave(self, call: _Call, device: str) -> list[Effect]:
+        """Remove a device from the receivers of a call."""
+        left = [each for each in call.to or () if each[0] != device]
+        if call.to is None or len(left) == len(call.to):
+            return []
+        call.to = left
+        return self._settle(call) if not left or call.answers else []
 
-        rooms = self._outboxes if call is None else [each for each in self._outboxes if not each.is_full]
-        self._send(asked["port"], message, call, rooms)
+    def _calls(self) -> list[_Call]:
+        """Return the calls that wait, each once."""
+        return list(dict.fromkeys(self._open.values()))
 
-    # -- providers
+    def _drop(self, call: _Call) -> None:
+        for number in [each for each, other in self._open.items() if other is call]:
+            del self._open[number]
+
+
+def _installation(
+    op_id: int, slot: int, installed: InstalledFilter, *, is_new: bool = False
+) -> _Installation:
+    to = None if installed.to is None else [(installed.to, installed.remote)]
+    return _Installation(op_id, to, slot=slot, installed=installed, is_new=is_new)
+
+
+def _nobody(call: _Call) -> _Result:
+    """Return the result of a call without any receiver left."""
+    if not isinstance(call, _Installation):
+        return Published((), uploaded=False)
+    if call.installed.predicate is None:
+        return call.slot
+    return AccessDenied(
+        "This device is no friend any more.",
+        where="to",
+        found=repr(call.installed.to),
+        expected="a friend until a relay has the filter",
+        remedy="befriend it again first",
+    )

@@ -1,32 +1,43 @@
-"""The gateway of a data centre: it accepts what devices send, and holds their connections (Contrail 4.2.2).
+"""Gateway of a data centre: terminates the connections of devices (Contrail 4.2.2).
 
 ========  ==========================================================================================
-a device  whatever it asks goes to a compute instance, by turns; one that is not there is passed over;
-          it asks for itself, and sends in its own name: who it is says the network
+request   to the compute instances in turn; an unreachable instance is skipped; devices speak for
+          themselves only: the network identifies the sender
 tell      to the device that asked
-hold      a device that waits for more keeps its connection: when its queue is filled, it is told so
-bye       the connection is over
+filled    to the device, if it holds a connection; otherwise ``gone`` to the storage
+bye       the connection is closed
 ========  ==========================================================================================
 
-It keeps who holds a connection, also when it is made again, and nothing else.
+It stores which device holds a connection from where, and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Sequence
 
-from mudkit.events import Effect, Event, Ports, Received, Send, SendFailed
-from mudkit.systems.contrail.messages import cloud, devices
-from mudkit.systems.receiving import Accepts, dropped
+import msgspec
+
+from mudkit.events import Effect, Event, Ports, Received, SendFailed
+from mudkit.events import Send as SendTo
+from mudkit.systems.contrail.messages import (
+    GATEWAY_FROM_COMPUTE,
+    GATEWAY_FROM_DEVICE,
+    GATEWAY_FROM_STORAGE,
+    Ask,
+    Bye,
+    Data,
+    Filled,
+    Gone,
+    Pull,
+    Request,
+    Send,
+)
+from mudkit.systems.receiving import dropped
 
 __all__ = ["Gateway"]
 
-_OF_DEVICES: Final = Accepts(
-    devices.Join, devices.Send, devices.Membership, devices.Withdraw, devices.Pull, devices.Bye
-)
-_OF_COMPUTE: Final = Accepts(cloud.Tell)
-_OF_STORAGE: Final = Accepts(cloud.QueueFilled)
+_MAX_BODY_BYTES = 1_200_000
+"""Size of an item of 1 MiB with its name in the deliveries and the overhead of encryption."""
 
 
 class Gateway:
@@ -38,7 +49,7 @@ class Gateway:
     instances : sequence of str
         Addresses of the compute instances.
     units : collection of str
-        Addresses of the storage of all data centres.
+        Addresses of the storages of all data centres.
     """
 
     def __init__(self, ports: Ports, instances: Sequence[str], units: Collection[str]) -> None:
@@ -46,43 +57,41 @@ class Gateway:
         self._instances, self._units = instances, units
         self._turn = 0
         self._held: dict[str, str] = {
-            key.removeprefix("held "): address for key, address in ports.store.items("held ")
+            key.removeprefix("held "): address for key, address in ports.store.items("held ", str)
         }
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Received() if not self._takes(event):
-                return dropped(event)
-            case Received(message={"kind": "tell", "to": to, "message": message}):
-                return (Send(to, message),)
-            case Received(source=source, message={"kind": "filled", "device": device}):
-                held = self._held.get(device)
-                gone = Send(source, {"kind": "gone", "device": device})
-                return (gone,) if held is None else (Send(held, {"kind": "filled"}),)
-            case Received(message={"kind": "bye", "device": device}):
-                self._hold(device, None)
-            case Received(source=source, message={"kind": _, "device": device} as what):
-                if what["kind"] == "pull":
-                    self._hold(device, source if what["hold"] else None)
-                return (self._ask({"kind": "ask", "gateway": self._me, "client": source, "what": what}),)
-            case SendFailed(to=to, message={"kind": "ask", "tries": tries} as ask) if to in self._instances:
-                return (self._ask(ask),) if tries < len(self._instances) else ()
+            case Received(source=source) if source in self._instances:
+                tell = GATEWAY_FROM_COMPUTE.decode(event.message)
+                return dropped(event) if tell is None else (SendTo(tell.to, tell.message),)
+            case Received(source=source) if source in self._units:
+                filled = GATEWAY_FROM_STORAGE.decode(event.message)
+                if filled is None:
+                    return dropped(event)
+                held = self._held.get(filled.device)
+                return (SendTo(source, Gone(filled.device)) if held is None else SendTo(held, Filled()),)
+            case Received(source=source):
+                message = GATEWAY_FROM_DEVICE.decode(event.message)
+                if message is None or not _is_own(message, event.sender):
+                    return dropped(event)
+                return self._asked(source, message)
+            case SendFailed(to=to, message=Ask() as ask) if to in self._instances:
+                return (self._ask(ask),) if ask.tries < len(self._instances) else ()
             case SendFailed(to=to):
                 for device in [each for each, address in self._held.items() if address == to]:
                     self._hold(device, None)
         return ()
 
-    def _takes(self, event: Received) -> bool:
-        """Say whether a message is of its own cloud, or of a device that speaks for itself."""
-        source, message = event.source, event.message
-        if source in self._instances:
-            return _OF_COMPUTE(message)
-        if source in self._units:
-            return _OF_STORAGE(message)
-        if not _OF_DEVICES(message) or message["device"] != event.sender:
-            return False
-        return message["kind"] != "send" or bool(message["message"]["from"] == event.sender)
+    def _asked(self, source: str, message: Request | Bye) -> Sequence[Effect]:
+        match message:
+            case Bye(device=device):
+                self._hold(device, None)
+                return ()
+            case Pull(device=device, hold=hold):
+                self._hold(device, source if hold else None)
+        return (self._ask(Ask(self._me, source, message, tries=0)),)
 
     def _hold(self, device: str, address: str | None) -> None:
         if self._held.get(device) == address:
@@ -94,7 +103,19 @@ class Gateway:
             self._held[device] = address
             self._store.put(f"held {device}", address)
 
-    def _ask(self, ask: Mapping[str, Any]) -> Send:
+    def _ask(self, ask: Ask) -> SendTo:
         self._turn += 1
         to = self._instances[self._turn % len(self._instances)]
-        return Send(to, {**ask, "tries": ask.get("tries", 0) + 1})
+        return SendTo(to, msgspec.structs.replace(ask, tries=ask.tries + 1))
+
+
+def _is_own(message: Request | Bye, sender: str) -> bool:
+    """Return whether a device sends in its own name, and no body is too large."""
+    if message.device != sender:
+        return False
+    match message:
+        case Send(message=Data(source=source, body=body)):
+            return source == sender and (body is None or len(body) <= _MAX_BODY_BYTES)
+        case Send(message=sealed):
+            return sealed.source == sender
+    return True

@@ -1,24 +1,24 @@
-"""A queue of a device in storage: what waits for it, the oldest first, and the newest of each slot only."""
+"""Queue of a device in storage: oldest entry first, only the newest of each slot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from mudkit.events import Store, size_bytes
+from mudkit.systems.contrail.messages import Data, DeviceMessage, QueueEntry
 
-__all__ = ["MOST_CONTROLS", "Queue"]
+__all__ = ["MAX_CONTROLS", "Queue"]
 
-MOST_CONTROLS: Final = 10_000
-"""Filters and keys in the queue of a device; above, they are refused as items are."""
-
+MAX_CONTROLS: Final = 10_000
+"""Capacity of a queue for filters and keys."""
 _BITS: Final = 32
-"""After each move numbers are others: a device that confirms old ones confirms nothing else."""
+"""Entries are renumbered after each move: an acknowledgement of an old number removes nothing else."""
 
 
-@dataclass(frozen=True)
-class _Waiting:
+class _Index(NamedTuple):
+    """Fields of an entry that order the queue."""
+
     slot: str
     seq: int
     expires_us: int | None
@@ -28,68 +28,48 @@ class _Waiting:
 
 
 class Queue:
-    """The queue of one device, in the store of whoever holds it.
-
-    What waits is in the store; in memory is only what is looked at to keep it in order. Who makes it for a
-    store in which something waits tells it by :meth:`note`.
-
-    Parameters
-    ----------
-    store : Store
-    device : str
-    """
+    """Queue of one device; entries are in the store, in memory is only their index."""
 
     def __init__(self, store: Store, device: str) -> None:
         self._store, self._device = store, device
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _Index] = {}
         self._slots: dict[str, int] = {}
         self._items = 0
+        for key, entry in store.items(self._key(), QueueEntry):
+            self._note(int(key.rpartition("\n")[2]), entry)
 
-    def append(self, now_us: int, entry: Mapping[str, Any], most: int) -> str:
-        """Add an entry at the end.
-
-        Parameters
-        ----------
-        now_us : int
-        entry : mapping
-            ``slot, seq, expires_us, message, number``: it replaces its slot's, unless that is newer.
-        most : int
-            The largest number of items that wait.
-
-        Returns
-        -------
-        {'ok', 'obsolete', 'backlogged'}
-        """
-        before = self._slots.get(entry["slot"])
-        if before is not None and self._waiting[before].seq > entry["seq"]:
+    def append(self, now_us: int, entry: QueueEntry, max_items: int) -> str:
+        """Append an entry in place of an older one of its slot; return 'ok', 'obsolete' or 'backlogged'."""
+        is_item = isinstance(entry.message, Data)
+        before = self._slots.get(entry.slot)
+        if before is not None and self._waiting[before].seq > entry.seq:
             return "obsolete"
-        if before is None and self._is_full(entry["message"]["kind"] == "data", most):
+        if before is None and self._is_full(is_item, max_items):
             self._expire(now_us)
-            if self._is_full(entry["message"]["kind"] == "data", most):
+            if self._is_full(is_item, max_items):
                 return "backlogged"
         if before is not None:
             self.drop(before)
-        moves = self._store.get(f"version {self._device}") or 0
-        number = max(self._store.get(f"next {self._device}") or 0, moves << _BITS) + 1
+        moves = self._store.get(f"version {self._device}", int) or 0
+        number = max(self._store.get(f"next {self._device}", int) or 0, moves << _BITS) + 1
         self._store.put(f"next {self._device}", number)
-        self._store.put(self._key(number), dict(entry))
-        self.note(number, entry)
+        self._store.put(self._key(number), entry)
+        self._note(number, entry)
         return "ok"
 
-    def read(self, now_us: int, most_bytes: int) -> tuple[list[tuple[int, Any]], bool]:
-        """Give what waits as numbers and messages, up to a size, and say whether there is more."""
+    def read(self, now_us: int, max_bytes: int) -> tuple[list[tuple[int, DeviceMessage]], bool]:
+        """Return the first entries as (number, message), up to a size, and whether there are more."""
         self._expire(now_us)
-        page: list[tuple[int, Any]] = []
-        for number in self._waiting:
-            message = self._store.get(self._key(number))["message"]
-            most_bytes -= size_bytes(message)
-            if page and most_bytes < 0:
+        page: list[tuple[int, DeviceMessage]] = []
+        for number, entry in self._entries():
+            max_bytes -= size_bytes(entry.message)
+            if page and max_bytes < 0:
                 return page, True
-            page.append((number, message))
+            page.append((number, entry.message))
         return page, False
 
     def drop(self, number: int) -> None:
-        """Take an entry out; nothing happens when it is not there."""
+        """Remove an entry, if it is there."""
         entry = self._waiting.pop(number, None)
         if entry is not None:
             del self._slots[entry.slot]
@@ -97,48 +77,39 @@ class Queue:
             self._store.delete(self._key(number))
 
     def withdraw(self, source: str, number: int) -> None:
-        """Take out what a device has sent up to a number."""
+        """Remove what a device has sent up to a number."""
         for each in [at for at, w in self._waiting.items() if w.source == source and w.number <= number]:
             self.drop(each)
 
-    def entries(self) -> Iterator[dict[str, Any]]:
-        """Give all entries, the oldest first."""
-        for number in self._waiting:
-            yield self._store.get(self._key(number))
-
-    def clear(self) -> None:
-        """Take everything out."""
+    def clear(self) -> list[QueueEntry]:
+        """Remove all entries and return them, oldest first."""
+        entries = [entry for _, entry in self._entries()]
         for number in list(self._waiting):
             self.drop(number)
+        return entries
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def note(self, number: int, entry: Mapping[str, Any]) -> None:
-        """Take note of an entry that is in the store."""
-        is_item = entry["message"]["kind"] == "data"
-        self._waiting[number] = _Waiting(
-            entry["slot"],
-            entry["seq"],
-            entry["expires_us"],
-            is_item,
-            entry["message"]["from"],
-            entry["number"],
-        )
-        self._slots[entry["slot"]] = number
+    def _entries(self) -> Iterator[tuple[int, QueueEntry]]:
+        for number in self._waiting:
+            entry = self._store.get(self._key(number), QueueEntry)
+            assert entry is not None
+            yield number, entry
+
+    def _note(self, number: int, entry: QueueEntry) -> None:
+        is_item, source = isinstance(entry.message, Data), entry.message.source
+        self._waiting[number] = _Index(entry.slot, entry.seq, entry.expires_us, is_item, source, entry.number)
+        self._slots[entry.slot] = number
         self._items += is_item
 
-    def _is_full(self, is_item: bool, most: int) -> bool:
-        return self._items >= most if is_item else len(self._waiting) - self._items >= MOST_CONTROLS
+    def _is_full(self, is_item: bool, max_items: int) -> bool:
+        return self._items >= max_items if is_item else len(self._waiting) - self._items >= MAX_CONTROLS
 
     def _expire(self, now_us: int) -> None:
-        over = [
-            number
-            for number, each in self._waiting.items()
-            if each.expires_us is not None and each.expires_us <= now_us
-        ]
-        for number in over:
-            self.drop(number)
+        for number, each in list(self._waiting.items()):
+            if each.expires_us is not None and each.expires_us <= now_us:
+                self.drop(number)
 
-    def _key(self, number: int) -> str:
-        return f"queue {self._device}\n{number:018d}"
+    def _key(self, number: int | None = None) -> str:
+        return f"queue {self._device}\n" + ("" if number is None else f"{number:018d}")

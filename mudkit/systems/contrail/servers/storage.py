@@ -1,55 +1,99 @@
-"""Storage of one data centre: queues of devices, the item cache, white-lists, groups (Contrail 4.2.2).
+"""Storage of one data centre: queues of devices, item cache, white-lists, groups (Contrail 4.2.2).
 
-It does what compute instances ask for, all of one request in one transaction:
+It executes the operations of compute instances, all of one request in one transaction:
 
 ========  ==========================================================================================
-join      the device has a queue, and perhaps shows its white-list
-append    into the queue of a device, unless that is full, or the sender is no friend of the device
-read      what waits and has neither expired nor become obsolete; the device that reads may be told
-          when more comes
-drop      what a device has got
-cache     the ciphertext of an item
-cached    that ciphertext, if it is the copy that is meant
-member    a device is in a group: the filters that wait for it there go to it
-unmember  it has left
-spread    a filter for a group: kept, for the members that it is addressed to and those that come later
-withdraw  what a device has sent to another one before goes out of the queue of that
-move      a queue goes to another data centre; who asks here from then on is sent there
+join      create the queue of the device, store its white-list
+append    append to the queue of a device, unless that is full or the sender is a stranger to it
+read      return the entries that have neither expired nor become obsolete; note the gateway that
+          holds the device's connection: it is notified of later entries
+drop      remove acknowledged entries
+cache     store the body of an item
+cached    return that body, if it is the copy that is meant
+member    add a device to a group, return the filters stored for it there
+unmember  remove it
+spread    store a filter for a group, return copies for its members
+withdraw  remove what one device has sent to another one
+move      send a queue to another data centre; later operations are redirected there
 ========  ==========================================================================================
 
-What is kept is bounded: by device the items, and the filters and keys, that wait (``most_waiting``,
-``MOST_CONTROLS``), the cache (``most_cached``), a white-list, where its queue has gone; by device and group
-the filters (``MOST_FILTERS``); by data centre the moves that are under way; by two devices the last time that
-one has withdrawn something from the other.
+Everything is bounded: by device the items, filters and keys in the queue (``most_waiting``,
+``MAX_CONTROLS``), the cache (``most_cached``), the white-list, and where the queue has moved; by device and
+group the filters (``MAX_FILTERS``); by data centre the moves that are not acknowledged; by two devices the
+last withdrawal.
 
-It takes messages of its cloud's compute instances, storages and gateways only. Who waits for more is told so
-until it asks, or its gateway says that it holds no connection any more.
+A gateway is notified again until the device reads, or the gateway holds no connection any more. A move is
+repeated until the other storage has acknowledged it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from mudkit.events import CancelTimer, Effect, Event, Ports, Received, Send, SetTimer, TimerFired
-from mudkit.systems.contrail.messages.cloud import Gone
-from mudkit.systems.contrail.messages.storage import Adopted, Do, Moving
-from mudkit.systems.contrail.servers.cache import ItemCache
-from mudkit.systems.contrail.servers.groups import PublisherGroups
-from mudkit.systems.contrail.servers.moves import Moves
+import msgspec
+from msgspec.structs import asdict, replace
+
+from mudkit.delivery.inbox import Inbox, Place
+from mudkit.delivery.outbox import Outbox
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import incarnation
+from mudkit.events import Effect, Event, Opaque, Ports, Received, Send, Store, TimerFired, size_bytes
+from mudkit.systems.contrail.messages import (
+    STORAGE_FROM_COMPUTE,
+    STORAGE_FROM_GATEWAY,
+    STORAGE_FROM_STORAGE,
+    AddMember,
+    Adopted,
+    Answer,
+    Append,
+    CacheItem,
+    Data,
+    Do,
+    Done,
+    Drop,
+    Entry,
+    Filter,
+    FindItem,
+    Moved,
+    MoveQueue,
+    Moving,
+    Op,
+    Page,
+    QueueEntry,
+    QueueFilled,
+    ReadQueue,
+    RemoveMember,
+    Request,
+    ShowFriends,
+    Spread,
+    WithdrawFrom,
+)
+from mudkit.systems.contrail.messages import Send as Push
 from mudkit.systems.contrail.servers.queues import Queue
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.receiving import dropped
 
-__all__ = ["Storage"]
+__all__ = ["MAX_FILTERS", "ItemCache", "PublisherGroups", "Storage"]
 
-_AGAIN: Final = "again"
-_AGAIN_US: Final = 1_000_000
-_TELL: Final = "tell again "
-_TELL_US: Final = 20_000_000
-"""A device that is told of something asks for it at once; a slow link takes 7 s, and others may go first."""
-_OF_COMPUTE: Final = Accepts(Do)
-_OF_STORAGE: Final = Accepts(Moving, Adopted)
-_OF_GATEWAYS: Final = Accepts(Gone)
+MAX_FILTERS: Final = 1000
+"""Capacity by device and group; the oldest filters are evicted, expired ones first."""
+_NOTIFY: Final = "notify again"
+_NOTIFY_US: Final = 20_000_000
+"""Initial timeout: a device reads at once, but a page takes 7 s over a slow link."""
+_MOVE: Final = "move again"
+
+
+@dataclass
+class _Device:
+    """A device as its storage sees it."""
+
+    queue: Queue
+    watcher: str | None = None
+    """Gateway that holds a connection with it."""
+    centre: str = ""
+    times: int = 0
+    """Number of consecutive visits to that data centre."""
 
 
 class Storage:
@@ -59,9 +103,9 @@ class Storage:
     ----------
     ports : Ports
     most_waiting : int
-        Items in the queue of a device.
+        Capacity of the queue of a device for items.
     most_cached : int
-        Items of a device in the cache.
+        Capacity of the cache, in items of a device.
     computes, units, gateways : collection of str
         Addresses of the cloud's compute instances, storages and gateways, of all data centres.
     """
@@ -76,226 +120,366 @@ class Storage:
         units: Collection[str],
         gateways: Collection[str],
     ) -> None:
-        self._store = ports.store
+        self._ports, self._store, self._me = ports, ports.store, ports.address
         self._computes, self._units, self._gateways = computes, units, gateways
-        self._me = ports.address
         self._most_waiting, self._most_cached = most_waiting, most_cached
-        self._queues: dict[str, Queue] = {}
-        self._watchers: dict[str, str] = {}
-        """Gateways that hold a connection with a device, as they are stored."""
-        self._notified: set[str] = set()
-        """Devices that were told that something waits, and have not asked since."""
-        self._visits: dict[str, tuple[str, int]] = {}
-        """How often running a device has come to which data centre."""
         self._is_awake = False
-        self._effects: list[Effect] = []
+        self._devices: dict[str, _Device] = {}
+        self._notified: RetransmitTimer[str] = RetransmitTimer(_NOTIFY, _NOTIFY_US)
+        """Devices that were notified and have not read since."""
+        self._moves: dict[str, Outbox[Moving]] = {}
+        """Queues on their way, by the storage that they move to."""
+        self._unanswered: RetransmitTimer[tuple[str, int]] = RetransmitTimer(_MOVE)
+        self._adopted = Inbox(ports.store, "adopted")
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        self._effects = []
+        effects: list[Effect] = []
         if not self._is_awake:
             self._is_awake = True
-            self._wake()
+            effects += self._wake(now_us)
         match event:
-            case Received(source=source, message=message) if not self._takes(source, message):
-                return dropped(event)
-            case Received(source=source, message={"kind": "do", "ops": ops, "ctx": ctx}):
-                results = [self._do(now_us, op, ctx) for op in ops]
-                self._effects.append(Send(source, {"kind": "done", "results": results, "ctx": ctx}))
-            case Received(source=source, message={"kind": "moving"} as message):
-                self._adopt(now_us, message)
-                self._effects.append(Send(source, {"kind": "adopted", "number": message["number"]}))
-            case Received(message={"kind": "adopted", "number": number}):
-                self._moves.adopted(number)
-            case Received(message={"kind": "gone", "device": device}):
-                self._watch(device, None)
-            case TimerFired(name=name):
-                if name == _AGAIN:
-                    self._send_moving()
-                else:
-                    self._tell_watcher(name.removeprefix(_TELL))
-        return self._effects
+            case Received():
+                effects += self._received(now_us, event)
+            case TimerFired(name=name) if name == _NOTIFY:
+                for device in self._notified.overdue(now_us):
+                    effects += self._notify(now_us, device)
+                effects += self._notified.fired(now_us)
+            case TimerFired():
+                for to, number in self._unanswered.overdue(now_us):
+                    effects += self._send_move(now_us, to, number, self._moves_to(to)[number])
+                effects += self._unanswered.fired(now_us)
+        return effects
 
-    def _takes(self, source: str, message: Any) -> bool:
-        """Say whether a message is of its own cloud."""
+    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
+        source, message = event.source, event.message
         if source in self._computes:
-            return _OF_COMPUTE(message) and self._knows(message["ops"], message["ctx"]["what"])
-        if source in self._units:
-            return _OF_STORAGE(message)
-        return source in self._gateways and _OF_GATEWAYS(message)
+            do = STORAGE_FROM_COMPUTE.decode(message)
+            return dropped(event) if do is None or not self._is_own(do) else self._do_all(now_us, source, do)
+        if source in self._gateways:
+            gone = STORAGE_FROM_GATEWAY.decode(message)
+            return dropped(event) if gone is None else self._watch(now_us, gone.device, None)
+        match STORAGE_FROM_STORAGE.decode(message) if source in self._units else None:
+            case Moving() as moving:
+                return self._adopt(now_us, source, moving)
+            case Adopted(incarnation=life, number=number) if life == incarnation(self._ports):
+                self._moves_to(source).ack(number)
+                return self._unanswered.answered(now_us, (source, number))
+            case Adopted():  # to a former life of this storage
+                return ()
+        return dropped(event)
 
-    def _knows(self, ops: Sequence[Mapping[str, Any]], what: Mapping[str, Any]) -> bool:
-        """Say whether all that is named is of its own cloud, and items are what somebody has sent."""
-        for op in ops:
+    def _is_own(self, do: Do) -> bool:
+        """Return whether all that is named is of this cloud, and items come from a push."""
+        for op in do.ops:
             match op:
-                case {"op": "read", "here": here, "watcher": watcher}:
+                case ReadQueue(here=here, watcher=watcher):
                     if here not in self._units or (watcher is not None and watcher not in self._gateways):
                         return False
-                case {"op": "move", "to": to} if to not in self._units:
+                case MoveQueue(to=to) if to not in self._units:
                     return False
-                case {"op": "append", "entry": {"message": {"kind": "data"}}} if what["kind"] != "send":
+                case Append(entry=Entry(message=Data())) if not isinstance(do.task.what, Push):
                     return False
         return True
 
-    def _wake(self) -> None:
-        """Look through what another life has left, once."""
+    def _wake(self, now_us: int) -> list[Effect]:
+        """Load what a former process has stored, and continue it."""
         self._cache = ItemCache(self._store, self._most_cached)
         self._groups = PublisherGroups(self._store)
-        self._moves = Moves(self._store, self._me)
-        for key, entry in self._store.items("queue "):
-            device, number = key.removeprefix("queue ").split("\n")
-            self._queue(device).note(int(number), entry)
-        self._send_moving()
-        for key, watcher in self._store.items("watcher "):
+        effects: list[Effect] = []
+        for unit in self._units:
+            for number, moving in self._moves_to(unit).items():
+                effects += self._send_move(now_us, unit, number, moving)
+        for key, watcher in self._store.items("watcher ", str):
             device = key.removeprefix("watcher ")
-            self._watchers[device] = watcher
-            self._tell_watcher(device)
+            self._device(device).watcher = watcher
+            effects += self._notify(now_us, device)
+        return effects
 
-    def _do(self, now_us: int, op: Mapping[str, Any], ctx: Mapping[str, Any]) -> Any:
-        if "device" in op:
-            moved = self._moves.gone(op["device"], op.get("version", 0))
-            if moved is not None:
-                return {"moved": moved["to"], "version": moved["version"]}
-        match op["op"]:
-            case "join":
-                self._store.put(f"white {op['device']}", op["friends"])
-            case "append":
-                return self._append(now_us, op["device"], _numbered(op["entry"], ctx["what"]))
-            case "read":
-                return self._read(now_us, op)
-            case "drop":
-                queue = self._queue(op["device"])
-                for number in op["numbers"]:
-                    queue.drop(number)
-            case "cache":
+    def _do_all(self, now_us: int, source: str, do: Do) -> Sequence[Effect]:
+        answers: list[Answer] = []
+        effects: list[Effect] = []
+        for op in do.ops:
+            answer, more = self._do(now_us, op, do.task.what)
+            answers.append(answer)
+            effects += more
+        return (*effects, Send(source, Done(answers, do.task)))
+
+    def _do(self, now_us: int, op: Op, what: Request) -> tuple[Answer, Sequence[Effect]]:
+        match op:
+            case CacheItem():
                 self._cache.put(op)
-            case "cached":
-                return self._cache.get(op)
-            case "member":
-                return self._groups.join(now_us, op["group"], op["member"])
-            case "unmember":
-                self._groups.leave(op["group"], op["member"])
-            case "spread":
-                return self._groups.spread(now_us, op["group"], op["filter"])
-            case "withdraw":
-                self._withdraw(op["device"], op["source"], op["number"])
-            case "move" if op["to"] != self._me:  # it may have come here meanwhile
-                self._move(op["device"], op["to"])
-        return "ok"
+            case FindItem():
+                return self._cache.get(op), ()
+            case AddMember(group=group, member=member):
+                return self._groups.join(now_us, group, member), ()
+            case RemoveMember(group=group, member=member):
+                self._groups.leave(group, member)
+            case Spread(group=group, filter=message):
+                return self._groups.spread(now_us, group, message), ()
+            case _:
+                version = op.version if isinstance(op.version, int) else 0
+                moved = self._moved(op.device, version)
+                return self._do_with_queue(now_us, op, what) if moved is None else (moved, ())
+        return "ok", ()
+
+    def _do_with_queue(
+        self,
+        now_us: int,
+        op: ShowFriends | Append | ReadQueue | Drop | WithdrawFrom | MoveQueue,
+        what: Request,
+    ) -> tuple[Answer, Sequence[Effect]]:
+        match op:
+            case ShowFriends(device=device, friends=friends):
+                self._show(device, friends)
+            case Append(device=device, entry=entry):
+                # filters and keys have a number of their own, an item has that of its push
+                is_item = isinstance(entry.message, Data)
+                number = what.number if is_item and isinstance(what, Push) else entry.seq
+                return self._append(now_us, device, QueueEntry(**asdict(entry), number=number))
+            case ReadQueue():
+                return self._read(now_us, op)
+            case Drop(device=device, numbers=numbers):
+                for each in numbers:
+                    self._device(device).queue.drop(each)
+            case WithdrawFrom(device=device, source=source, number=number):
+                self._withdraw(device, source, number)
+            case MoveQueue(device=device, to=to) if to != self._me:  # it may have come here meanwhile
+                return "ok", self._move(now_us, device, to)
+        return "ok", ()
+
+    def _show(self, device: str, friends: list[str] | None) -> None:
+        """Store the white-list of a device, or that it shows none."""
+        if friends is None:
+            self._store.delete(f"white {device}")
+        else:
+            self._store.put(f"white {device}", friends)
 
     # -- queues
 
-    def _queue(self, device: str) -> Queue:
-        if device not in self._queues:
-            self._queues[device] = Queue(self._store, device)
-        return self._queues[device]
+    def _device(self, name: str) -> _Device:
+        if name not in self._devices:
+            self._devices[name] = _Device(Queue(self._store, name))
+        return self._devices[name]
 
-    def _append(self, now_us: int, device: str, entry: Mapping[str, Any]) -> str:
-        message = entry["message"]
-        if message["kind"] == "filter":
-            friends = self._store.get(f"white {device}")
-            if friends is not None and message["from"] not in friends:
-                return "stranger"
-        if entry["number"] <= self._withdrawn(device).get(message["from"], 0):
-            return "obsolete"  # it comes late
-        done = self._queue(device).append(now_us, entry, self._most_waiting)
-        if done == "ok":
-            self._tell_watcher(device)
-        return done
+    def _append(self, now_us: int, device: str, entry: QueueEntry) -> tuple[str, Sequence[Effect]]:
+        message = entry.message
+        if isinstance(message, Filter):
+            friends = self._store.get(f"white {device}", list[str])
+            if friends is not None and message.source not in friends:
+                return "stranger", ()
+        if entry.number <= self._withdrawn(device, message.source):
+            return "obsolete", ()  # it comes late
+        done = self._device(device).queue.append(now_us, entry, self._most_waiting)
+        return done, self._notify(now_us, device) if done == "ok" else ()
 
-    def _read(self, now_us: int, op: Mapping[str, Any]) -> dict[str, Any]:
-        device = op["device"]
-        self._watch(device, op["watcher"])
-        if op["begins"]:
-            where, times = self._visits.get(device, (op["here"], 0))
-            self._visits[device] = op["here"], times + 1 if where == op["here"] else 1
-        page, is_more = self._queue(device).read(now_us, op["most_bytes"])
-        return {"page": page, "more": is_more, "times": self._visits.get(device, ("", 0))[1]}
+    def _read(self, now_us: int, op: ReadQueue) -> tuple[Page, Sequence[Effect]]:
+        device = self._device(op.device)
+        effects = self._watch(now_us, op.device, op.watcher)
+        if op.begins:
+            device.times = device.times + 1 if device.centre == op.here else 1
+            device.centre = op.here
+        page, is_more = device.queue.read(now_us, op.most_bytes)
+        return Page(page, is_more, device.times), effects
 
-    def _watch(self, device: str, gateway: str | None) -> None:
-        """Take note of who holds a connection with a device now; that it was told of something is over."""
-        if device in self._notified:
-            self._notified.discard(device)
-            self._effects.append(CancelTimer(f"{_TELL}{device}"))
-        if self._watchers.get(device) == gateway:
-            return
-        if gateway is None:
-            del self._watchers[device]
-            self._store.delete(f"watcher {device}")
-        else:
-            self._watchers[device] = gateway
-            self._store.put(f"watcher {device}", gateway)
+    def _watch(self, now_us: int, name: str, gateway: str | None) -> Sequence[Effect]:
+        """Note the gateway that holds a device's connection; the device needs no further notification."""
+        device = self._device(name)
+        if device.watcher != gateway:
+            device.watcher = gateway
+            if gateway is None:
+                self._store.delete(f"watcher {name}")
+            else:
+                self._store.put(f"watcher {name}", gateway)
+        return self._notified.answered(now_us, name)
 
-    def _tell_watcher(self, device: str) -> None:
-        """Tell a device that something waits, and again, until it asks."""
-        if device in self._watchers and len(self._queue(device)):
-            self._effects += [
-                Send(self._watchers[device], {"kind": "filled", "device": device}),
-                SetTimer(f"{_TELL}{device}", _TELL_US),
-            ]
-            self._notified.add(device)
+    def _notify(self, now_us: int, name: str) -> Sequence[Effect]:
+        """Notify the gateway of a device with a connection that something waits."""
+        device = self._device(name)
+        if device.watcher is None or not device.queue:
+            return self._notified.answered(now_us, name)
+        return (Send(device.watcher, QueueFilled(name)), *self._notified.sent(now_us, name))
 
     def _withdraw(self, device: str, source: str, number: int) -> None:
-        """Take out of a queue what somebody has put there before, and what of it comes later."""
-        if number > self._withdrawn(device).get(source, 0):
+        """Remove what a device has put into a queue, and refuse what of it comes later."""
+        if number > self._withdrawn(device, source):
             self._store.put(f"withdrawn {device}\n{source}", number)
-        self._queue(device).withdraw(source, number)
+        self._device(device).queue.withdraw(source, number)
 
-    def _withdrawn(self, device: str) -> dict[str, int]:
-        prefix = f"withdrawn {device}\n"
-        return {key.removeprefix(prefix): number for key, number in self._store.items(prefix)}
+    def _withdrawn(self, device: str, source: str) -> int:
+        return self._store.get(f"withdrawn {device}\n{source}", int) or 0
 
     # -- data centres
 
-    def _move(self, device: str, to: str) -> None:
-        queue = self._queue(device)
-        friends = self._store.get(f"white {device}")
-        withdrawn = self._withdrawn(device)
-        self._moves.begin(
-            device,
-            to,
-            {
-                "friends": friends,
-                "entries": list(queue.entries()),
-                **({"withdrawn": withdrawn} if withdrawn else {}),
-            },
+    def _version(self, device: str) -> int:
+        """Return the number of moves of a queue, as far as this storage knows."""
+        return self._store.get(f"version {device}", int) or 0
+
+    def _moved(self, device: str, version: int) -> Moved | None:
+        """Return where a queue has moved; None if it is here.
+
+        An instance that was redirected here by a later move may arrive before the queue does.
+        """
+        moved = self._store.get(f"moved {device}", Moved)
+        if moved is not None and moved.version >= version:
+            return moved
+        if version > self._version(device):
+            self._store.put(f"version {device}", version)
+            self._store.delete(f"moved {device}")
+        return None
+
+    def _move(self, now_us: int, device: str, to: str) -> Sequence[Effect]:
+        prefix, version = f"withdrawn {device}\n", self._version(device) + 1
+        withdrawn = {key.removeprefix(prefix): number for key, number in self._store.items(prefix, int)}
+        notified = self._notify(now_us, device)
+        self._store.put(f"moved {device}", Moved(to, version))
+        moving = Moving(
+            origin=self._me,
+            incarnation=incarnation(self._ports),
+            number=0,
+            device=device,
+            version=version,
+            friends=self._store.get(f"white {device}", list[str]),
+            entries=self._device(device).queue.clear(),
+            open_from=0,
+            withdrawn=withdrawn or msgspec.UNSET,
         )
-        self._tell_watcher(device)
-        self._watch(device, None)
-        queue.clear()
-        self._send_moving()
+        return (*notified, *self._watch(now_us, device, None), *self._hand_on(now_us, to, moving))
 
-    def _send_moving(self) -> None:
-        moving = self._moves.under_way()
-        if moving:
-            self._effects += [Send(each["to"], each) for each in moving]
-            self._effects.append(SetTimer(_AGAIN, _AGAIN_US))
+    def _moves_to(self, unit: str) -> Outbox[Moving]:
+        if unit not in self._moves:
+            self._moves[unit] = Outbox(self._ports, Moving, f"moving {unit}")
+        return self._moves[unit]
 
-    def _adopt(self, now_us: int, message: Mapping[str, Any]) -> None:
-        device = message["device"]
-        if not self._moves.take(message):
-            return
-        moved = self._moves.gone(device, message["version"])
-        if moved is not None:  # it comes late: the queue is not here any more
-            self._moves.hand_on(moved["to"], {**message, "version": moved["version"]})
-            self._send_moving()
-            return
+    def _hand_on(self, now_us: int, to: str, moving: Moving) -> Sequence[Effect]:
+        return self._send_move(now_us, to, self._moves_to(to).add(moving), moving)
+
+    def _send_move(self, now_us: int, to: str, number: int, moving: Moving) -> Sequence[Effect]:
+        message = replace(moving, number=number, open_from=self._moves_to(to).first_seq)
+        return (Send(to, message), *self._unanswered.sent(now_us, (to, number), size_bytes(message)))
+
+    def _adopt(self, now_us: int, source: str, moving: Moving) -> Sequence[Effect]:
+        """Take over a queue once, in the order of its origin's moves."""
+        life, number = moving.incarnation, moving.number
+        after = 0 if number == moving.open_from else None
+        place = self._adopted.place(source, life, number, after)
+        if place is Place.EARLY:
+            return ()
+        adopted = Send(source, Adopted(life, number))
+        if place is Place.DUPLICATE:
+            return (adopted,)
+        self._adopted.take(source, life, number)
+        device = moving.device
+        moved = self._moved(device, moving.version)
+        if moved is not None:  # the queue has moved on meanwhile
+            moving = replace(
+                moving, origin=self._me, incarnation=incarnation(self._ports), version=moved.version
+            )
+            return (adopted, *self._hand_on(now_us, moved.moved, moving))
         if self._store.get(f"white {device}") is None:
-            self._store.put(f"white {device}", message["friends"])
-        for source, number in message.get("withdrawn", {}).items():
-            self._withdraw(device, source, number)
-        withdrawn = self._withdrawn(device)
-        for entry in message["entries"]:
-            if entry["number"] <= withdrawn.get(entry["message"]["from"], 0):
-                continue
-            self._queue(device).append(now_us, entry, self._most_waiting + len(message["entries"]))
-        self._tell_watcher(device)
+            self._show(device, moving.friends)
+        if isinstance(moving.withdrawn, dict):
+            for sender, up_to in moving.withdrawn.items():
+                self._withdraw(device, sender, up_to)
+        queue, capacity = self._device(device).queue, self._most_waiting + len(moving.entries)
+        for entry in moving.entries:
+            if entry.number > self._withdrawn(device, entry.message.source):
+                queue.append(now_us, entry, capacity)
+        return (adopted, *self._notify(now_us, device))
 
 
-def _numbered(entry: Mapping[str, Any], what: Mapping[str, Any]) -> dict[str, Any]:
-    """Give an entry of a queue with the number by which its sender may withdraw it.
+class _Cached(msgspec.Struct, frozen=True):
+    """An item in the cache; ``number`` orders the uploads of its device."""
 
-    Filters and keys have one; of an item it is that of the push which it came with.
-    """
-    is_item = entry["message"]["kind"] == "data"
-    return {**entry, "number": what["number"] if is_item else entry["seq"]}
+    number: int
+    seq: int
+    epoch: int
+    body: Opaque
+
+
+class ItemCache:
+    """Bodies of items by device, port and item (Contrail 3.4.1); of a device the newest ``max_items``."""
+
+    def __init__(self, store: Store, max_items: int) -> None:
+        self._store, self._max = store, max_items
+        self._in_order: dict[str, dict[int, str]] = {}
+        """Keys of what is in the cache by device and number, oldest first."""
+        for place, key in store.items("cached ", str):
+            source, number = place.removeprefix("cached ").rsplit("\n", 1)
+            self._in_order.setdefault(source, {})[int(number)] = key
+
+    def put(self, upload: CacheItem) -> None:
+        """Store an upload in place of an older one of its name."""
+        source, key = upload.source, _item_key(upload)
+        in_order = self._in_order.setdefault(source, {})
+        before = self._store.get(key, _Cached)
+        if before is not None:
+            if (before.seq, before.epoch) > (upload.seq, upload.epoch):
+                return
+            self._forget(source, before.number)
+        number = next(reversed(in_order), 0) + 1
+        self._store.put(key, _Cached(number, upload.seq, upload.epoch, upload.body))
+        self._store.put(f"cached {source}\n{number:012d}", key)
+        in_order[number] = key
+        while len(in_order) > self._max:
+            self._forget(source, next(iter(in_order)))
+
+    def get(self, item: FindItem) -> bytes | None:
+        """Return the body of an item, if the cache has this copy."""
+        kept = self._store.get(_item_key(item), _Cached)
+        is_meant = kept is not None and (kept.seq, kept.epoch) == (item.seq, item.epoch)
+        return kept.body if kept is not None and is_meant else None
+
+    def _forget(self, source: str, number: int) -> None:
+        self._store.delete(self._in_order[source].pop(number))
+        self._store.delete(f"cached {source}\n{number:012d}")
+
+
+def _item_key(item: FindItem) -> str:
+    return f"item {item.source}\n{item.port}\n{item.item}"
+
+
+class PublisherGroups:
+    """Members and filters of groups of publishers (Contrail 3.4.3)."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def join(self, now_us: int, group: str, member: str) -> list[Filter]:
+        """Add a member; return the filters that are addressed to it and have not expired."""
+        self._store.put(f"member {group}\n{member}", True)
+        return _copies([each for _, each in self._live(now_us, group)], {member})
+
+    def leave(self, group: str, member: str) -> None:
+        """Remove a member."""
+        self._store.delete(f"member {group}\n{member}")
+
+    def spread(self, now_us: int, group: str, message: Filter) -> list[Filter]:
+        """Store a filter; return a copy for each member that it is addressed to."""
+        mine = f"filter {group}\n{message.source}\n"
+        key = f"{mine}{message.port}\n{message.slot}"
+        before = self._store.get(key, Filter)
+        if before is not None and before.number > message.number:
+            return []
+        self._store.put(key, message)
+        if len(self._store.keys(mine)) > MAX_FILTERS:
+            self._live(now_us, group)
+            left = sorted((each.number, key) for key, each in self._store.items(mine, Filter))
+            for _, oldest in left[: max(len(left) - MAX_FILTERS, 0)]:
+                self._store.delete(oldest)
+        prefix = f"member {group}\n"
+        return _copies([message], {key.removeprefix(prefix) for key in self._store.keys(prefix)})
+
+    def _live(self, now_us: int, group: str) -> list[tuple[str, Filter]]:
+        """Return the filters of a group by key, after those that have expired were removed."""
+        live = []
+        for key, kept in self._store.items(f"filter {group}\n", Filter):
+            if kept.expires_us is not None and kept.expires_us <= now_us:
+                self._store.delete(key)
+            else:
+                live.append((key, kept))
+        return live
+
+
+def _copies(filters: Sequence[Filter], members: Collection[str]) -> list[Filter]:
+    return [replace(each, to=[to]) for each in filters for to in each.to if to.device in members]

@@ -10,10 +10,9 @@ import msgspec
 
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
-from mudkit.systems.contrail.api import Module
+from mudkit.systems.contrail.api import Module, Port
 from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.systems.contrail.items import Item
-from mudkit.systems.contrail.port import Port
 
 __all__ = ["TABLE_1", "Aggregator", "Alarm", "Chat", "Photos", "Sensor", "SharedLocation", "Video"]
 
@@ -52,7 +51,7 @@ class Chat:
         Called with who says what.
     """
 
-    def __init__(self, module: Module, others: Collection[str], on_text: Callable[[str, str], Any]) -> None:
+    def __init__(self, module: Module, others: Collection[str], on_text: Callable[[str, str], None]) -> None:
         self._port = _port(module, "chat", "chat")
         self._port.on_item(lambda item: on_text(item.source[0] if item.source else "", item.payload.decode()))
         for other in others:
@@ -77,7 +76,7 @@ class Video:
     """
 
     def __init__(
-        self, module: Module, other: str, on_frame: Callable[[bytes], Any], lasts_s: float = 1.0
+        self, module: Module, other: str, on_frame: Callable[[bytes], None], lasts_s: float = 1.0
     ) -> None:
         self._other, self._lasts_s = other, lasts_s
         self._port = _port(module, "video", "video")
@@ -126,7 +125,7 @@ class Alarm:
         module: Module,
         device: str,
         area: tuple[float, float, float, float],
-        on_away: Callable[[Any], Any],
+        on_away: Callable[[Any], None],
         lasts_s: float | None = None,
     ) -> None:
         self._port = _port(module, f"alarm for {device}", "location")
@@ -169,7 +168,7 @@ class Photos:
         self,
         module: Module,
         friends: Collection[str],
-        on_photo: Callable[[str, str, bytes], Any],
+        on_photo: Callable[[str, str, bytes], None],
         most_hops: int = 2,
     ) -> None:
         self._me, self._friends, self._on_photo = module.device.name, list(friends), on_photo

@@ -9,18 +9,17 @@ costs little, as the cloud has the item in its cache and drops all copies but on
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from mudkit.errors import ParameterError, listed
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
-from mudkit.systems.contrail.api import Module
+from mudkit.systems.contrail.api import Module, Port
 from mudkit.systems.contrail.crypto import digest
 from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.systems.contrail.items import Backlogged, Endpoint, Item, pack
-from mudkit.systems.contrail.port import Port
 
 __all__ = ["Inbound", "Outbound"]
 
@@ -140,8 +139,8 @@ class Inbound:
     def acknowledge(self) -> Operation:
         """Say what has come, also again: an acknowledgement may be lost, too."""
         name = "/".join(self._source)
-        said: Any = msgspec.json.encode(self._marks)
-        return self._back.publish(Item({"source": name}, said), f"acknowledged to {name}")
+        marks = Item({"source": name}, msgspec.json.encode(self._marks))
+        return self._back.publish(marks, f"acknowledged to {name}")
 
     def _came(self, item: Item) -> None:
         if item.source == self._source and item.item_id is not None:

@@ -69,7 +69,7 @@ class Session:
         """The last session in which the server has spoken, and up to where it has come."""
         self._is_welcome = False
         self._is_asked = False
-        """Whether the next hello says all that is subscribed to."""
+        """True if the next hello carries all subscriptions."""
         self._answered = ""
         """Incarnation of the server's start whose question was answered last."""
         self._telling = 0

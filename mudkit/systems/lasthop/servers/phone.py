@@ -54,13 +54,13 @@ class Phone:
         return session[:2] in self.former or (session[:2] == self.session[:2] and session < self.session)
 
     def has_started(self) -> None:
-        """Take note that another start has the name from now on."""
+        """Start anew with another incarnation of the phone."""
         if self.session[0]:
             self.former = [*self.former, self.session[:2]][-_MOST_FORMER:]
         self.session, self.claimed, self.stream = ("", 0, 0), None, None
 
     def is_alive(self, session: Session) -> bool:
-        """Say whether another start has answered who it is: a late copy of what one said does not."""
+        """Return whether another start has identified itself; a late copy of its hello does not count."""
         claimed = self.claimed
         return claimed is not None and claimed[:2] == session[:2] and claimed < session
 

@@ -4,7 +4,7 @@ A batch that cannot be joined goes back to where it waited, and is joined again 
 oldest message has waited for the retention, a context that the join takes neither alone nor with others is
 dropped, and the largest part from the oldest message on that can be joined is let go; what is left waits for
 the next attempt. A receiver whose threshold is of people gets no part with fewer people. Where nothing can be
-joined, all of it goes on waiting.
+joined, all of it keeps waiting.
 """
 
 from __future__ import annotations

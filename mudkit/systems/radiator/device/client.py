@@ -157,7 +157,7 @@ class ClientMachine:
 
     @property
     def _is_another(self) -> bool:
-        """Whether this client has had another incarnation: contexts name theirs then."""
+        """True after a restart: contexts then carry their incarnation."""
         return self._is_restarted or self._store.get("another", bool) or False
 
     def shown(self, now_us: int, context: Context) -> Sequence[Effect]:

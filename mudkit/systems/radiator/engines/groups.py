@@ -162,7 +162,7 @@ class Groups:
         return self._step(now_us, None, None)
 
     def drop(self, count: int) -> None:
-        """As :meth:`ClientLists.drop`."""
+        """See :meth:`ClientLists.drop`."""
         self.dropped += count
 
     def put_back(self, entry: Entry, again_us: int) -> None:

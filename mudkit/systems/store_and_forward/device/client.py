@@ -116,7 +116,7 @@ class ClientMachine:
         self._outbox = Outbox(ports, Send)
         self._inbox = Inbox(self._store)
         self._lacks_us: dict[tuple[str, str, int], int] = {}
-        """When the relay was told last that the messages of a sender up to a number are all that came."""
+        """Time of the last report to the relay on the messages of a sender."""
         self._calls: dict[int, int] = {}  # op_id by sequence number: callers do not outlive the machine
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
@@ -242,7 +242,7 @@ class ClientMachine:
         return [*effects, SendTo(self._relay, answer)]
 
     def _lacks(self, now_us: int, message: Deliver, seen: int) -> Sequence[Effect]:
-        """Tell the relay up to where the messages of a sender have come, once per retransmission timeout."""
+        """Report to the relay the last message of a sender in order, once per retransmission timeout."""
         last = message.sender, message.incarnation, seen
         if now_us - self._lacks_us.get(last, -FIRST_US) < FIRST_US:
             return ()

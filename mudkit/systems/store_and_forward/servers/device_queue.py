@@ -48,7 +48,7 @@ class DeviceQueue:
         self.queue: dict[str, Deliver] = {}
         """Pending deliveries by their keys in the store, which sort by sender, batch and number."""
         self._batches: dict[str, dict[str, tuple[int, int]]] = {}
-        """Of each sender with pending deliveries: for each incarnation its batch and how many there are."""
+        """Batch and count of pending deliveries by sender and incarnation."""
         self.unanswered: RetransmitTimer[str] = RetransmitTimer(name)
         self.peer = Peer()
         self.address: str | None = None

@@ -270,7 +270,7 @@ class RelayMachine:
         return effects
 
     def _after_what_it_has(self, device: DeviceQueue, message: Deliver) -> Deliver:
-        """Let a message follow what its receiver has, if the one before is not in the queue."""
+        """Make a message follow the last one of its receiver, if the one before is not in the queue."""
         after = message.after
         if after == 0 or device.key(message, after) in device.queue:
             return message

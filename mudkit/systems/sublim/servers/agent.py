@@ -117,7 +117,7 @@ class Agent:
         self.change(replace(self.record, policy=seq, variables=dict(policy.variables), stopped=0))
 
     def follow(self, lineage: Lineage, last_seq: int) -> Sequence[Effect]:
-        """Go on in the publish server's log, which may have been restored from a backup."""
+        """Resume in the publish server's log, which may have been restored from a backup."""
         before: Lineage = {} if self.record.lineage is UNSET else self.record.lineage
         if before == lineage:
             return ()

@@ -8,7 +8,7 @@ publish        the next number; kept; to all access points
 join           an access point is there: it learns the last number
 replay         messages from a number on, some at a time; what is no longer kept is skipped, and said
 have           an access point has heard of all messages up to a number
-start          of a store that is not empty: the log goes on with another start in its lineage; tell the
+start          of a store that is not empty: the log continues with another start in its lineage; tell the
                access points, which may know messages that an old backup had not seen
 timer          tell the last number to whoever has not said that it has heard of it
 =============  =======================================================================================
@@ -64,7 +64,7 @@ class PublishServerMachine:
         """Access points by address, and the last number that they have acknowledged in this start."""
         self._lineage: Lineage = ports.store.get("lineage", dict[str, int]) or {}
         self._restart: Incarnation | None = None
-        """Of a start that continues the log of another one, before it has handled anything."""
+        """True for a start that continues an existing log, until it has handled an event."""
         if points is not None or self._last:
             self._restart = Incarnation(ports)
             self._points = dict.fromkeys([*(points or []), *(site.address for site in sites)], -1)

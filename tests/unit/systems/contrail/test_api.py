@@ -99,9 +99,9 @@ def test_parameters_of_ports_are_checked(place):
 
 def test_a_module_needs_a_relay():
     lab = Lab()
-    with pytest.raises(ParameterError, match="needs a relay"):
+    with pytest.raises(ParameterError, match="Expected a relay"):
         Module(lab.device("ann"), [], friends=["bob"])
-    with pytest.raises(ParameterError, match="needs a relay"):
+    with pytest.raises(ParameterError, match="Expected a relay"):
         Module(lab.devices["ann"], Relay(lab), friends="bob")
 
 

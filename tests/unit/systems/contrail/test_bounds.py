@@ -8,15 +8,12 @@ from contrail_place import Place, marked
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.contrail import Backlogged, Group, Published, QueueFull, Relay
 from mudkit.systems.contrail.device import filters as filters_module
-from mudkit.systems.contrail.device import inbox as inbox_module
-from mudkit.systems.contrail.device import installed_filters as asked_module
 from mudkit.systems.contrail.device import outbox as outbox_module
 from mudkit.systems.contrail.device import receiving as receiving_module
 from mudkit.systems.contrail.device import sending as sending_module
-from mudkit.systems.contrail.servers import groups as groups_module
+from mudkit.systems.contrail.messages import Filter, SealedFor
 from mudkit.systems.contrail.servers import queues as queues_module
-from mudkit.systems.contrail.servers.groups import PublisherGroups
-from mudkit.systems.contrail.servers.moves import Moves
+from mudkit.systems.contrail.servers import storage as storage_module
 
 EVERYTHING = "what > ''"
 
@@ -32,8 +29,8 @@ def kept(there, name):
 
 @pytest.mark.soak
 def test_what_is_seen_and_known_by_name_is_bounded_over_a_month(place, monkeypatch):
-    monkeypatch.setattr(receiving_module, "MOST_SEEN", 40)
-    monkeypatch.setattr(sending_module, "MOST_NAMED", 10)
+    monkeypatch.setattr(receiving_module, "MAX_SEEN", 40)
+    monkeypatch.setattr(sending_module, "MAX_NAMED", 10)
     there = place("ann bob", most_cached=20)
     ann, bob = there.port("ann", polling_interval_ms=1e7), there.port("bob", polling_interval_ms=3e6)
     there.install(bob, EVERYTHING, to=("ann", "app"), lifetime_s=None)
@@ -60,7 +57,7 @@ def test_what_is_seen_and_known_by_name_is_bounded_over_a_month(place, monkeypat
 
 
 def test_a_copy_that_is_too_far_behind_is_obsolete(place, monkeypatch):
-    monkeypatch.setattr(receiving_module, "MOST_SEEN", 5)
+    monkeypatch.setattr(receiving_module, "MAX_SEEN", 5)
     there = place("ann bob")
     ann, bob = there.port("ann"), there.port("bob")
     there.install(bob, EVERYTHING, to=("ann", "app"))
@@ -81,8 +78,8 @@ def test_a_copy_that_is_too_far_behind_is_obsolete(place, monkeypatch):
 
 
 def test_filters_that_come_and_go_leave_a_bounded_trace(place, monkeypatch):
-    monkeypatch.setattr(filters_module, "MOST_OF_DEVICE", 8)
-    monkeypatch.setattr(asked_module, "MOST_EXPIRED", 5)
+    monkeypatch.setattr(filters_module, "MAX_OF_DEVICE", 8)
+    monkeypatch.setattr(filters_module, "MAX_EXPIRED", 5)
     there = place("ann bob")
     ann, bob = there.port("ann"), there.port("bob")
     club = Group("club")
@@ -113,7 +110,7 @@ def test_filters_that_come_and_go_leave_a_bounded_trace(place, monkeypatch):
 
 
 def test_a_relay_that_never_comes_back_costs_a_bounded_place(place, monkeypatch):
-    monkeypatch.setattr(outbox_module, "MOST_OUT", 20)
+    monkeypatch.setattr(outbox_module, "MAX_OUT", 20)
     there = place("ann bob", relays=2, module={"renew_s": 500.0})
     ann, bob = (there.port(name, polling_interval_ms=60_000) for name in ("ann", "bob"))
     there.install(bob, EVERYTHING, to=("ann", "app"))
@@ -141,7 +138,7 @@ def test_a_relay_that_never_comes_back_costs_a_bounded_place(place, monkeypatch)
 
 
 def test_what_a_full_outbox_left_out_is_uploaded_there_the_next_time(place, monkeypatch):
-    monkeypatch.setattr(outbox_module, "MOST_OUT", 3)
+    monkeypatch.setattr(outbox_module, "MAX_OUT", 3)
     there = place("ann bob", relays=2)
     ann, bob = there.port("ann"), there.port("bob")
     there.install(bob, EVERYTHING, to=("ann", "app"))
@@ -159,7 +156,7 @@ def test_what_a_full_outbox_left_out_is_uploaded_there_the_next_time(place, monk
 
 
 def test_without_any_relay_an_item_or_a_filter_is_refused_in_the_end(place, monkeypatch):
-    monkeypatch.setattr(outbox_module, "MOST_OUT", 5)
+    monkeypatch.setattr(outbox_module, "MAX_OUT", 5)
     there = place("ann bob")
     ann, bob = there.port("ann"), there.port("bob")
     slot = there.install(bob, EVERYTHING, to=("ann", "app"))
@@ -187,7 +184,7 @@ def test_without_any_relay_an_item_or_a_filter_is_refused_in_the_end(place, monk
 
 
 def test_an_inbox_that_nobody_reads_is_bounded_and_what_it_dropped_may_come_again(place, monkeypatch):
-    monkeypatch.setattr(inbox_module, "MOST_KEPT", 3)
+    monkeypatch.setattr(receiving_module, "MAX_KEPT", 3)
     there = place("ann bob")
     ann, bob = there.port("ann"), there.port("bob")
     there.install(bob, EVERYTHING, to=("ann", "app"))
@@ -202,7 +199,7 @@ def test_an_inbox_that_nobody_reads_is_bounded_and_what_it_dropped_may_come_agai
 
 
 def test_a_queue_takes_so_many_filters_and_keys_and_a_key_that_was_refused_comes_later(place, monkeypatch):
-    monkeypatch.setattr(queues_module, "MOST_CONTROLS", 2)
+    monkeypatch.setattr(queues_module, "MAX_CONTROLS", 2)
     there = place("ann bob cyd")
     ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
     there.install(bob, EVERYTHING, to=("ann", "app"))
@@ -222,41 +219,41 @@ def test_a_queue_takes_so_many_filters_and_keys_and_a_key_that_was_refused_comes
 
 
 def test_filters_of_a_group_are_bounded_by_device(monkeypatch):
-    monkeypatch.setattr(groups_module, "MOST_FILTERS", 3)
+    monkeypatch.setattr(storage_module, "MAX_FILTERS", 3)
     store = MemoryStore()
-    groups = PublisherGroups(store)
-    entry = {"device": "bob", "port": "in"}
+    groups = storage_module.PublisherGroups(store)
+    to = [SealedFor("bob", "in", b"", b"")]
 
     def spread(source, slot, expires_us=None):
-        groups.spread(50, "club", {"from": source, "port": "in", "slot": slot, "number": slot, "expires_us": expires_us, "to": [entry]})  # fmt: skip
+        groups.spread(50, "club", Filter(source, "in", slot, slot, "club", expires_us, to))
 
     spread("cyd", 1)
     for slot in (2, 3, 4):
         spread("ann", slot, 40 if slot == 3 else None)
     spread("ann", 5)  # the third has expired
-    assert [each["slot"] for each in groups.join(50, "club", "bob")] == [1, 2, 4, 5]
+    assert [each.slot for each in groups.join(50, "club", "bob")] == [2, 4, 5, 1]  # by who sent them
     spread("ann", 6)
-    assert [each["slot"] for each in PublisherGroups(store).join(50, "club", "bob")] == [
+    assert [each.slot for each in storage_module.PublisherGroups(store).join(50, "club", "bob")] == [
         4,
         5,
         6,
         1,
-    ]  # by who sent them
+    ]
 
 
-def test_marks_of_moves_go_when_they_are_over():
-    here, there = Moves(MemoryStore(), "here"), Moves(MemoryStore(), "there")
-    for number in range(50):
-        here.begin(f"device {number}", "there", {"entries": []})
-        sent = here.under_way()
-        assert [there.take(each) for each in sent] == [False] * (len(sent) - 1) + [True]
-        assert not any(there.take(each) for each in sent)
-        if number % 2:  # the answer to every other one is late
-            for each in sent:
-                here.adopted(each["number"])
-        assert len(there._store.items("adopted ")) <= 3
-        again = Moves(there._store, "there")
-        assert not any(again.take(each) for each in sent)
+def test_storages_store_nothing_of_moves_that_are_over(place):
+    centres = {"us": (37.0, -122.0), "eu": (52.0, 5.0)}
+    there = place("ann bob", centres=centres, move_after=1)
+    for name in ("ann", "bob"):
+        there.port(name, polling_interval_ms=5_000)
+    sizes = []
+    for number in range(20):
+        for name in ("ann", "bob"):
+            there.lab.devices[name].change_context(loc=centres["us" if number % 2 else "eu"])
+        there.run(20)
+        sizes.append([kept(there, f"relay1-storage-{centre}") for centre in centres])
+    assert not any(each.get("moving") for each in sizes[-1])
+    assert sum(sum(each.values()) for each in sizes[-1]) <= sum(sum(each.values()) for each in sizes[3]) + 2
 
 
 def test_a_friend_whose_module_is_not_there_yet_has_not_tampered(tmp_path, place):

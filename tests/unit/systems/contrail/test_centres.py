@@ -19,7 +19,7 @@ def queues(there, device):
         store = there.lab.world.hosts[f"relay1-storage-{centre}"].processes[0].store
         moved = store.get(f"moved {device}")
         if moved is not None:
-            result[centre] = moved["to"].split("/")[0].removeprefix("relay1-storage-")
+            result[centre] = moved["moved"].split("/")[0].removeprefix("relay1-storage-")
         elif store.items(f"queue {device}\n"):
             result[centre] = "here"
     return result

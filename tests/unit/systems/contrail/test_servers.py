@@ -8,6 +8,7 @@ from mudkit.events import Ports, Received, Send, SendFailed, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.contrail.servers import Compute, Gateway, Storage
 from mudkit.systems.contrail.servers.compute import PAGE_BYTES
+from mudkit.wire import as_wire
 
 INSTANCES = ["one", "two", "three"]
 
@@ -18,7 +19,7 @@ def ports(address="here"):
 
 def told(machine, message, source="ann/contrail", now_us=0):
     return [
-        (each.to, each.message)
+        (each.to, as_wire(each.message))
         for each in machine.handle(now_us, Received(source, message))
         if isinstance(each, Send)
     ]
@@ -37,11 +38,12 @@ def test_nobody_sends_in_anothers_name():
 
 def test_a_request_goes_to_every_instance_once_when_none_is_there():
     gateway = Gateway(ports(), INSTANCES, ["store"])
-    ((to, ask),) = told(gateway, {"kind": "join", "device": "ann", "number": 1, "friends": None})
-    tried = [to]
-    while effects := gateway.handle(0, SendFailed(tried[-1], ask)):
-        tried.append(effects[0].to)
-        ask = effects[0].message
+    join = {"kind": "join", "device": "ann", "number": 1, "friends": None}
+    (sent,) = gateway.handle(0, Received("ann/contrail", join))
+    tried = [sent.to]
+    while effects := gateway.handle(0, SendFailed(sent.to, sent.message)):
+        (sent,) = effects
+        tried.append(sent.to)
     assert sorted(tried) == sorted(INSTANCES)
 
 
@@ -170,3 +172,50 @@ def test_an_instance_serves_one_request_after_the_other():
     assert type(done[0]) is Send
     assert done[1].delay_us == 1000
     assert len(compute.handle(2000, TimerFired("done"))) == 1
+
+
+class Adopting:
+    """A storage to which another one moves queues."""
+
+    def __init__(self):
+        self.storage = Storage(ports("eu"), 10, 10, computes=[], units=["us", "eu"], gateways=[])
+
+    def moves(self, number, device, life="0" * 8, open_from=1):
+        """Move the queue of a device with one item; return whether that is acknowledged."""
+        message = item(to=device)
+        entry = {"slot": "data a", "seq": 1, "expires_us": None, "message": message, "number": 1}
+        moving = {
+            "kind": "moving", "origin": "us", "incarnation": life, "number": number, "device": device, "version": 1,
+            "friends": None, "entries": [entry], "open_from": open_from,
+        }  # fmt: skip
+        answers = told(self.storage, moving, "us")
+        assert answers in ([], [("us", {"kind": "adopted", "incarnation": life, "number": number})])
+        return bool(answers)
+
+    def waiting(self, device):
+        return len(self.storage._device(device).queue)
+
+
+def test_queues_are_adopted_once_in_the_order_of_their_moves():
+    there = Adopting()
+    assert not there.moves(2, "bob")  # the first is missing
+    assert there.waiting("bob") == 0
+    assert there.moves(1, "ann")
+    assert there.moves(2, "bob")
+    assert (there.waiting("ann"), there.waiting("bob")) == (1, 1)
+    there.storage._device("ann").queue.clear()
+    assert there.moves(1, "ann")  # its answer was lost
+    assert there.waiting("ann") == 0
+
+
+def test_a_move_is_adopted_by_a_storage_that_has_missed_the_acknowledged_ones():
+    there = Adopting()
+    assert there.moves(7, "ann", open_from=7)
+    assert there.waiting("ann") == 1
+
+
+def test_a_queue_of_a_wiped_storage_is_not_taken_for_an_old_one():
+    there = Adopting()
+    assert there.moves(1, "ann")
+    assert there.moves(1, "bob", life="1" * 8)
+    assert there.waiting("bob") == 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from contrail_place import marked
+from msgspec.structs import replace
 
 from mudkit.events import Ciphertext, Received
 from mudkit.reproduce.contrail.tampering import MANIPULATIONS, Testbed, tamper
 from mudkit.systems.contrail import TamperedMessage
+from mudkit.systems.contrail.messages import Data, Deliver
 
 
 def test_every_manipulation_is_reported():
@@ -45,11 +47,11 @@ def test_later_messages_come_and_honest_copies_are_only_counted(place):
     def handle(now_us, event):
         effects = before(now_us, event)
         for effect in effects:
-            page = getattr(effect, "message", {}).get("page", ()) if hasattr(effect, "message") else ()
-            for _, message in page:
-                if message["kind"] == "data" and damage["left"]:
+            page = effect.message.page if isinstance(getattr(effect, "message", None), Deliver) else []
+            for place, (number, message) in enumerate(page):
+                if isinstance(message, Data) and damage["left"]:
                     damage["left"] -= 1
-                    message["body"] = Ciphertext(message["body"][:-1])
+                    page[place] = number, replace(message, body=Ciphertext(message.body[:-1]))
         return effects
 
     gateway.handle = handle

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 
+import msgspec
 import pytest
 
 from mudkit.errors import (
@@ -16,11 +16,12 @@ from mudkit.errors import (
     TableProblem,
 )
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.problems import Conflict, from_json, to_json
+from mudkit.systems.mud.messages import Error
+from mudkit.systems.mud.problems import Conflict, decode_error, encode_error
 
 
 def sent(error: MudkitError) -> MudkitError:
-    return from_json(json.loads(json.dumps(to_json(error))))
+    return decode_error(msgspec.json.decode(msgspec.json.encode(encode_error(error)), type=Error))
 
 
 @pytest.mark.parametrize("kind", [AccessDenied, ParameterError, PredicateError, TableProblem])
@@ -39,7 +40,8 @@ def test_an_error_comes_as_what_it_was(kind):
 
 
 def test_fields_that_say_nothing_are_not_sent():
-    assert to_json(TableProblem("No.", found="x")) == {"kind": "TableProblem", "summary": "No.", "found": "x"}
+    written = msgspec.to_builtins(encode_error(TableProblem("No.", found="x")))
+    assert written == {"kind": "TableProblem", "summary": "No.", "found": "x"}
     assert sent(TableProblem("No.")).found is None
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 from contrail_place import marked
+from msgspec.structs import replace
 
 from mudkit.errors import FailureWarning, ParameterError, PredicateError
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.systems.contrail import Group, Item, Published
-from mudkit.systems.contrail.device.filters import MOST_FILTERS
+from mudkit.systems.contrail.device.filters import MAX_FILTERS, SentFilter
 
 EVERYTHING = "what > ''"
 
@@ -101,8 +102,8 @@ def test_a_filter_with_no_number_as_expiry_is_refused_when_it_comes(place, expir
     encode = msgspec.json.encode
 
     def forged(sent, **more):  # of a module that does not check what it is given
-        is_filter = isinstance(sent, dict) and "item_expires_us" in sent
-        return encode({**sent, "item_expires_us": expiry} if is_filter else sent, **more)
+        is_filter = isinstance(sent, SentFilter)
+        return encode(replace(sent, item_expires_us=expiry) if is_filter else sent, **more)
 
     monkeypatch.setattr(msgspec.json, "encode", forged)
     there.install(bob, EVERYTHING, to=("ann", "app"))
@@ -121,7 +122,7 @@ def test_a_filter_is_replaced_and_removed(place):
     assert there.install(bob, "what = 'metadata of blue'", to=("ann", "app"), replaces=slot) == slot
     assert who(there, ann, marked("red")) == []
     assert who(there, ann, marked("blue")) == ["bob"]
-    with pytest.raises(ParameterError, match="in place of"):
+    with pytest.raises(ParameterError, match="can replace"):
         bob.install_filter(EVERYTHING, to=("ann", "other"), replaces=slot).result()
     bob.remove_filter(slot).result()
     there.run(35)
@@ -165,12 +166,12 @@ def test_a_filter_that_raises_matches_nothing_is_reported_and_stops_nobody(place
 def test_one_filter_too_many_of_a_device_is_refused_and_the_others_stay(place):
     there = place("ann bob")
     ann, bob = there.port("ann"), there.port("bob")
-    for number in range(MOST_FILTERS + 1):
+    for number in range(MAX_FILTERS + 1):
         predicate = f"n = {number}"
         there.secrets.add(predicate)
         bob.install_filter(predicate, to=("ann", "app")).result()
     there.run(65)
-    assert [len(who(there, ann, marked("x", n=n))) for n in (0, MOST_FILTERS - 1, MOST_FILTERS)] == [1, 1, 0]
+    assert [len(who(there, ann, marked("x", n=n))) for n in (0, MAX_FILTERS - 1, MAX_FILTERS)] == [1, 1, 0]
     assert [type(each) for each in there.problems["ann"]] == [ParameterError]
     assert there.counts("ann") == {"refused filters": 1}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contrail_place import marked
 
+from mudkit.systems.contrail.messages import Pull
+
 EVERYTHING = "what > ''"
 
 
@@ -15,8 +17,8 @@ def visits(there, name, seconds):
 
     def handle(now_us, event):
         message = getattr(event, "message", None)
-        if isinstance(message, dict) and message["kind"] == "pull" and message["device"] == name:
-            result.setdefault(message["visit"], (now_us - began_us) / 1e6)
+        if isinstance(message, Pull) and message.device == name:
+            result.setdefault(message.visit, (now_us - began_us) / 1e6)
         return before(now_us, event)
 
     gateway.handle = handle

@@ -7,6 +7,7 @@ from contrail_place import marked
 
 from mudkit.errors import ParameterError
 from mudkit.systems.contrail import Item
+from mudkit.systems.contrail.messages import Data
 from mudkit.systems.contrail.study.reliable import Inbound, Outbound
 
 
@@ -29,13 +30,13 @@ def photograph(there, text):
     return item
 
 
-def lose(there, device, kind="data"):
+def lose(there, device, kind=Data):
     """Let the relay lose what waits for a device."""
     there.lab.run(seconds=1)
     process = there.lab.world.hosts["relay1-storage"].processes[0]
-    queue = process.machine._queue(device)
+    queue = process.machine._device(device).queue
     for number, message in queue.read(0, 1 << 30)[0]:
-        if message["kind"] == kind:
+        if type(message) is kind:
             queue.drop(number)
     process.store.commit()
 
