@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from mudkit import Lab
-from mudkit.systems import lasthop, radiator, sublim
+from mudkit.systems import lasthop, mud, radiator, sublim
 from mudkit.systems.store_and_forward import Client, Relay
 
 HERE = (44.43, 26.10)
@@ -105,9 +105,37 @@ class Messages(Place):
         return self.net.publish({"text": text})
 
 
+class Tables(Place):
+    hosts: ClassVar = {
+        "writer": "ann",
+        "reader": "bob",
+        "store": "mud-store",
+        "processor": "mud-processor-0",
+        "replica": "mud-replica-0",
+        "notification server": "mud-notify-0",
+        "gateway": "mud-gateway-0",
+        "generator": "mud-generator",
+    }
+
+    def build(self) -> None:
+        cloud = mud.Cloud(self.lab)
+        self.ann, self.bob = (
+            mud.Client(self.lab.device(name), cloud, app="app", token=self.lab.token(name, "app", hours=100))
+            for name in ("ann", "bob")
+        )
+        self.ann.create("t").result()
+        self.bob.register("t", "True", self.took_change).result()
+
+    def took_change(self, change: mud.Change) -> None:
+        self.heard.append(change.key)
+
+    def say(self, text: str) -> Any:
+        return self.ann.write("t", text, {"text": text})
+
+
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
-    ("kind", "role"), [(kind, role) for kind in (Texts, Spooled, Contexts, Messages) for role in kind.hosts]
+    ("kind", "role"), [(kind, role) for kind in (Texts, Spooled, Contexts, Messages, Tables) for role in kind.hosts]
 )
 def test_what_is_accepted_after_a_restore_arrives_and_nobody_loops(
     kind: Callable[[], Place], role: str, how: str

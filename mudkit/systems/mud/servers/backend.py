@@ -12,6 +12,8 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                applied, so that the client can send it again with another token
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
+start          of a store that is not empty: the log goes on with another start in its lineage; clients and
+               followers that know another one learn which of the entries that they know are gone
 Has            acknowledgement of a follower; entries are retransmitted until they are acknowledged
 =============  ======================================================================================
 
@@ -25,11 +27,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from msgspec import UNSET, to_builtins
-from msgspec.structs import asdict
+from msgspec import UNSET, UnsetType, to_builtins
+from msgspec.structs import asdict, replace
 
 from mudkit.delivery.inbox import MAX_INCARNATIONS
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import Incarnation, Lineage, continued, last_start, shared_since
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.systems.mud.messages import (
@@ -47,6 +50,7 @@ from mudkit.systems.mud.messages import (
     LogEntry,
     Outcome,
     PartitionRead,
+    Restarted,
     RoutedWrite,
     Row,
     RowEntry,
@@ -99,6 +103,9 @@ class BackEnd:
         tables = [table for _, table in self._store.items("table ", Table)]
         rows = [(key.split("\n")[1], row) for key, row in self._store.items("row\n", Row)]
         self._copy.load(self._store.get("lsn", int) or BEFORE_FIRST, tables, rows)
+        self._lineage: Lineage = self._store.get("lineage", dict[str, int]) or {}
+        self._restart = Incarnation(ports) if self._copy.lsn > BEFORE_FIRST else None
+        """Of a start that continues the log of another one, before it has handled anything."""
         self._has: dict[str, int] = dict.fromkeys((*replicas, *processors), -1)
         """Acknowledged position of each follower; -1: not known."""
         self._unacknowledged: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
@@ -106,6 +113,10 @@ class BackEnd:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        if self._restart is not None:  # what a backup had not seen is no part of this log
+            self._lineage = continued(self._lineage, self._copy.lsn, self._restart.id)
+            self._store.put("lineage", self._lineage)
+            self._restart = None
         match event:
             case Received(source=source):
                 accepts = self._accepts.get(source)
@@ -126,6 +137,14 @@ class BackEnd:
     ) -> Sequence[Effect]:
         source = event.source
         match message:
+            case Describe(id=identity, start=start) | Administer(id=identity, start=start) if self._is_other(
+                start
+            ):
+                return (Send(source, self._restarted(identity, start or "")),)
+            case PartitionRead(start=start) | RoutedWrite(start=start) | Has(start=start) if self._is_other(
+                start
+            ):
+                return ()  # the gateway had asked the former start; the client sends it again
             case Describe():
                 return (Send(source, self._describe(message)),)
             case Administer():
@@ -137,10 +156,20 @@ class BackEnd:
             case FollowLog(turn=turn):
                 # Its position is unknown until it acknowledges one of the states that it has requested.
                 self._has[source] = -1
-                return Send(source, self._copy.state(turn)), *self._unacknowledged.sent(now_us, source)
+                state = replace(self._copy.state(turn), lineage=self._lineage or UNSET)
+                return Send(source, state), *self._unacknowledged.sent(now_us, source)
             case Has(lsn=lsn):
                 is_possible = lsn == -1 or BEFORE_FIRST <= lsn <= self._copy.lsn
                 return self._acknowledged(now_us, source, lsn) if is_possible else dropped(event)
+
+    def _is_other(self, start: str | UnsetType) -> bool:
+        """Return whether the last start that a sender knows is not this one."""
+        return (start or "") != last_start(self._lineage)
+
+    def _restarted(self, identity: str, start: str) -> Restarted:
+        """Return what a client has to know that knows another start."""
+        shared = shared_since(self._lineage, start, self._copy.lsn)
+        return Restarted(id=identity, start=last_start(self._lineage), before=start, shared=shared)
 
     def _describe(self, message: Describe) -> Described:
         """Return the properties of a table, and of those that a read looks up records in."""
@@ -336,7 +365,7 @@ class BackEnd:
                 if (entry := self._store.get(f"log {number:015d}", _ENTRY)) is not None
             ]
             if numbers or has < 0:
-                effects.append(Send(follower, Log(entries)))
+                effects.append(Send(follower, Log(entries, self._lineage or UNSET)))
                 effects += self._unacknowledged.sent(now_us, follower)
         return effects
 
