@@ -110,24 +110,21 @@ class Tables(Place):
         "writer": "ann",
         "reader": "bob",
         "store": "mud-store",
-        "processor": "mud-processor-0",
-        "replica": "mud-replica-0",
-        "notification server": "mud-notify-0",
-        "gateway": "mud-gateway-0",
-        "generator": "mud-generator",
+        "processor": "mud-processor-1",
+        "replica": "mud-replica-1",
+        "notification server": "mud-notifications-1",
+        "gateway": "mud-gateway-1",
+        "generator": "mud-policies",
     }
 
     def build(self) -> None:
-        cloud = mud.Cloud(self.lab)
+        cloud = mud.Cloud(self.lab, replicas=1, gateways=1, processors=1, servers=1)
         self.ann, self.bob = (
             mud.Client(self.lab.device(name), cloud, app="app", token=self.lab.token(name, "app", hours=100))
             for name in ("ann", "bob")
         )
         self.ann.create("t").result()
-        self.bob.register("t", "True", self.took_change).result()
-
-    def took_change(self, change: mud.Change) -> None:
-        self.heard.append(change.key)
+        self.bob.read("t", type="continuous", callback=lambda change: self.heard.append(change.key)).result()
 
     def say(self, text: str) -> Any:
         return self.ann.write("t", text, {"text": text})
@@ -135,7 +132,8 @@ class Tables(Place):
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
-    ("kind", "role"), [(kind, role) for kind in (Texts, Spooled, Contexts, Messages, Tables) for role in kind.hosts]
+    ("kind", "role"),
+    [(kind, role) for kind in (Texts, Spooled, Contexts, Messages, Tables) for role in kind.hosts],
 )
 def test_what_is_accepted_after_a_restore_arrives_and_nobody_loops(
     kind: Callable[[], Place], role: str, how: str

@@ -17,6 +17,7 @@ from mudkit.fleet.store import MemoryStore
 from mudkit.systems import lasthop, mud, radiator, sublim
 from mudkit.systems import store_and_forward as sf
 
+
 def client_of(lab, cloud, name):
     return mud.Client(lab.device(name), cloud, app="app", token=lab.token(name, "app", hours=1e4))
 
