@@ -106,8 +106,9 @@ class Outbox(Generic[_T]):
         """Return the name of a pending item, or of the next one."""
         if seq > self._base_seq:
             return Name(self._incarnation.id, seq - self._base_seq)
-        before = [each for each in self._starts.items() if each[1] < seq]
-        return Name(before[-1][0], seq - before[-1][1])
+        before = [(base_seq, each) for each, base_seq in self._starts.items() if base_seq < seq]
+        base_seq, incarnation = max(before)  # a store on disk may not keep the order of a mapping
+        return Name(incarnation, seq - base_seq)
 
     def seq(self, incarnation: str, number: int) -> int:
         """Return the sequence number of a name; 0 if no item of this incarnation can be pending.

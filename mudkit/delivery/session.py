@@ -25,6 +25,7 @@ __all__ = [
     "last_start",
     "rolled_back",
     "shared_seq",
+    "shared_since",
 ]
 
 _KEY: Final = "incarnation"
@@ -124,6 +125,24 @@ def continued(lineage: Lineage, last_seq: int, incarnation: str) -> Lineage:
     """Return the lineage of a log that another start continues after a sequence number."""
     kept = [(each, first) for each, first in lineage.items() if first <= last_seq]
     return dict([*kept[1 - _MAX_FORMER :], (incarnation, last_seq + 1)])
+
+
+def shared_since(lineage: Lineage, start: str, last_seq: int) -> int:
+    """Return the last sequence number of a start that is still in the log; 0: the start is unknown.
+
+    Parameters
+    ----------
+    lineage : Lineage
+    start : str
+        Incarnation of the start; empty: the first one.
+    last_seq : int
+        Last sequence number of the log.
+    """
+    firsts = list(lineage.values())
+    if start and start not in lineage:
+        return 0
+    later = firsts[list(lineage).index(start) + 1 :] if start else firsts
+    return min((first - 1 for first in later), default=last_seq)
 
 
 def rolled_back(who: str, lost: str) -> Record:

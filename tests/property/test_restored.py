@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from mudkit import Lab
-from mudkit.systems import lasthop, radiator, sublim
+from mudkit.systems import lasthop, mud, radiator, sublim
 from mudkit.systems.store_and_forward import Client, Relay
 
 HERE = (44.43, 26.10)
@@ -105,9 +105,35 @@ class Messages(Place):
         return self.net.publish({"text": text})
 
 
+class Tables(Place):
+    hosts: ClassVar = {
+        "writer": "ann",
+        "reader": "bob",
+        "store": "mud-store",
+        "processor": "mud-processor-1",
+        "replica": "mud-replica-1",
+        "notification server": "mud-notifications-1",
+        "gateway": "mud-gateway-1",
+        "generator": "mud-policies",
+    }
+
+    def build(self) -> None:
+        cloud = mud.Cloud(self.lab, replicas=1, gateways=1, processors=1, servers=1)
+        self.ann, self.bob = (
+            mud.Client(self.lab.device(name), cloud, app="app", token=self.lab.token(name, "app", hours=100))
+            for name in ("ann", "bob")
+        )
+        self.ann.create("t").result()
+        self.bob.read("t", type="continuous", callback=lambda change: self.heard.append(change.key)).result()
+
+    def say(self, text: str) -> Any:
+        return self.ann.write("t", text, {"text": text})
+
+
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
-    ("kind", "role"), [(kind, role) for kind in (Texts, Spooled, Contexts, Messages) for role in kind.hosts]
+    ("kind", "role"),
+    [(kind, role) for kind in (Texts, Spooled, Contexts, Messages, Tables) for role in kind.hosts],
 )
 def test_what_is_accepted_after_a_restore_arrives_and_nobody_loops(
     kind: Callable[[], Place], role: str, how: str

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from mudkit.delivery.session import Lineage
 from mudkit.delivery.stream import StreamAck, StreamItem
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import from_json, to_json
@@ -61,6 +62,7 @@ __all__ = [
     "Has",
     "Hello",
     "IdentifiedRequest",
+    "Identify",
     "Life",
     "Log",
     "LogEntry",
@@ -80,6 +82,7 @@ __all__ = [
     "Registration",
     "Remove",
     "Request",
+    "Restarted",
     "RoutedWrite",
     "Row",
     "RowEntry",
@@ -198,8 +201,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
-    ``number`` is the sequence number of the write in this incarnation of the client; outcomes of those below
-    ``known`` have been received.
+    ``incarnation`` and ``number`` name the write (:class:`mudkit.delivery.outbox.Name`); outcomes of those
+    below ``known`` in this incarnation have been received.
     """
 
     name: Name
@@ -254,7 +257,8 @@ class RegisterRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="regis
 
     ``since`` is the log position that the client has of each processor, ``held`` the keys that it was told
     of, ``sync_us`` the commit time from which on existing records are wanted, None: none of them; ``table``
-    is None at the first registration.
+    is None at the first registration; ``starts`` has the start of the back end in which each position of
+    ``since`` counts, absent: the first one.
     """
 
     request: Count
@@ -264,6 +268,7 @@ class RegisterRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="regis
     held: list[Name]
     sync_us: Count | None
     table: Count | None
+    starts: dict[str, str] | UnsetType = UNSET
 
 
 class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
@@ -287,12 +292,16 @@ class IdentifiedRequest(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True, tag_field="kind", tag="ask"):
-    """Client to gateway: one request, retransmitted until it is answered. ``token`` None: no token."""
+    """Client to gateway: one request, retransmitted until it is answered. ``token`` None: no token.
+
+    ``start`` is the last start of the back end that the client knows; absent: its first one.
+    """
 
     id: Name
     client: Endpoint
     token: str | None
     what: Request
+    start: Name | UnsetType = UNSET
 
 
 class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
@@ -301,6 +310,7 @@ class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
     client: Endpoint
     token: str | None
     asks: list[IdentifiedRequest]
+    start: Name | UnsetType = UNSET
 
 
 # -- gateways to processors, replicas and back end
@@ -316,6 +326,7 @@ class Describe(Struct, frozen=True, tag_field="kind", tag="describe", kw_only=Tr
     name: Name
     claims: Claims | None
     joined: list[str] | UnsetType = UNSET
+    start: Name | UnsetType = UNSET
 
 
 class Administer(Struct, frozen=True, tag_field="kind", tag="admin", kw_only=True):
@@ -326,6 +337,7 @@ class Administer(Struct, frozen=True, tag_field="kind", tag="admin", kw_only=Tru
     name: Name
     properties: Fields
     claims: Claims | None
+    start: Name | UnsetType = UNSET
 
 
 class PartitionRead(Struct, frozen=True, tag_field="kind", tag="read", kw_only=True):
@@ -346,6 +358,7 @@ class PartitionRead(Struct, frozen=True, tag_field="kind", tag="read", kw_only=T
     aggregate: str | None
     latest: bool
     least: Count
+    start: Name | UnsetType = UNSET
 
 
 class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=True):
@@ -370,6 +383,7 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     replaces: Count | None
     number: Count
     known: Count
+    start: Name | UnsetType = UNSET
 
 
 class _RoutedOfContinuousRead(Struct, frozen=True, kw_only=True):
@@ -400,6 +414,7 @@ class Registration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="
     sync_us: Count | None
     claims: Claims | None
     least: Count
+    starts: dict[str, str] | UnsetType = UNSET
 
 
 class DataUpdate(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="update_data", kw_only=True):
@@ -420,9 +435,10 @@ class FollowLog(Struct, frozen=True, tag_field="kind", tag="follow"):
 
 
 class Has(Struct, frozen=True, tag_field="kind", tag="has"):
-    """Follower to back end: acknowledgement of the log up to an entry."""
+    """Follower to back end: acknowledgement of the log up to an entry; ``start`` as in :class:`Ask`."""
 
     lsn: Lsn
+    start: Name | UnsetType = UNSET
 
 
 class RowEntry(Struct, frozen=True, tag_field="op", tag="row"):
@@ -454,9 +470,13 @@ LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry
 
 
 class Log(Struct, frozen=True, tag_field="kind", tag="log"):
-    """Back end to follower: the next entries of the log; none: the follower is to ask for the state."""
+    """Back end to follower: the next entries of the log; none: the follower is to ask for the state.
+
+    ``lineage`` is that of the log; absent: it is empty.
+    """
 
     entries: list[LogEntry]
+    lineage: Lineage | UnsetType = UNSET
 
 
 class State(Struct, frozen=True, tag_field="kind", tag="state"):
@@ -466,6 +486,7 @@ class State(Struct, frozen=True, tag_field="kind", tag="state"):
     lsn: Count
     tables: list[Table]
     rows: list[tuple[Name, Row]]
+    lineage: Lineage | UnsetType = UNSET
 
 
 # -- answers of the cloud
@@ -484,6 +505,19 @@ class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=
 
     def __post_init__(self) -> None:
         _check_consistent((self.table is None) is not (self.error is None))
+
+
+class Restarted(Struct, frozen=True, tag_field="kind", tag="restarted", kw_only=True):
+    """Back end to gateway to client: it is in another start than the client knows; ask again, knowing this.
+
+    ``before`` is the start that the client has named; entries of the log after ``shared`` are gone that were
+    made up to then.
+    """
+
+    id: Name
+    start: str
+    before: str
+    shared: Count
 
 
 class TableResult(Struct, frozen=True, kw_only=True):
@@ -561,7 +595,8 @@ class PlacedPart(Part, frozen=True, tag_field="kind", tag="part", kw_only=True):
 class Registered(Struct, frozen=True, tag_field="kind", tag="registered", kw_only=True):
     """Processor to gateway: it has a continuous read or its reader's data, or has ended it, or an error.
 
-    ``life`` is that of the processor, ``lsn`` the position in its log, ``data_seq`` of the data in effect.
+    ``life`` is that of the processor, ``lsn`` the position in its log, in ``start``, ``data_seq`` of the data
+    in effect.
     """
 
     id: Name
@@ -569,6 +604,7 @@ class Registered(Struct, frozen=True, tag_field="kind", tag="registered", kw_onl
     lsn: Lsn
     data_seq: Count
     error: Error | UnsetType = UNSET
+    start: Name | UnsetType = UNSET
 
 
 class PlacedRegistered(Registered, frozen=True, tag_field="kind", tag="registered", kw_only=True):
@@ -615,6 +651,12 @@ class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):
     session: Name
 
 
+class Identify(Struct, frozen=True, tag_field="kind", tag="identify"):
+    """Notification server to client: request for a hello, at a start of the server."""
+
+    endpoint: Endpoint
+
+
 class Redirect(Struct, frozen=True, tag_field="kind", tag="redirect"):
     """Notification server to client: the address of the responsible server."""
 
@@ -647,7 +689,8 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
 
     ``lsn`` comes with a change; None: the record existed before the registration. ``synced`` is the log
     position up to which everything was sent. ``ended`` is the reason; ``is_alone`` comes with it and is True
-    if other processors have no reason to end the read, else absent.
+    if other processors have no reason to end the read, else absent. ``start`` is the start of the back end in
+    which positions count; absent: the first one.
     """
 
     endpoint: Endpoint
@@ -661,6 +704,7 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     synced: Count | UnsetType = UNSET
     ended: str | UnsetType = UNSET
     is_alone: bool | UnsetType = UNSET
+    start: Name | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.change, self.synced, self.ended).count(UNSET) == 2)
@@ -726,14 +770,14 @@ class Gone(Struct, frozen=True, tag_field="kind", tag="gone"):
 # -- accepted messages, by receiver and sender
 
 CLIENT_FROM_GATEWAY: Final = Accepts[
-    PlacedPart | PlacedRegistered | Refused | Complete | Outcome | Administered
-](PlacedPart, PlacedRegistered, Refused, Complete, Outcome, Administered)
-CLIENT_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | StreamItem[Notification]](
-    Welcome, Redirect, StreamItem[Notification]
+    PlacedPart | PlacedRegistered | Refused | Complete | Outcome | Administered | Restarted
+](PlacedPart, PlacedRegistered, Refused, Complete, Outcome, Administered, Restarted)
+CLIENT_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | Identify | StreamItem[Notification]](
+    Welcome, Redirect, Identify, StreamItem[Notification]
 )
 GATEWAY_FROM_CLIENT: Final = Accepts[Ask | AskBatch](Ask, AskBatch)
-GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | Outcome | Part](
-    Described, Administered, Outcome, Part
+GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | Outcome | Part | Restarted](
+    Described, Administered, Outcome, Part, Restarted
 )
 GATEWAY_FROM_REPLICA: Final = Accepts[Part](Part)
 GATEWAY_FROM_PROCESSOR: Final = Accepts[Registered](Registered)

@@ -123,8 +123,14 @@ class ClientSeen:
             self._session = message["session"]
         elif kind == "redirect":
             yield "watching: redirected"
+        elif kind == "identify":
+            yield "watching: asked for a hello"
         elif message["id"] not in self._asked:
             yield "connection: late answer"
+        elif kind == "restarted":  # all is asked again
+            self._asked.clear()
+            self._parts.clear()
+            yield "connection: back end restarted"
         elif kind in ("part", "registered") and "error" not in message:
             self._parts[message["id"]].add(message["place"])
             yield "connection: part"

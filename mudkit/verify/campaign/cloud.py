@@ -45,7 +45,7 @@ class GatewaySeen:
                 yield f"gateway: {kind}, nobody asks"
             else:
                 yield f"gateway: {kind}, the last" if sent[-1]["kind"] == "complete" else f"gateway: {kind}"
-        elif kind in ("outcome", "administered"):
+        elif kind in ("outcome", "administered", "restarted"):
             yield f"gateway: {kind}" if sent else "gateway: outcome, nobody asks"
 
 
@@ -147,6 +147,8 @@ class BackEndSeen:
             kind = message["kind"]
             if kind == "write":
                 yield f"back end: {_outcome(message, sent, is_kept)}"
+            elif kind in ("describe", "admin") and sent[0]["kind"] == "restarted":
+                yield "back end: restarted"
             elif kind == "describe":
                 known = sent[0]["table"] is not None
                 yield "back end: describe" if known else "back end: describe, no such table"
@@ -197,6 +199,8 @@ class NotificationServerSeen:
                 if "gone" in kinds:
                     yield "notifications: given up, waited too long"
                 yield "notifications: sent again" if "stream" in kinds else "notifications: nobody to send to"
+            elif event.name == "identify":
+                yield "notifications: asked for a hello again"
             else:
                 yield "notifications: given up, not heard of" if sent else "notifications: all were heard of"
         elif type(event) is SendFailed:

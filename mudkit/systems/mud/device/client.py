@@ -14,7 +14,7 @@ from zlib import crc32
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mudkit.delivery.session import incarnation
+from mudkit.delivery.session import rolled_back
 from mudkit.delivery.stream import StreamItem
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import (
@@ -61,9 +61,11 @@ from mudkit.systems.mud.messages import (
     CreateRequest,
     DropRequest,
     Fields,
+    Identify,
     Outcome,
     Redirect,
     Refused,
+    Restarted,
     Welcome,
 )
 from mudkit.systems.mud.operations import (
@@ -142,6 +144,7 @@ class ClientMachine:
         self._connection = Connection(
             endpoint, _latest(ports.store.get("token", str), settings.token), settings.gateways, first
         )
+        self._connection.start = self.local.start
         order = ReadOrder(self.local)
         self._writes = WritePath(
             ports, self.local, self._connection, self._write_policy(settings.write_policy), order
@@ -180,7 +183,7 @@ class ClientMachine:
         if self._connection.life:
             return self._handle(now_us, event)
         self._connection.life = self._ports.entropy(4).hex()
-        self._connection.incarnation = incarnation(self._ports)
+        self._connection.incarnation = self.local.writes.incarnation
         return [*self._writes.advance(now_us), *self._handle(now_us, event)]
 
     def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -290,6 +293,8 @@ class ClientMachine:
         match CLIENT_FROM_NOTIFICATION_SERVER.decode(event.message):
             case Welcome(session=session):
                 return self._watching.welcome(now_us, session)
+            case Identify(endpoint=endpoint) if endpoint == self._connection.endpoint:
+                return self._watching.hello(now_us)
             case Redirect(to=to):
                 return self._watching.redirected(now_us, to)
             case StreamItem() as item:
@@ -299,6 +304,8 @@ class ClientMachine:
     def _answered(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Process a message of a gateway, and send what waited for room."""
         answer = CLIENT_FROM_GATEWAY.decode(event.message)
+        if isinstance(answer, Restarted):
+            return self._restarted(now_us, answer)
         if answer is None or not self._connection.fits(answer):
             return dropped(event)
         self._planner.used(now_us)
@@ -313,6 +320,19 @@ class ClientMachine:
         while (waiting := self._connection.queued()) is not None:
             effects += self._resend(now_us, (waiting,))
         return effects
+
+    def _restarted(self, now_us: int, answer: Restarted) -> Sequence[Effect]:
+        """Forget what the back end's log no longer has, and send again what is under way."""
+        connection = self._connection
+        if not connection.knows(answer.id) or answer.before != connection.start:
+            return ()
+        lost = self.local.go_back(answer.start, answer.shared)
+        connection.start = answer.start
+        effects, asks = connection.again(now_us)
+        told = (
+            (rolled_back("back end of MUD tables", f"{lost} of what this client has read"),) if lost else ()
+        )
+        return [*told, *effects, *self._resend(now_us, asks)]
 
     def _processed(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
         """Process the whole answer to a request."""

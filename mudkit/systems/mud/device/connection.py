@@ -131,6 +131,8 @@ class Reading(Struct):
         Version delivered last of each record that belongs to the read, by key.
     table : int or None
         Number of the table; None before the first answer.
+    starts : dict of str to str
+        Start of the back end in which each position of ``since`` counts; none: the first one.
     """
 
     handle: int
@@ -143,6 +145,7 @@ class Reading(Struct):
     since: dict[str, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     table: int | None = None
+    starts: dict[str, str] = field(default_factory=dict)
 
 
 class Watch(Struct):
@@ -157,8 +160,9 @@ class Watch(Struct):
         Number of the last registration.
     lives : dict of str to int
         Life in which each processor has it.
-    since_asked : dict of str to int or None
-        ``reading.since`` when the registration that is not answered was first sent; None: it is answered.
+    since_asked : tuple of dict or None
+        ``reading.since`` and ``reading.starts`` when the registration that is not answered was first sent;
+        None: it is answered.
     told_in : dict of str to int
         Oldest life of each processor that has sent a change since then.
     """
@@ -167,7 +171,7 @@ class Watch(Struct):
     op_id: int | None = None
     request: int = 0
     lives: dict[str, int] = field(default_factory=dict)
-    since_asked: dict[str, int] | None = None
+    since_asked: tuple[dict[str, int], dict[str, str]] | None = None
     told_in: dict[str, int] = field(default_factory=dict)
 
 
@@ -236,7 +240,9 @@ class Connection:
     life : str
         Identifier of this life of the machine, whatever has become of its store.
     incarnation : str
-        Incarnation of its store.
+        Incarnation of this start, which names continuous reads.
+    start : str
+        Last start of the back end that this client knows; empty: the first one.
     timer : RetransmitTimer
         Shared with what else of the machine waits for an answer.
     """
@@ -250,6 +256,7 @@ class Connection:
         self.is_up = False
         self.life = ""
         self.incarnation = ""
+        self.start = ""
         self.timer: RetransmitTimer[str] = RetransmitTimer(RETRY, _TIMEOUT_US, _TIMEOUT_US)
         self._gateways = gateways
         self._turn = first
@@ -284,7 +291,10 @@ class Connection:
         if len(asks) == 1:
             return [Send(self._gateway(), self._message(asks[0])), *timers]
         requests = [IdentifiedRequest(ask.identity, ask.request) for ask in asks]
-        return [Send(self._gateway(), AskBatch(self.endpoint, self.token, requests)), *timers]
+        return [
+            Send(self._gateway(), AskBatch(self.endpoint, self.token, requests, self.start or UNSET)),
+            *timers,
+        ]
 
     def send(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         """Send a request, perhaps again; a write for which the window has no room waits."""
@@ -324,6 +334,25 @@ class Connection:
             return ()
         self._turn += 1
         return [effect for each in sent for effect in self.timer.hurry(now_us, each, _LOST_US)]
+
+    def knows(self, identity: str) -> bool:
+        """Return whether a request of this identity is not answered."""
+        return identity in self._asks
+
+    def again(self, now_us: int) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
+        """Return the requests under way, under new identities: late answers to them do not count.
+
+        The back end knows requests about tables by their identities, which stay.
+        """
+        effects: list[Effect] = []
+        asks = [self._asks[each] for each in self.timer if each in self._asks]
+        for ask in asks:
+            effects += self.timer.answered(now_us, ask.identity)
+            if not isinstance(ask.work, Administering):
+                del self._asks[ask.identity]
+                ask.identity = self._identity()
+                self._asks[ask.identity] = ask
+        return effects, asks
 
     def fits(self, answer: Answer) -> bool:
         """Return whether a message can be part of the answer to its request; late ones always can."""
@@ -368,10 +397,13 @@ class Connection:
         return self.timer.answered(now_us, ask.identity)
 
     def _added(self, work: Work, request: Request) -> PendingAsk:
-        self._count += 1
-        ask = PendingAsk(f"{self.endpoint} {self.life}.{self._count}", work, request)
+        ask = PendingAsk(self._identity(), work, request)
         self._asks[ask.identity] = ask
         return ask
+
+    def _identity(self) -> str:
+        self._count += 1
+        return f"{self.endpoint} {self.life}.{self._count}"
 
     def _may_send(self, ask: PendingAsk) -> bool:
         if not self.is_up:
@@ -383,7 +415,7 @@ class Connection:
         return True
 
     def _message(self, ask: PendingAsk) -> Ask:
-        return Ask(ask.identity, self.endpoint, self.token, ask.request)
+        return Ask(ask.identity, self.endpoint, self.token, ask.request, self.start or UNSET)
 
     def _sent(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         return self.timer.sent(now_us, ask.identity, size_bytes(self._message(ask)))

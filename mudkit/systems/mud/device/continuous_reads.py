@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import ParameterError
@@ -214,14 +214,14 @@ class ContinuousReads:
     def request(self, work: Registering | Telling) -> ContinuousReadRequest:
         """Build a request about a continuous read, as of now."""
         reading = work.watch.reading if isinstance(work, Registering) else work.reading
-        handle = f"{self._connection.incarnation} {reading.handle}"  # a wiped device's are others
+        handle = f"{self._connection.incarnation} {reading.handle}"  # that of another start is another one
         match work:
             case Registering():
                 return RegisterRequest(
                     name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq,
                     request=work.request, session=work.session, predicate=reading.predicate,
                     since=dict(reading.since), held=sorted(reading.held), sync_us=reading.sync_us,
-                    table=reading.table,
+                    table=reading.table, starts=dict(reading.starts) or UNSET,
                 )  # fmt: skip
             case Telling(is_over=True):
                 return UnregisterRequest(
@@ -260,7 +260,8 @@ class ContinuousReads:
         if reading.sync_us is None:
             # It wants no existing records: so it is up to date, unless it was before.
             for processor, part in parts.items():
-                reading.since.setdefault(processor, part.lsn)
+                if processor not in reading.since:
+                    _advance(reading, processor, part.lsn, part.start)
         self._save(reading)
         effects: list[Effect] = [*done]
         if any(part.data_seq < reading.data_seq for part in parts.values()):
@@ -307,25 +308,34 @@ class ContinuousReads:
             others = self._leave(now_us, reading) if body.is_alone is True else ()
             return Notify(reading.listener, {"ended": body.ended}), *others
         reading.table = body.table
+        is_known = (body.start or "") == reading.starts.get(processor, "")
+        since = reading.since.get(processor, 0) if is_known else 0
         if body.synced is not UNSET:
-            reading.since[processor] = max(body.synced, reading.since.get(processor, 0))
+            _advance(reading, processor, max(body.synced, since), body.start)
         elif body.change is not UNSET and body.lsn is not UNSET:
-            if body.lsn is not None and body.lsn <= reading.since.get(processor, 0):
+            if body.lsn is not None and body.lsn <= since:
                 return ()
             if body.lsn is not None:
-                reading.since[processor] = body.lsn
-            effects = self._changed(watch, body, body.change)
+                _advance(reading, processor, body.lsn, body.start)
+            effects = self._changed(watch, body, body.change, is_known=is_known)
             self._save(reading)
             return effects
         self._save(reading)
         return ()
 
-    def _changed(self, watch: Watch, body: Tell, change: messages.Upsert | Remove) -> Sequence[Effect]:
-        """Deliver a change of a record, unless the reader has this version or a newer one."""
+    def _changed(
+        self, watch: Watch, body: Tell, change: messages.Upsert | Remove, *, is_known: bool
+    ) -> Sequence[Effect]:
+        """Deliver a change of a record, unless the reader has this version or a newer one.
+
+        What it has of another start of the back end (``is_known`` False) may be gone from the log: then an
+        older version is delivered, too.
+        """
         reading, key = watch.reading, change.key
         held = reading.held.get(key, 0)
         version = held if change.ver is None else change.ver  # None: a registration said that it was held
-        if change.ver is not None and version <= held:
+        is_older = version <= held if is_known else version == held and isinstance(change, messages.Upsert)
+        if change.ver is not None and is_older:
             return ()
         if watch.since_asked is not None:
             watch.told_in.setdefault(body.processor, body.life)  # lives come in their order
@@ -340,7 +350,8 @@ class ContinuousReads:
         assert self._session is not None
         watch.request = self._local.next_number("count of requests")
         if watch.since_asked is None:
-            watch.since_asked, watch.told_in = dict(watch.reading.since), {}
+            watch.since_asked = dict(watch.reading.since), dict(watch.reading.starts)
+            watch.told_in = {}
         work = Registering(watch, watch.request, self._session)
         return self._connection.ask(now_us, work, self.request(work))
 
@@ -361,14 +372,15 @@ class ContinuousReads:
 
         The new one does not know of it: the reader goes back to its earlier log position, and asks again.
         """
-        before, oldest = watch.since_asked or {}, watch.told_in
+        (before, starts), oldest = watch.since_asked or ({}, {}), watch.told_in
         watch.since_asked = None
         late = [place for place, life in watch.lives.items() if oldest.get(place, life) < life]
-        since = watch.reading.since
+        reading = watch.reading
         for place in late:
-            since.pop(place, None)
+            reading.since.pop(place, None)
+            reading.starts.pop(place, None)
             if place in before:
-                since[place] = before[place]
+                _advance(reading, place, before[place], starts.get(place))
         if late:
             self._save(watch.reading)
         return bool(late)
@@ -397,3 +409,12 @@ class ContinuousReads:
         handle = watch.reading.handle
         self._watches.pop(handle, None)
         self._store.delete(f"reading {handle:09d}")
+
+
+def _advance(reading: Reading, processor: str, lsn: int, start: str | UnsetType | None) -> None:
+    """Store the log position that was received from a processor, and the start in which it counts."""
+    reading.since[processor] = lsn
+    if start:
+        reading.starts[processor] = start
+    else:
+        reading.starts.pop(processor, None)

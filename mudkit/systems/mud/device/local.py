@@ -138,6 +138,8 @@ class Local:
     ----------
     writes : Outbox of PendingWrite
         Pending writes by number.
+    start : str
+        Last start of the back end that is known; empty: the first one.
     losses : dict of str to Counter
         Number of records of each table that were let go, by partition: what was complete may no longer be.
     """
@@ -151,6 +153,7 @@ class Local:
         for key, row in sorted(store.items("row\n", HeldRow), key=lambda each: each[1].held_us):
             _, name, record = key.split("\n")
             self._rows[name, record] = row
+        self.start: str = store.get("start of back end", str) or ""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
@@ -286,6 +289,39 @@ class Local:
             self._store.delete(f"seen {name}")
         self._store.delete(f"table {name}")
         self.tables.pop(name, None)
+
+    def go_back(self, start: str, shared: int) -> str:
+        """Forget what is behind a log position: another start of the back end does not have it.
+
+        Writes that stand on such a version will conflict. Return what was known of it, in words; empty:
+        nothing.
+        """
+        self.start = start
+        self._store.put("start of back end", start)
+        lost = [place for place, row in self._rows.items() if row.lsn > shared or row.table > shared]
+        for write in list(self.writes):
+            place = write.name, write.key
+            base = self._rows.get(place) if place in lost else write.base
+            if base is not None and base.lsn > shared and write.replaces == base.ver:
+                write = self.change(write, replaces=None, base=None)
+            if write.table is not None and write.table > shared:
+                self.change(write, table=None)
+        for place in lost:
+            self.let_go(*place)
+        newer = {name: max(seen.table, *seen.partitions.values()) for name, seen in self._seen.items()}
+        last = max((*newer.values(), *(table.lsn for table in self.tables.values())), default=0)
+        for name, seen in list(self._seen.items()):
+            if seen.table > shared:
+                del self._seen[name]
+                self._store.delete(f"seen {name}")
+            elif newer[name] > shared:
+                partitions = {place: min(lsn, shared) for place, lsn in seen.partitions.items()}
+                self._seen[name] = kept = _Seen(seen.table, partitions)
+                self._store.put(f"seen {name}", kept)
+        for name in [name for name, table in self.tables.items() if table.lsn > shared]:
+            del self.tables[name]
+            self._store.delete(f"table {name}")
+        return f"entries {shared + 1} to {last} of the log" if last > shared else ""
 
     def number_of(self, name: str) -> int | None:
         """Return the number of the last table of a name that this client has heard of; None: of none."""

@@ -135,7 +135,7 @@ class WritePath:
         if predicate is not None and predicate.unbound:
             predicate = predicate.bind(sender=context)
         number = self._local.writes.last_seq + 1
-        key = check_key(self._own_key(number) if key is None else key)
+        key = check_key(self._own_key() if key is None else key)
         held, before = self._local.row(name, key), self._local.latest(name, key)
         write = PendingWrite(
             number=number, name=name, key=key, data=data,
@@ -208,11 +208,13 @@ class WritePath:
 
     def request(self, number: int) -> WriteRequest:
         """Build the request of a pending write, as of now."""
-        write = self._local.writes[number]
+        writes = self._local.writes
+        write, named, first = writes[number], writes.name(number), writes.name(writes.first_seq)
         return WriteRequest(
             name=write.name, table=write.table, key=write.key, type=write.type, data=write.data,
-            predicate=write.predicate, reader=write.reader, replaces=write.replaces, number=number,
-            known=self._local.writes.first_seq, incarnation=self._connection.incarnation,
+            predicate=write.predicate, reader=write.reader, replaces=write.replaces, number=named.number,
+            known=first.number if first.incarnation == named.incarnation else 1,
+            incarnation=named.incarnation,
         )  # fmt: skip
 
     def answered(self, now_us: int, number: int, answer: Outcome | Refused) -> Sequence[Effect]:
@@ -236,9 +238,11 @@ class WritePath:
 
     # -- inside
 
-    def _own_key(self, number: int) -> str:
-        """Return a key that neither another client nor another incarnation of this one uses."""
-        return f"{self._connection.endpoint} {self._connection.incarnation} {number}"
+    def _own_key(self) -> str:
+        """Return a key that no other write has, from the name of the next one."""
+        writes = self._local.writes
+        named = writes.name(writes.last_seq + 1)
+        return f"{self._connection.endpoint} {named.incarnation} {named.number}"
 
     def _delay(
         self, now_us: int, write: PendingWrite, asked: operations.Write, context: Fields

@@ -12,11 +12,14 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                applied, so that the client can send it again with another token
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
+start          of a store that is not empty: the log goes on with another start in its lineage; clients and
+               followers that know another one learn which of the entries that they know are gone
 Has            acknowledgement of a follower; entries are retransmitted until they are acknowledged
 =============  ======================================================================================
 
 The paper's store compares and swaps. Added here: a write is applied once, however often it is sent, also
-after a crash. Results of a client's writes are kept by number until the client acknowledges them.
+after a crash. Results of a client's writes are kept by incarnation and number until the client
+acknowledges them, of its last incarnations.
 """
 
 from __future__ import annotations
@@ -24,10 +27,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from msgspec import UNSET, to_builtins
-from msgspec.structs import asdict
+from msgspec import UNSET, UnsetType, to_builtins
+from msgspec.structs import asdict, replace
 
+from mudkit.delivery.inbox import MAX_INCARNATIONS
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import Incarnation, Lineage, continued, last_start, shared_since
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.systems.mud.messages import (
@@ -45,6 +50,7 @@ from mudkit.systems.mud.messages import (
     LogEntry,
     Outcome,
     PartitionRead,
+    Restarted,
     RoutedWrite,
     Row,
     RowEntry,
@@ -97,6 +103,9 @@ class BackEnd:
         tables = [table for _, table in self._store.items("table ", Table)]
         rows = [(key.split("\n")[1], row) for key, row in self._store.items("row\n", Row)]
         self._copy.load(self._store.get("lsn", int) or BEFORE_FIRST, tables, rows)
+        self._lineage: Lineage = self._store.get("lineage", dict[str, int]) or {}
+        self._restart = Incarnation(ports) if self._copy.lsn > BEFORE_FIRST else None
+        """Of a start that continues the log of another one, before it has handled anything."""
         self._has: dict[str, int] = dict.fromkeys((*replicas, *processors), -1)
         """Acknowledged position of each follower; -1: not known."""
         self._unacknowledged: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
@@ -104,6 +113,10 @@ class BackEnd:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        if self._restart is not None:  # what a backup had not seen is no part of this log
+            self._lineage = continued(self._lineage, self._copy.lsn, self._restart.id)
+            self._store.put("lineage", self._lineage)
+            self._restart = None
         match event:
             case Received(source=source):
                 accepts = self._accepts.get(source)
@@ -124,6 +137,14 @@ class BackEnd:
     ) -> Sequence[Effect]:
         source = event.source
         match message:
+            case Describe(id=identity, start=start) | Administer(id=identity, start=start) if self._is_other(
+                start
+            ):
+                return (Send(source, self._restarted(identity, start or "")),)
+            case PartitionRead(start=start) | RoutedWrite(start=start) | Has(start=start) if self._is_other(
+                start
+            ):
+                return ()  # the gateway had asked the former start; the client sends it again
             case Describe():
                 return (Send(source, self._describe(message)),)
             case Administer():
@@ -135,10 +156,20 @@ class BackEnd:
             case FollowLog(turn=turn):
                 # Its position is unknown until it acknowledges one of the states that it has requested.
                 self._has[source] = -1
-                return Send(source, self._copy.state(turn)), *self._unacknowledged.sent(now_us, source)
+                state = replace(self._copy.state(turn), lineage=self._lineage or UNSET)
+                return Send(source, state), *self._unacknowledged.sent(now_us, source)
             case Has(lsn=lsn):
                 is_possible = lsn == -1 or BEFORE_FIRST <= lsn <= self._copy.lsn
                 return self._acknowledged(now_us, source, lsn) if is_possible else dropped(event)
+
+    def _is_other(self, start: str | UnsetType) -> bool:
+        """Return whether the last start that a sender knows is not this one."""
+        return (start or "") != last_start(self._lineage)
+
+    def _restarted(self, identity: str, start: str) -> Restarted:
+        """Return what a client has to know that knows another start."""
+        shared = shared_since(self._lineage, start, self._copy.lsn)
+        return Restarted(id=identity, start=last_start(self._lineage), before=start, shared=shared)
 
     def _describe(self, message: Describe) -> Described:
         """Return the properties of a table, and of those that a read looks up records in."""
@@ -155,7 +186,8 @@ class BackEnd:
 
     def _write(self, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
         app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
-        client = f"{write.client}\n{write.incarnation}\n{app}\n{user}"
+        writer = f"{write.client}\n{app}\n{user}"
+        client = _scope(write.incarnation, writer)
         known = self._store.get(f"known {client}", int) or 0
         result = self._results(client).get(str(write.number))
         pushed: Sequence[Effect] = ()
@@ -167,7 +199,9 @@ class BackEnd:
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
             result = self._decide(now_us, write)
-            known = max(write.known, known)
+            if not known:
+                self._begin_incarnation(writer, write.incarnation)
+            known = max(write.known, known, 1)
             results = {number: each for number, each in self._results(client).items() if int(number) >= known}
             results[str(write.number)] = result
             self._store.put(f"applied {client}", to_builtins(results))
@@ -175,6 +209,15 @@ class BackEnd:
             if self._copy.lsn != lsn:
                 pushed = self._push_to_followers_at(now_us, lsn)
         return (_outcome(write, result), *pushed)
+
+    def _begin_incarnation(self, writer: str, incarnation: str) -> None:
+        """Remember the results of another incarnation of a client, and forget those of the oldest one."""
+        key = f"incarnations {writer}"
+        begun = [*(self._store.get(key, list[str]) or []), incarnation]
+        for former in begun[:-MAX_INCARNATIONS]:
+            self._store.delete(f"applied {_scope(former, writer)}")
+            self._store.delete(f"known {_scope(former, writer)}")
+        self._store.put(key, begun[-MAX_INCARNATIONS:])
 
     def _results(self, client: str) -> Mapping[str, WriteResult]:
         """Return the results that a client has not acknowledged, by the number of the write."""
@@ -322,7 +365,7 @@ class BackEnd:
                 if (entry := self._store.get(f"log {number:015d}", _ENTRY)) is not None
             ]
             if numbers or has < 0:
-                effects.append(Send(follower, Log(entries)))
+                effects.append(Send(follower, Log(entries, self._lineage or UNSET)))
                 effects += self._unacknowledged.sent(now_us, follower)
         return effects
 
@@ -345,6 +388,12 @@ def _replaces(write: RoutedWrite, row: Row | None) -> bool:
         return False  # it is based on a write that failed
     version = 0 if row is None else row.ver
     return write.replaces == version or (write.replaces == 0 and (row is None or row.data is None))
+
+
+def _scope(incarnation: str, writer: str) -> str:
+    """Return the name under which the results of one incarnation of a client are stored."""
+    endpoint, _, user = writer.partition("\n")
+    return f"{endpoint}\n{incarnation}\n{user}"
 
 
 def _outcome(write: RoutedWrite, result: WriteResult) -> Send:

@@ -10,6 +10,7 @@ ReadRequest           a part of it to the processor of each partition
 WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
+Restarted             to the client, which is to ask again
 answers               to the client; :class:`Complete` after the last part of a read
 ====================  ==============================================================================
 
@@ -56,6 +57,7 @@ from mudkit.systems.mud.messages import (
     Registered,
     RegisterRequest,
     Registration,
+    Restarted,
     RoutedWrite,
     Unregistration,
     UpdateDataRequest,
@@ -72,7 +74,7 @@ from mudkit.tokens import Authority, Claims
 __all__ = ["Gateway"]
 
 _MAX_OPEN: Final = 10_000
-_Answer: TypeAlias = Described | Administered | Outcome | Part | Registered
+_Answer: TypeAlias = Described | Administered | Outcome | Part | Registered | Restarted
 
 
 @dataclass
@@ -96,6 +98,8 @@ class _Open:
         """Check whether a message can be part of the answer."""
         what = self.ask.what
         match message:
+            case Restarted():
+                return True
             case Part():
                 return isinstance(what, ReadRequest)
             case Outcome():
@@ -137,7 +141,10 @@ class Gateway:
         self._back_end = back_end
         self._processors = processors
         self._accepts: dict[
-            str, Accepts[Described | Administered | Outcome | Part] | Accepts[Registered] | Accepts[Part]
+            str,
+            Accepts[Described | Administered | Outcome | Part | Restarted]
+            | Accepts[Registered]
+            | Accepts[Part],
         ] = {
             back_end: GATEWAY_FROM_BACK_END,
             **dict.fromkeys(processors, GATEWAY_FROM_PROCESSOR),
@@ -167,7 +174,9 @@ class Gateway:
         if message is None or netid_of(message.client) != event.sender:
             return None
         if isinstance(message, AskBatch):
-            asks = [Ask(each.id, message.client, message.token, each.what) for each in message.asks]
+            asks = [
+                Ask(each.id, message.client, message.token, each.what, message.start) for each in message.asks
+            ]
         else:
             asks = [message]
         is_own = all(each.id.rpartition(" ")[0] == each.client for each in asks)
@@ -199,10 +208,17 @@ class Gateway:
             self._open.popitem(last=False)
         if isinstance(what, AdministrationRequest):
             administer = Administer(
-                id=ask.id, op=what.op, name=what.name, properties=what.properties, claims=claims
+                id=ask.id,
+                op=what.op,
+                name=what.name,
+                properties=what.properties,
+                claims=claims,
+                start=ask.start,
             )
             return (Send(self._back_end, administer),)
-        describe = Describe(id=ask.id, name=what.name, claims=claims, joined=list(joined) or UNSET)
+        describe = Describe(
+            id=ask.id, name=what.name, claims=claims, joined=list(joined) or UNSET, start=ask.start
+        )
         return (Send(self._back_end, describe),)
 
     # -- answers
@@ -211,6 +227,9 @@ class Gateway:
         match message:
             case Described():
                 return self._described(request, message) if request.table is None else ()
+            case Restarted():
+                del self._open[message.id]
+                return (Send(request.source, message),)
             case Part(partition=partition):
                 part = PlacedPart(**asdict(message), place=partition)
                 return self._placed(request, partition, part)
@@ -267,6 +286,7 @@ class Gateway:
             client=request.ask.client,
             claims=request.claims,
             refused=request.refused,
+            start=request.ask.start,
         )
         return Send(self._processor(table, place), routed)
 
@@ -297,6 +317,7 @@ class Gateway:
                     # Joined records must not be older than this reader has seen: the master has them.
                     latest=read.latest or has_joined,
                     least=max(table.lsn, seen.get(str(place), 0)),
+                    start=request.ask.start,
                 ),
             )
             for place in places

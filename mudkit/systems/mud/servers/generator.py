@@ -65,6 +65,9 @@ class Generator:
                     return dropped(event)
                 return self._received(now_us, source, message)
             case LinkUp():
+                if not self._senders:  # a restored store has an old count
+                    count = self._store.get("count of streams", int) or 0
+                    self._store.put("count of streams", max(count, now_us))
                 new = [server for server in self._servers if server not in self._senders]
                 return [effect for server in new for effect in self._follow(now_us, server)]
             case Call(op_id=op_id, operation=Ship() as operation):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
+from msgspec import UNSET
+
+from mudkit.delivery.session import Follower, Lineage, last_start, shared_seq, shared_since
 from mudkit.events import Effect, Send, SetTimer
 from mudkit.systems.mud.messages import DropEntry, FollowLog, Has, Log, LogEntry, State, TableEntry
 from mudkit.systems.mud.tables.replica import TableReplica
@@ -38,6 +41,34 @@ class LogFollower:
         """The last entry received, whether or not the copy has applied it; -1: no state yet."""
         self._tables: dict[str, _Place] = {}
         """Tables that exist at that entry, by name."""
+        self._history = Follower()
+
+    @property
+    def lineage(self) -> Lineage:
+        """Lineage of the log as it was last heard."""
+        return self._history.lineage
+
+    @property
+    def start(self) -> str:
+        """Last start of the log that was heard of; empty: the first one."""
+        return last_start(self.lineage)
+
+    def hear(self, message: Log | State) -> bool:
+        """Return whether a message is of the log as it is now.
+
+        Forget the state if it is not a part of that log, which was restored from a backup.
+        """
+        before = self.lineage
+        lineage: Lineage = {} if message.lineage is UNSET else message.lineage
+        if not self._history.hear(lineage, 0):
+            return False
+        if self.lsn > shared_seq(before, self.lsn, lineage, self.lsn):
+            self.copy, self.lsn, self._tables = TableReplica(), -1, {}
+        return True
+
+    def shared(self, start: str) -> int:
+        """Return the last position of a start that is still in the log."""
+        return shared_since(self.lineage, start, self.lsn)
 
     def fits(self, message: Log | State) -> bool:
         """Check that a state, or the new ones of some entries, are consistent: rows have tables."""
@@ -95,7 +126,7 @@ class LogFollower:
 
     def has(self) -> Send:
         """Acknowledge the log up to the last entry received."""
-        return Send(self._master, Has(self.lsn))
+        return Send(self._master, Has(self.lsn, self.start or UNSET))
 
 
 def _places(tables: Iterable[Table]) -> dict[str, _Place]:

@@ -14,6 +14,7 @@ StreamAck     remove from the queue
 SendFailed    the client is not reached until its next hello
 TimerFired    retransmit what is overdue; give up clients without heartbeats; a server that starts asks
               the generator for the policies until it answers
+start         ask the clients that had a session for a hello, until they answer
 ============  ========================================================================================
 
 A client is given up, too, when an item has waited for too long, or too many wait while it is not reached.
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
+from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamAck, StreamItem
 from mudkit.events import (
     CancelTimer,
@@ -48,6 +50,7 @@ from mudkit.systems.mud.messages import (
     FollowPolicies,
     Gone,
     Hello,
+    Identify,
     Life,
     Notification,
     Policy,
@@ -68,6 +71,7 @@ _DEAD_US: Final = 2 * HEARTBEAT_US + 60_000_000
 """Two heartbeats are missing."""
 _SWEEP: Final = "sweep"
 _FOLLOW: Final = "follow"
+_IDENTIFY: Final = "identify"
 _FOLLOW_US: Final = 10_000_000
 
 
@@ -118,7 +122,7 @@ class NotificationServer:
         self._number, self._servers = number, servers
         self._generator, self._cloud = generator, {generator, *processors}
         self._most_waiting, self._longest_us = most_waiting, round(longest_s * 1e6)
-        self._life = 0
+        self._life, self._begun_us = 0, 0
         self._sessions: dict[str, _Session] = {}
         """By name."""
         self._session_of: dict[str, str] = {}
@@ -133,6 +137,11 @@ class NotificationServer:
         """Addresses of the processors that have sent something."""
         self._policies: dict[tuple[str, str], dict[int, ShippedPolicy]] = {}
         """By app and kind, then by version."""
+        self._addresses = dict(self._store.items("address ", str))
+        """Last address of each client with a session, as stored."""
+        self._unheard = {key.removeprefix("address "): to for key, to in self._addresses.items()}
+        """Those of clients that have not said hello since the start."""
+        self._asked: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
         self._count = 0
         self._is_sweeping = False
         """Whether the timer for missing heartbeats is set."""
@@ -146,9 +155,14 @@ class NotificationServer:
                 return dropped(event) if effects is None else effects
             case LinkUp():
                 if not self._life:
-                    self._life = (self._store.get("life", int) or 0) + 1
+                    # A restored store has an old life.
+                    self._life = max((self._store.get("life", int) or 0) + 1, now_us)
                     self._store.put("life", self._life)
-                    return self._follow()
+                    self._begun_us = now_us
+                    return [*self._follow(), *self._identify(now_us, list(self._unheard))]
+            case SendFailed(to=to, message=Identify(endpoint=endpoint)):
+                if self._unheard.pop(endpoint, to) == to:
+                    return self._asked.answered(now_us, endpoint)  # it says hello when it has a link
             case SendFailed(to=to, message=StreamItem(stream=name)):
                 session = self._sessions.get(name)
                 if session is not None and session.sender.address == to:
@@ -156,6 +170,8 @@ class NotificationServer:
             case TimerFired(name=name):
                 if name == _FOLLOW:
                     return self._follow()
+                if name == _IDENTIFY:
+                    return self._identify_again(now_us)
                 return self._sweep(now_us) if name == _SWEEP else self._again(now_us, name)
         return ()
 
@@ -187,12 +203,43 @@ class NotificationServer:
     def _follow(self) -> Sequence[Effect]:
         return Send(self._generator, FollowPolicies()), SetTimer(_FOLLOW, _FOLLOW_US)
 
+    def _identify(self, now_us: int, endpoints: Sequence[str]) -> Sequence[Effect]:
+        """Ask clients for a hello: what waited for them before the start is lost."""
+        effects: list[Effect] = []
+        for endpoint in endpoints:
+            if endpoint in self._unheard:
+                effects.append(Send(self._unheard[endpoint], Identify(endpoint)))
+                effects += self._asked.sent(now_us, endpoint)
+        return effects
+
+    def _identify_again(self, now_us: int) -> Sequence[Effect]:
+        """Ask again the clients that have not answered; forget those whose heartbeats are missing."""
+        late = self._asked.overdue(now_us)
+        if now_us - self._begun_us < _DEAD_US:
+            return [*self._identify(now_us, late), *self._asked.fired(now_us)]
+        for endpoint in self._unheard:
+            self._keep_address(endpoint, None)
+        self._unheard.clear()
+        return self._asked.clear()
+
+    def _keep_address(self, endpoint: str, address: str | None) -> None:
+        """Store the address of a client; None: it has no session any more."""
+        key = f"address {endpoint}"
+        if address is None:
+            self._addresses.pop(key, None)
+            self._store.delete(key)
+        elif self._addresses.get(key) != address:
+            self._addresses[key] = address
+            self._store.put(key, address)
+
     def _hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect]:
         endpoint = hello.endpoint
         responsible = server_of(netid_of(endpoint), len(self._servers))
         if responsible != self._number:
             return (Send(source, Redirect(self._servers[responsible])),)
         effects: list[Effect] = []
+        if self._unheard.pop(endpoint, None) is not None:
+            effects += self._asked.answered(now_us, endpoint)
         session = None if hello.session is None else self._sessions.get(hello.session)
         is_known = session is not None and session.endpoint == endpoint
         if session is None or not is_known:
@@ -202,6 +249,7 @@ class NotificationServer:
         session.heard_us = now_us
         self._heard.pop(name, None)
         self._heard[name] = None
+        self._keep_address(endpoint, source)
         effects.append(Send(source, Welcome(name)))
         if not is_known or sender.address != source or hello.is_new or not sender.is_reached:
             effects += sender.resume(now_us, source)
@@ -299,6 +347,7 @@ class NotificationServer:
         self._heard.pop(name)
         if self._session_of.get(session.endpoint) == name:
             del self._session_of[session.endpoint]
+            self._keep_address(session.endpoint, None)
         gone = [Send(each, Gone(name)) for each in sorted(self._processors)]
         return [*session.sender.close(), *gone]
 

@@ -166,12 +166,8 @@ class Processor:
         message: Log | State | PartitionRead | RoutedWrite | _OfContinuousRead | Gone | StreamAck,
     ) -> Sequence[Effect]:
         match message:
-            case Log() | State() if not self._log.fits(message):
-                return dropped(event)
-            case State():
-                return self._log.state(message)
-            case Log():
-                return self._follow(now_us, message)
+            case Log() | State():
+                return self._from_back_end(now_us, event, message)
             case PartitionRead():
                 return (Send(self._reader(message), message),)
             case RoutedWrite():
@@ -194,20 +190,36 @@ class Processor:
                         self._end(handle)
         return ()
 
+    def _from_back_end(self, now_us: int, event: Received, message: Log | State) -> Sequence[Effect]:
+        copy = self._log.copy
+        if not self._log.hear(message):
+            return ()  # a late message of a former start
+        # Readers were sent what a back end that was restored from a backup does not have.
+        effects = () if self._log.copy is copy else self._begin_life(now_us)
+        if not self._log.fits(message):
+            return *effects, *dropped(event)
+        if isinstance(message, State):
+            return *effects, *self._log.state(message)
+        return *effects, *self._follow(now_us, message)
+
     def _begin(self, now_us: int) -> Sequence[Effect]:
         """Report to the notification servers that the continuous reads of the former life are lost."""
-        if self._life:
-            return ()
-        self._life = (self._store.get("life", int) or 0) + 1
+        return () if self._life else [*self._begin_life(now_us), *self._log.begin()]
+
+    def _begin_life(self, now_us: int) -> Sequence[Effect]:
+        """Begin another life, without continuous reads: after a start, or when the log has gone back."""
+        self._readings, self._handles, self._ended, self._early_data = {}, {}, set(), {}
+        self._matching, self._shown_to = {}, {}
+        self._life = max((self._store.get("life", int) or 0) + 1, now_us)  # a restored store has an old one
         self._store.put("life", self._life)
-        effects: list[Effect] = []
+        effects = [effect for sender in self._senders.values() for effect in sender.close()]
         for server in self._servers:
             sender = StreamSender[Tell | Life](
                 f"{self._me} {self._life}", server, server, _FIRST_US, _MAX_US, us_per_byte=0
             )
             self._senders[server] = sender
             effects += sender.send(now_us, Life(self._me, self._life))
-        return [*effects, *self._log.begin()]
+        return effects
 
     def _reader(self, read: PartitionRead) -> str:
         """Return the address of the machine that answers a read."""
@@ -299,6 +311,7 @@ class Processor:
             synced=synced,
             ended=ended,
             is_alone=is_alone,
+            start=self._log.start or UNSET,
         )
         server = self._servers[server_of(netid_of(endpoint), len(self._servers))]
         return self._senders[server].send(now_us, tell)
@@ -393,9 +406,17 @@ class Processor:
         self._handles.setdefault(reading.session, {})[handle] = None
         since, sync_us = message.since.get(self._me), message.sync_us
         held = set(message.held)
+        gone: set[str] = set()
+        """Records that were told in versions that may be gone."""
+        if since is not None:
+            shared = self._log.shared((message.starts or {}).get(self._me, ""))
+            if since > shared:
+                since, gone = shared, held
         effects: list[Effect] = []
         for row in existing:
-            if row.lsn > since if since is not None else sync_us is not None and row.ts_us >= sync_us:
+            if row.key in gone or (
+                row.lsn > since if since is not None else sync_us is not None and row.ts_us >= sync_us
+            ):
                 effects += self._tell(now_us, handle, row, None)
             elif row.key in held:
                 self._show(handle, reading, row.key)
@@ -408,7 +429,7 @@ class Processor:
                 effects += self._tell(now_us, handle, Remove(key, None), None)
                 continue
             self._show(handle, reading, key)
-            if since is None or known.lsn > since:
+            if since is None or known.lsn > since or key in gone:
                 effects += self._tell(now_us, handle, Remove(key, known.ver), None)
         return effects
 
@@ -438,6 +459,7 @@ class Processor:
             lsn=self._log.lsn if lsn is None else lsn,
             data_seq=data_seq,
             error=error,
+            start=self._log.start or UNSET,
         )
         return Send(message.reply, registered)
 

@@ -14,14 +14,17 @@ from mudkit.systems.mud.tables.table import no_such_table
 __all__ = ["answered"]
 
 
-def answered(copy: TableReplica, read: PartitionRead, master: str | None = None) -> Sequence[Effect]:
+def answered(
+    copy: TableReplica, read: PartitionRead, master: str | None = None, *, is_other_start: bool = False
+) -> Sequence[Effect]:
     """Answer a read from a copy; pass it on to the master if the copy is older than the reader has seen.
 
-    ``master`` None: this is the master, which is older only if it was restored from a backup.
+    ``master`` None: this is the master, which is older only if its store was wiped. ``is_other_start``: the
+    copy is of another start of the master than the reader knows.
     """
     table = copy.tables.get(read.name)
     is_behind = copy.lsn < read.least
-    if master is not None and (is_behind or table is None):
+    if master is not None and (is_behind or is_other_start or table is None):
         return (Send(master, read),)
     try:
         if is_behind:
@@ -30,7 +33,7 @@ def answered(copy: TableReplica, read: PartitionRead, master: str | None = None)
                 where=f"table {read.name!r}",
                 found=f"entry {copy.lsn} of the log",
                 expected=f"entry {read.least} or a later one",
-                remedy="it was restored from a backup: begin with an empty storage of the device",
+                remedy="it was wiped: begin with an empty storage of the device",
             )
         if table is None or not table.has(read.table, [read.partition]):
             raise no_such_table(read.name, copy.tables)

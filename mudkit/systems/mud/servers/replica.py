@@ -65,7 +65,13 @@ class Replica:
         self, now_us: int, event: Received, message: Log | State | PartitionRead
     ) -> Sequence[Effect]:
         if isinstance(message, PartitionRead):
-            return answered(self._log.copy, message, self._master)
+            is_other = (message.start or "") != self._log.start
+            return answered(self._log.copy, message, self._master, is_other_start=is_other)
+        copy = self._log.copy
+        if not self._log.hear(message):
+            return ()  # a late message of a former start
+        if self._log.copy is not copy:
+            self._waiting.clear()
         if not self._log.fits(message):
             return dropped(event)
         if isinstance(message, State):

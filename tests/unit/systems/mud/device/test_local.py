@@ -328,11 +328,14 @@ def test_pending_writes_of_an_older_store_keep_their_numbers():
     older |= {"reader": {}, "replaces": 0, "after": None, "base": None, "invoked_us": 5, "table": 1}
     store.put("write 000000000007", older | {"due_us": None, "is_refused": False})
     store.put("count of writes", 6)
+    store.put("incarnation", "older")
     for _ in range(2):
         local = Local(ports(store=store), 9)
         assert [(each.number, each.data) for each in local.pending("news", "a")] == [(7, {"n": 7})]
         assert local.writes.last_seq == 7
     local.add(write(8))
+    assert local.writes.name(7) == ("older", 7)
+    assert local.writes.name(8) == (local.writes.incarnation, 1)
     local.remove(local.writes[8])
     local.remove(local.writes[7])
     assert list(Local(ports(store=store), 9).writes) == []

@@ -47,9 +47,9 @@ def write(master, number, known=1, **more):
     return told(master, "write", "processor", **{**message, **more})
 
 
-def has(master, follower, lsn):
+def has(master, follower, lsn, **start):
     """Let a follower say up to which entry it has the log; they are counted from 1 here."""
-    return told(master, "has", follower, lsn=BEFORE_FIRST + lsn)
+    return told(master, "has", follower, lsn=BEFORE_FIRST + lsn, **start)
 
 
 def log(said):
@@ -113,9 +113,30 @@ def test_of_two_states_that_are_under_way_the_older_may_come_first(store, master
 def test_a_life_that_begins_asks_its_followers_and_sends_what_they_lack(store, master):
     public(master)
     again = begun(store)
-    assert log(sent(again.handle(0, LinkUp("here", "server")))) == {"replica": [], "processor": []}
-    assert log(has(again, "replica", 1)) == {"replica": [2]}
-    assert has(again, "processor", 2) == []
+    asked = sent(again.handle(0, LinkUp("here", "server")))
+    assert log(asked) == {"replica": [], "processor": []}
+    ((start, first),) = asked[0][1]["lineage"].items()
+    assert first == BEFORE_FIRST + 3
+    assert (
+        has(again, "replica", 2) == []
+    )  # it has not heard of this start: another log may have had this entry
+    assert log(has(again, "replica", 1, start=start)) == {"replica": [2]}
+    assert has(again, "processor", 2, start=start) == []
+
+
+def test_a_client_that_knows_another_start_learns_what_is_gone(store, master):
+    public(master)
+    again = begun(store)
+    create(master, "u", "3")  # the backup had not seen it
+    ((to, told_so),) = told(again, "describe", "gateway", id="1", name="u", claims=None)
+    start = told_so["start"]
+    assert (to, told_so["kind"], told_so["before"]) == ("gateway", "restarted", "")
+    assert told_so["shared"] == BEFORE_FIRST + 2
+    ((_, table),) = told(again, "describe", "gateway", id="1", name="t", claims=None, start=start)
+    assert table["kind"] == "described"
+    ((_, told_so),) = told(again, "describe", "gateway", id="1", name="t", claims=None, start="never")
+    assert (told_so["kind"], told_so["shared"]) == ("restarted", 0)
+    assert write(again, 1) == []  # the gateway asks again, and learns of the start
 
 
 def test_a_follower_that_has_nothing_of_the_log_yet_has_said_so(master):
