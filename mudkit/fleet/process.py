@@ -74,7 +74,10 @@ class Process:
         self.open: dict[int, Operation] = {}
         """What it has been asked and has not answered, by number."""
         self._listeners: dict[str, list[Callable[[Any], None]]] = {}
-        self._stream = Stream(world.seed, f"entropy\n{system}\n{name}")
+        # Another process has drawn before from the same seed: its draws are not repeated, or incarnations,
+        # which name a start, would be.
+        before = store.fingerprint() if isinstance(store, SqliteStore) else ""
+        self._stream = Stream(world.seed, f"entropy\n{system}\n{name}" + (f"\n{before}" if before else ""))
         self._draws = 0
 
     def entropy(self, n: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
@@ -272,6 +273,16 @@ class SqliteStore:
         """Forget everything, also what was committed."""
         self.rollback()
         self._execute("DELETE FROM store")
+
+    def fingerprint(self) -> str:
+        """Return a digest of everything in the file; empty if nothing is in it."""
+        digest = sha256()
+        rows = 0
+        for key, value in self._execute("SELECT key, value FROM store ORDER BY key"):
+            rows += 1
+            for part in (key.encode(), value):
+                digest.update(len(part).to_bytes(8, "big") + part)
+        return digest.hexdigest() if rows else ""
 
     def close(self) -> None:
         """Close the file; what was not committed is undone."""

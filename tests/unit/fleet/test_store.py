@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudkit import Lab
 from mudkit.fleet.store import MemoryStore, SqliteStore
 
 KEYS = ["a", "ab", "b", "ü", "a\n"]
@@ -96,3 +97,24 @@ def test_a_store_that_nobody_closes_is_closed_when_it_goes(tmp_path):
     del thread
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         connection.execute("SELECT 1")
+
+
+def test_entropy_is_another_one_for_a_store_that_a_process_has_left(tmp_path):
+    def drawn():
+        lab = Lab(seed=7)
+        machines = []
+
+        class Draws:
+            def __init__(self, ports):
+                self.ports = ports
+
+            def handle(self, now_us, event):
+                machines.append(self.ports.entropy(4))
+                self.ports.store.put(f"drawn {len(self.ports.store.keys())}", machines[-1])
+                return ()
+
+        lab.device("ann", storage=tmp_path).install("draws", Draws)
+        lab.run(seconds=1)
+        return machines[0]
+
+    assert len({drawn() for _ in range(3)}) == 3
