@@ -274,7 +274,7 @@ class Client(TableAdministration):
         return made
 
     def update_data(self, handle: int, data: Fields) -> Operation:
-        """Give a continuous read other reader data, for what is written from now on."""
+        """Replace the reader data of a continuous read, for records that are written from now on."""
         return self.installed.call(UpdateData(whole_number("handle", handle, 0, 1 << 62), _reader(data)))
 
     def unregister(self, handle: int) -> Operation:

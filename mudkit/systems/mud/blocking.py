@@ -50,17 +50,17 @@ class BlockingClient:
         self.client.drop(table).result(self._timeout_s)
 
     def write(self, *arguments: Any, **named: Any) -> int:
-        """Give the version that the record has got; see :meth:`Client.write`."""
+        """Return the new version of the record; see :meth:`Client.write`."""
         version: int = self.client.write(*arguments, **named).result(self._timeout_s)
         return version
 
     def delete(self, *arguments: Any, **named: Any) -> int:
-        """Give the version that the record has got; see :meth:`Client.delete`."""
+        """Return the new version of the record; see :meth:`Client.delete`."""
         version: int = self.client.delete(*arguments, **named).result(self._timeout_s)
         return version
 
     def read(self, *arguments: Any, **named: Any) -> ReadResult | int:
-        """Give what was found, or a continuous read's handle; see :meth:`Client.read`."""
+        """Return the records, or the handle of a continuous read; see :meth:`Client.read`."""
         answer: ReadResult | int = self.client.read(*arguments, **named).result(self._timeout_s)
         return answer
 

@@ -63,7 +63,7 @@ class ReadResult(msgspec.Struct, frozen=True):
         return len(self.records)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Give the records as a DataFrame, a row each, its index the key."""
+        """Return a DataFrame with one row per record, indexed by key."""
         import pandas as pd
 
         if self.aggregates is not None:

@@ -329,10 +329,10 @@ class ClientMachine:
         lost = self.local.go_back(answer.start, answer.shared)
         connection.start = answer.start
         effects, asks = connection.again(now_us)
-        told = (
+        incident = (
             (rolled_back("back end of MUD tables", f"{lost} of what this client has read"),) if lost else ()
         )
-        return [*told, *effects, *self._resend(now_us, asks)]
+        return [*incident, *effects, *self._resend(now_us, asks)]
 
     def _processed(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
         """Process the whole answer to a request."""

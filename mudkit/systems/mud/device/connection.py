@@ -345,7 +345,7 @@ class Connection:
         The back end knows requests about tables by their identities, which stay.
         """
         effects: list[Effect] = []
-        asks = [self._asks[each] for each in self.timer if each in self._asks]
+        asks = [self._asks[identity] for identity in self.timer if identity in self._asks]
         for ask in asks:
             effects += self.timer.answered(now_us, ask.identity)
             if not isinstance(ask.work, Administering):

@@ -12,7 +12,7 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                applied, so that the client can send it again with another token
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
-start          of a store that is not empty: the log goes on with another start in its lineage; clients and
+start          of a store that is not empty: the log continues with another start in its lineage; clients and
                followers that know another one learn which of the entries that they know are gone
 Has            acknowledgement of a follower; entries are retransmitted until they are acknowledged
 =============  ======================================================================================
@@ -105,7 +105,7 @@ class BackEnd:
         self._copy.load(self._store.get("lsn", int) or BEFORE_FIRST, tables, rows)
         self._lineage: Lineage = self._store.get("lineage", dict[str, int]) or {}
         self._restart = Incarnation(ports) if self._copy.lsn > BEFORE_FIRST else None
-        """Of a start that continues the log of another one, before it has handled anything."""
+        """True for a start that continues an existing log, until it has handled an event."""
         self._has: dict[str, int] = dict.fromkeys((*replicas, *processors), -1)
         """Acknowledged position of each follower; -1: not known."""
         self._unacknowledged: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)

@@ -406,15 +406,15 @@ class Processor:
         self._handles.setdefault(reading.session, {})[handle] = None
         since, sync_us = message.since.get(self._me), message.sync_us
         held = set(message.held)
-        gone: set[str] = set()
-        """Records that were told in versions that may be gone."""
+        stale: set[str] = set()
+        """Records that were told in versions that the log may have lost."""
         if since is not None:
             shared = self._log.shared((message.starts or {}).get(self._me, ""))
             if since > shared:
-                since, gone = shared, held
+                since, stale = shared, held
         effects: list[Effect] = []
         for row in existing:
-            if row.key in gone or (
+            if row.key in stale or (
                 row.lsn > since if since is not None else sync_us is not None and row.ts_us >= sync_us
             ):
                 effects += self._tell(now_us, handle, row, None)
@@ -429,7 +429,7 @@ class Processor:
                 effects += self._tell(now_us, handle, Remove(key, None), None)
                 continue
             self._show(handle, reading, key)
-            if since is None or known.lsn > since or key in gone:
+            if since is None or known.lsn > since or key in stale:
                 effects += self._tell(now_us, handle, Remove(key, known.ver), None)
         return effects
 
