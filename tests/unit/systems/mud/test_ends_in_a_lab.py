@@ -57,7 +57,8 @@ def test_what_is_no_name_of_a_table_ends_every_operation(jane, name):
         lambda: jane.drop(name),
         lambda: jane.alter(name, acl="public"),
     ):
-        assert ended(act) == "TableProblem"
+        is_text = isinstance(name, str) and name != "\ud800"
+        assert ended(act) == ("TableProblem" if is_text else "ParameterError")
     assert ended(lambda: jane.create(name)) == "ParameterError"
     assert jane.pending().result() == []
 
@@ -82,9 +83,10 @@ def test_a_continuous_read_that_is_ended_before_it_began_is_answered(jane):
     assert (began.status, ended.status) == ("ok", "ok")
 
 
-@pytest.mark.parametrize("latest", [1, 0, "yes", None, np.bool_(True)])
-def test_whether_the_latest_is_asked_for_is_yes_or_no(jane, latest):
-    assert ended(lambda: jane.read("news", latest=latest)).records == {"k": {"n": 1}}
+def test_whether_the_latest_is_asked_for_is_yes_or_no(jane):
+    assert ended(lambda: jane.read("news", latest=np.bool_(True))).records == {"k": {"n": 1}}
+    for latest in (1, 0, "yes", None):
+        assert ended(lambda latest=latest: jane.read("news", latest=latest)) == "ParameterError"
 
 
 @pytest.mark.parametrize("text", [np.str_, str, Named], ids=["numpy", "str", "enum"])

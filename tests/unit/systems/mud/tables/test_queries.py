@@ -11,7 +11,7 @@ from predicate_strategies import conditions, make, scopes
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate
-from mudkit.predicates.exchange import to_json
+from mudkit.systems.mud.messages import SentPredicate
 from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, keys_of, tables_of, tables_of_sent
 
 # -- keys
@@ -207,13 +207,13 @@ def _check(larger: Predicate, smaller: Predicate, given_: list[dict[str, Any]]) 
     ],
 )
 def test_tables_of(text, tables):
-    assert tables_of(Predicate(text)) == tables_of_sent(to_json(Predicate(text))) == tables
+    assert tables_of(Predicate(text)) == tables_of_sent(SentPredicate.of(Predicate(text))) == tables
 
 
 def test_tables_of_nothing_and_of_a_parameter():
     assert tables_of(None) == tables_of_sent(None) == []
     by = Predicate("lookup(:t, n, 'x') = lookup(:t, n, 'y')", t="people")
-    assert tables_of(by) == tables_of_sent(to_json(by)) == ["people"]
+    assert tables_of(by) == tables_of_sent(SentPredicate.of(by)) == ["people"]
 
 
 @pytest.mark.parametrize(
