@@ -18,7 +18,7 @@ POLICY = Policy(
     "p",
     [
         Rule("message.pulse > 50", Drop(), "well"),
-        Rule("state.battery < 25", [Every(300), Keep(("pulse",))], "low"),
+        Rule("state.battery < 25", [Every(300, variable="sent"), Keep(("pulse",))], "low"),
         Rule("state.battery >= 50", [], "a name that is far too long for the scale beside it"),
     ],
 )
