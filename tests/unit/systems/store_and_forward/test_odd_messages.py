@@ -153,7 +153,7 @@ def test_what_is_not_part_of_a_message_is_not_kept() -> None:
     machine.handle(0, Received("e/sf", {**HELLO, "more": float("nan")}, "e"))
     machine.handle(0, Received("e/sf", {**SEND, "more": float("nan"), "after": "x"}, "e"))
     [(_, kept)] = store.items("for bob\n")
-    assert FROM_RELAY(kept)
+    assert FROM_RELAY.decode(kept) is not None
     assert "more" not in kept
 
 
