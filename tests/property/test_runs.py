@@ -229,7 +229,7 @@ def test_in_other_processes(known: dict[str, dict[str, str]], tmp_path: Path) ->
         folder = tmp_path / str(number)
         folder.mkdir()
         command = [sys.executable, "-B", "-c", before + write]
-        environment = os.environ | variables
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")} | variables
         started.append(
             subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
         )
