@@ -11,7 +11,17 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit.errors import ParameterError
-from mudkit.figures.style import BLUE, GREEN, GREY, ORANGE, heading, natural_key, styled, template
+from mudkit.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    heading,
+    natural_key,
+    styled,
+    template,
+)
 from mudkit.figures.tables import require_columns
 
 if TYPE_CHECKING:
@@ -52,7 +62,7 @@ _DECISION_MARKS: Final = {
     "sent in part": ("diamond", GREEN, 10),
     "held back": ("circle-open", GREY, 7),
     "dropped": ("x-thin-open", GREY, 6),
-    "stopped": ("x", "black", 9),
+    "stopped": ("x", INK, 9),
 }
 _LANE_PX, _PANEL_PX, _DECISION_MARGINS_PX = 26, 40, 130
 
@@ -145,7 +155,7 @@ def update_rule_firing(
         frame = [
             {
                 "type": "rect", "x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5, "opacity": 1,
-                "line": {"color": "black", "width": 3}, "fillcolor": "rgba(0,0,0,0)",
+                "line": {"color": INK, "width": 3}, "fillcolor": "rgba(0,0,0,0)",
             }
         ]  # fmt: skip
     # Not by update_layout: an empty list would leave the old frame.
@@ -358,7 +368,7 @@ def decisions(
             marker = {"symbol": symbol, "color": colour, "size": size, "line": line}
             traces.append((what, table[table["what"] == what], marker))
         if wrong is not None and name in wrong:
-            pointer = {"symbol": "triangle-down", "color": "black", "size": 13}
+            pointer = {"symbol": "triangle-down", "color": INK, "size": 13}
             traces.append(("here", table.iloc[[wrong[name]]], pointer))
         for what, part, marker in traces:
             if not len(part):
