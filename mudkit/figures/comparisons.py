@@ -435,6 +435,7 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
                 go.Scatter(
                     x=[*places, *places[::-1]],
                     y=[*high, *low[::-1]],
+                    mode="lines",
                     fill="toself",
                     fillcolor=band,
                     line={"width": 0},

@@ -31,7 +31,7 @@ MAX_OPERATIONS: Final = 80
 _LANE_PX, _VIEW_PX, _GAP_PX, _MARGINS_PX = 58, 46, 80, 220
 _END: Final = 1.04
 _PLOT_PX: Final = 800
-_LETTER_PX: Final = 7.0
+_LETTER_PX: Final = 7.8
 _MIN_LETTERS: Final = 6
 """Room for names of operations in views; with less only the pointer shows them."""
 _UNITS: Final = (("min", 60_000_000, 300_000_000), ("s", 1_000_000, 3_000_000), ("ms", 1_000, 0))

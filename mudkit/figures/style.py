@@ -34,8 +34,8 @@ INK: Final = "#7b7b7b"
 
 _TEXT: Final = {
     BLUE: "#0081c9",
-    ORANGE: "#ca5900",
-    GREEN: "#008c66",
+    ORANGE: "#ca5a00",
+    GREEN: "#008d65",
     PINK: "#bf5790",
     SKY: "#1982bd",
     YELLOW: "#a47200",
