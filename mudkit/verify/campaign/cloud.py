@@ -169,9 +169,9 @@ class BackEndSeen:
 
 
 def _outcome(message: Any, sent: Sequence[Any], is_kept: bool) -> str:
-    if not sent:
-        return "write, late copy"
     outcome = sent[0]
+    if not is_kept and outcome.get("error", {}).get("kind") == "MudkitError":
+        return "write, late copy"
     if "error" in outcome and outcome["error"] == message["refused"]:
         return "write, token refused"
     if not is_kept:

@@ -9,7 +9,8 @@ Administer     create, alter or drop a table, once for each request, however oft
 RoutedWrite    at its first arrival: apply it, blind or conditional on the version that it replaces; the
                result is the next version and entry of the log, a conflict, or a refusal; it is stored
                with the write and sent to every duplicate; a write whose token has expired is not
-               applied, so that the client can send it again with another token
+               applied, so that the client can send it again with another token; one whose result the
+               client has acknowledged is refused: a restored client has it again
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
 start          of a store that is not empty: the log continues with another start in its lineage; clients and
@@ -192,8 +193,8 @@ class BackEnd:
         result = self._results(client).get(str(write.number))
         pushed: Sequence[Effect] = ()
         if result is None:
-            if write.number < known:
-                return ()  # a late duplicate of a write whose result the client has
+            if write.number < known:  # a late duplicate, or the client was restored and has it again
+                return (_outcome(write, WriteResult(error=encode_error(_forgotten(write)))),)
             if write.refused is not None:  # not applied: the client may send it with another token
                 return (_outcome(write, WriteResult(error=write.refused)),)
             lsn = self._copy.lsn
@@ -394,6 +395,16 @@ def _scope(incarnation: str, writer: str) -> str:
     """Return the name under which the results of one incarnation of a client are stored."""
     endpoint, _, user = writer.partition("\n")
     return f"{endpoint}\n{incarnation}\n{user}"
+
+
+def _forgotten(write: RoutedWrite) -> MudkitError:
+    return MudkitError(
+        "The result of this write is not known any more.",
+        where=f"table {write.name!r}, key {write.key!r}",
+        found=f"write {write.number}, whose result this client has received",
+        expected="a write without a result",
+        remedy="nothing: the device was restored from a backup, and was told the result before",
+    )
 
 
 def _outcome(write: RoutedWrite, result: WriteResult) -> Send:

@@ -151,3 +151,17 @@ def test_a_notification_server_that_starts_is_silent_for_no_minute(place, is_res
     place.ann.write("t", "b", {"n": 1}).result()
     place.lab.run(seconds=10)
     assert place.heard == [("upsert", "b", {"n": 1})]
+
+
+def test_a_write_that_was_answered_before_its_device_was_restored_is_pending_no_more(place):
+    place.lab.faults.cut("ann")
+    place.ann.write("t", "a", {"n": 2}, "conditional")
+    backup = place.lab.faults.backup("ann")
+    place.lab.faults.mend("ann")
+    for number in (3, 4):
+        place.ann.write("t", "b", {"n": number}).result()
+    place.lab.faults.restore("ann", backup)
+    place.lab.run(minutes=1)
+    assert place.ann.pending().result() == []
+    place.ann.write("t", "a", {"n": 5}).result()
+    assert records(place.bob, latest=True) == {"a": {"n": 5}, "b": {"n": 4}}
