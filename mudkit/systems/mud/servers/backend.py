@@ -14,7 +14,8 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
 start          of a store that is not empty: the log continues with another start in its lineage; clients and
-               followers that know another one learn which of the entries that they know are gone
+               followers that know another one learn which of the entries that they know are gone; so
+               they do of a store that was wiped, as soon as it hears of a start that it does not know
 Has            acknowledgement of a follower; entries are retransmitted until they are acknowledged
 =============  ======================================================================================
 
@@ -26,7 +27,7 @@ acknowledges them, of its last incarnations.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from msgspec import UNSET, UnsetType, to_builtins
 from msgspec.structs import asdict, replace
@@ -78,6 +79,9 @@ length and the time of an answer do not reveal how much a reader may not see."""
 _ENTRY: Final = cast("type[LogEntry]", LogEntry)
 
 
+_Message: TypeAlias = Describe | Administer | PartitionRead | RoutedWrite | FollowLog | Has
+
+
 class BackEnd:
     """The master.
 
@@ -91,7 +95,7 @@ class BackEnd:
     def __init__(
         self, ports: Ports, gateways: Sequence[str], processors: Sequence[str], replicas: Sequence[str]
     ) -> None:
-        self._store = ports.store
+        self._ports, self._store = ports, ports.store
         self._accepts: dict[
             str, Accepts[Describe | Administer] | Accepts[PartitionRead | RoutedWrite | FollowLog | Has]
             | Accepts[PartitionRead | FollowLog | Has],
@@ -122,7 +126,10 @@ class BackEnd:
             case Received(source=source):
                 accepts = self._accepts.get(source)
                 message = None if accepts is None else accepts.decode(event.message)
-                return dropped(event) if message is None else self._received(now_us, event, message)
+                if message is None:
+                    return dropped(event)
+                begun = self._begin_anew(now_us) if self._was_wiped(message) else ()
+                return (*begun, *self._received(now_us, event, message))
             case LinkUp():
                 return self._push(now_us, self._has)
             case TimerFired():
@@ -130,11 +137,22 @@ class BackEnd:
                 return [*self._push(now_us, late), *self._unacknowledged.fired(now_us)]
         return ()
 
+    def _was_wiped(self, message: _Message) -> bool:
+        """Return whether a sender knows a start, and this store is in its first one."""
+        return not self._lineage and not isinstance(message, FollowLog) and bool(message.start or "")
+
+    def _begin_anew(self, now_us: int) -> Sequence[Effect]:
+        """Name this start, so that it is not taken for the first one that others remember."""
+        self._lineage = continued({}, BEFORE_FIRST, Incarnation(self._ports).id)
+        self._store.put("lineage", self._lineage)
+        self._has = dict.fromkeys(self._has, -1)
+        return self._push(now_us, self._has)
+
     def _received(
         self,
         now_us: int,
         event: Received,
-        message: Describe | Administer | PartitionRead | RoutedWrite | FollowLog | Has,
+        message: _Message,
     ) -> Sequence[Effect]:
         source = event.source
         match message:
