@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.delivery.session import Heard, Incarnation, Lineage, Peer, incarnation, rolled_back, shared_seq
+from mudkit.delivery.session import (
+    Heard,
+    Incarnation,
+    Lineage,
+    Peer,
+    incarnation,
+    rolled_back,
+    shared_seq,
+    shared_since,
+)
 from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
 
@@ -93,3 +102,12 @@ def test_an_old_store_is_a_row_of_incidents() -> None:
     record = rolled_back("ann", "messages 3 to 5 are gone")
     assert (record.table, record.row["incident"]) == ("incidents", "rolled back")
     assert record.row["detail"] == "ann: messages 3 to 5 are gone"
+
+
+@pytest.mark.parametrize(("start", "shared"), [("", 4), ("b", 7), ("c", 9), ("unknown", 0)])
+def test_what_is_left_of_a_start(start: str, shared: int) -> None:
+    assert shared_since({"b": 5, "c": 8}, start, 9) == shared
+
+
+def test_a_first_start_is_whole_and_knows_no_other() -> None:
+    assert (shared_since({}, "", 9), shared_since({}, "b", 9)) == (9, 0)
