@@ -169,9 +169,9 @@ class BackEndSeen:
 
 
 def _outcome(message: Any, sent: Sequence[Any], is_kept: bool) -> str:
-    outcome = sent[0]
-    if not is_kept and outcome.get("error", {}).get("kind") == "MudkitError":
+    if not sent or (not is_kept and sent[0].get("error", {}).get("kind") == "MudkitError"):
         return "write, late copy"
+    outcome = sent[0]
     if "error" in outcome and outcome["error"] == message["refused"]:
         return "write, token refused"
     if not is_kept:
