@@ -117,13 +117,16 @@ class Relay:
 class Registered(dict[str, PublicKeys]):
     """Public keys of the devices at one provider, by name."""
 
-    changes = 0
-    """Number of times that the entry of a device has changed, the first ones included."""
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, entries: Mapping[str, PublicKeys] | None = None, changes: int = 0) -> None:
+        super().__init__(entries or {})
+        self.changes = changes
+        """Number of times that the entry of a device has changed, the first ones included."""
         self.watchers: list[Callable[[str], None]] = []
         """Called with each device that has started again."""
+
+    def __reduce__(self) -> tuple[type[Registered], tuple[dict[str, PublicKeys], int]]:
+        """Pickle the entries, and not their watchers."""
+        return Registered, (dict(self), self.changes)
 
     def __setitem__(self, device: str, keys: PublicKeys) -> None:
         """Register the keys and the start of a device."""
