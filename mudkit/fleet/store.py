@@ -97,7 +97,7 @@ class MemoryStore:
     ``tests/faults/test_killed_mud.py`` and ``test_killed_store.py``.
     """
 
-    __slots__ = ("_data", "_keys", "_undo", "at_crash_point", "at_put", "is_dirty")
+    __slots__ = ("_data", "_keys", "_undo", "at_put", "crash_point", "is_dirty")
 
     def __init__(self) -> None:
         self._data: dict[str, bytes] = {}
@@ -106,7 +106,8 @@ class MemoryStore:
         self._undo: dict[str, bytes | None] = {}
         """What was under each key that has changed since the last commit; None: nothing."""
         self.is_dirty = False
-        self.at_crash_point: Callable[[str], None] = unheeded
+        self.crash_point: Callable[[str], None] = unheeded
+        """See :class:`mudkit.events.Store`; who kills at a crash point replaces it."""
         self.at_put: Callable[[str, Any], None] = unheeded
 
     def get(self, key: str, kind: Any = Any) -> Any:
@@ -135,10 +136,6 @@ class MemoryStore:
     def items(self, prefix: str = "", kind: Any = Any) -> Sequence[tuple[str, Any]]:
         """See :class:`mudkit.events.Store`."""
         return [(key, _read(key, self._data[key], kind)) for key in self.keys(prefix)]
-
-    def crash_point(self, name: str) -> None:
-        """See :class:`mudkit.events.Store`."""
-        self.at_crash_point(name)
 
     def commit(self) -> None:
         """Make what was written since the last commit last."""
@@ -200,7 +197,8 @@ class SqliteStore:
         self._changes: dict[str, bytes | None] = {}
         """What waits for the commit; None: to be deleted."""
         self.is_dirty = False
-        self.at_crash_point: Callable[[str], None] = unheeded
+        self.crash_point: Callable[[str], None] = unheeded
+        """See :class:`mudkit.events.Store`; who kills at a crash point replaces it."""
         self.at_put: Callable[[str, Any], None] = unheeded
 
     def get(self, key: str, kind: Any = Any) -> Any:
@@ -241,10 +239,6 @@ class SqliteStore:
         return sorted(
             (key, written) for key, written in items.items() if written is not None and key.startswith(prefix)
         )
-
-    def crash_point(self, name: str) -> None:
-        """See :class:`mudkit.events.Store`."""
-        self.at_crash_point(name)
 
     def commit(self) -> None:
         """Make what was written since the last commit last."""

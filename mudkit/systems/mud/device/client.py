@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 from zlib import crc32
 
 from msgspec import UNSET
@@ -180,13 +180,8 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        if self._connection.life:
-            return self._handle(now_us, event)
-        self._connection.life = self._ports.entropy(4).hex()
-        self._connection.incarnation = self.local.writes.incarnation
-        return [*self._writes.advance(now_us), *self._handle(now_us, event)]
-
-    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        if not self._connection.life:
+            return [*self._begin(now_us), *self.handle(now_us, event)]
         match event:
             case Call(op_id=op_id, operation=operation):
                 try:
@@ -215,6 +210,12 @@ class ClientMachine:
                 self._reads.context = context
         return ()
 
+    def _begin(self, now_us: int) -> Sequence[Effect]:
+        """Draw what names this start, and send what waits since the last one."""
+        self._connection.life = self._ports.entropy(4).hex()
+        self._connection.incarnation = self.local.writes.incarnation
+        return self._writes.advance(now_us)
+
     def _timer(self, now_us: int, name: str) -> Sequence[Effect]:
         match name:
             case t if t == RETRY:
@@ -232,13 +233,13 @@ class ClientMachine:
     def _call(self, now_us: int, op_id: int, asked: Operation) -> Sequence[Effect]:
         match asked:
             case Write():
-                asked = replace(asked, table=check_name(asked.table))
+                asked = _named(asked)
                 self._reads.check_access(now_us, asked.table)
                 return self._writes.write(now_us, op_id, asked, self._reads.context)
             case Read():
-                return self._read(now_us, op_id, replace(asked, table=check_name(asked.table)))
+                return self._read(now_us, op_id, _named(asked))
             case Register():
-                asked = replace(asked, table=check_name(asked.table))
+                asked = _named(asked)
                 self._reads.check_access(now_us, asked.table)
                 return self._watching.register(now_us, op_id, asked)
             case UpdateData():
@@ -381,7 +382,7 @@ class ClientMachine:
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
         """Send requests as they are by now."""
         effects: list[Effect] = []
-        for ask in asks:
+        for ask in filter(self._connection.may_send, asks):
             match ask.work:
                 case Query() as query:
                     ask.request = self._reads.request(query)
@@ -407,6 +408,15 @@ def _administering(op_id: int, asked: Create | Alter | Drop) -> tuple[Administer
         case Drop():
             request = DropRequest(check_name(asked.table), {})
     return Administering(op_id, request), request
+
+
+_Asked = TypeVar("_Asked", Write, Read, Register)
+
+
+def _named(asked: _Asked) -> _Asked:
+    """Return an operation whose table has a proper name."""
+    name = check_name(asked.table)
+    return asked if name is asked.table else replace(asked, table=name)
 
 
 def _plain(properties: Fields) -> Fields:
