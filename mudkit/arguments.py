@@ -66,7 +66,8 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             if not isinstance(value, kinds) and (accepts is None or not accepts(value)):
                 _refuse(function, args, kwargs)
         for name, value in kwargs.items():
-            if not checks.by_name.get(name, checks.rest)(value):
+            kinds, accepts = checks.by_name.get(name, checks.rest)
+            if not isinstance(value, kinds) and (accepts is None or not accepts(value)):
                 _refuse(function, args, kwargs)
         try:
             return function(*args, **kwargs)

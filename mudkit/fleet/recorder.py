@@ -275,10 +275,13 @@ class Recorder:
         call, given = operation.call, detail.get
         asked = call.asked.get
         hashed = given("value_hash")
+        said = [given(name, asked(name)) for name in ("table", "key", "type")]
+        table, key, kind = [
+            each if each is None or type(each) is str else brief(each, _CONTENT) for each in said
+        ]
         return (
             operation.process.host.name, operation.session, call.op_id, call.name,
-            _text(given("table", asked("table"))), _text(given("key", asked("key"))),
-            _text(given("type", asked("type"))), operation.invoked_us, operation.responded_us,
+            table, key, kind, operation.invoked_us, operation.responded_us,
             operation.status, given("version"), hashed() if callable(hashed) else hashed,
         )  # fmt: skip
 

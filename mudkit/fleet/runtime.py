@@ -21,11 +21,8 @@ class VirtualTime(Protocol):
     """Virtual time, which goes on while somebody waits."""
 
     now_us: int
-
-    @property
-    def stands_still(self) -> bool:
-        """Whether nothing is happening: who asks is outside of virtual time."""
-        ...
+    stands_still: bool
+    """Whether nothing is happening: who asks is outside of virtual time."""
 
     def at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
         """Do something at a time."""

@@ -278,10 +278,11 @@ class ClientMachine:
 
     def _read(self, now_us: int, op_id: int, asked: Read) -> Sequence[Effect]:
         effects = self._reads.read(now_us, op_id, asked)
-        # What is never answered from here need not be fetched.
-        is_only_remote = asked.aggregate is not None or bool(tables_of(asked.predicate))
-        if self._prefetching is not None and not is_only_remote:
-            self._prefetching.asked(now_us, asked_of(asked))
+        if self._prefetching is not None:
+            # What is never answered from here need not be fetched.
+            is_only_remote = asked.aggregate is not None or bool(tables_of(asked.predicate))
+            if not is_only_remote:
+                self._prefetching.asked(now_us, asked_of(asked))
         return effects
 
     def _look(self, now_us: int) -> Sequence[Effect]:
