@@ -230,9 +230,10 @@ def _is_text(value: Any) -> bool:
 
 def _are_texts(values: Iterable[Any]) -> bool:
     try:
-        return _is_text("".join(values))
+        text = "".join(values)
     except TypeError:  # one of them is no text
         return False
+    return text.isascii() or _is_utf8(text)
 
 
 def _fit_all(check: _Check, values: Iterable[Any]) -> bool:

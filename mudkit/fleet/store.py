@@ -34,22 +34,23 @@ def _ciphertext(code: int, data: memoryview) -> Ciphertext:
 
 
 _pack = msgspec.msgpack.Encoder(enc_hook=_hook).encode
-_decode = msgspec.msgpack.Decoder(ext_hook=_ciphertext).decode
-_decoders: dict[Any, Callable[[bytes], Any]] = {Any: _decode}
-"""What reads each kind of value: made when it is read first, for a type is no state of a store."""
 
 
-def _decoder(kind: Any) -> Callable[[bytes], Any]:
-    decode = _decoders.get(kind)
-    if decode is None:
-        decode = _decoders[kind] = msgspec.msgpack.Decoder(kind, ext_hook=_ciphertext).decode
-    return decode
+class _Decoders(dict[Any, Callable[[bytes], Any]]):
+    """What reads each kind of value: made when it is read first, for a type is no state of a store."""
+
+    def __missing__(self, kind: Any) -> Callable[[bytes], Any]:
+        decode = self[kind] = msgspec.msgpack.Decoder(kind, ext_hook=_ciphertext).decode
+        return decode
+
+
+_decoders: Final = _Decoders()
 
 
 def _read(key: str, written: bytes, kind: Any) -> Any:
     """Read what is stored under a key as what it should be."""
     try:
-        return _decoder(kind)(written)
+        return _decoders[kind](written)
     except msgspec.ValidationError as error:
         raise StoreError(
             "A store holds something that this version of mudkit did not write.",
@@ -64,7 +65,7 @@ def _encode(key: str, value: Any) -> bytes:
     """Write a value so that it comes back as it is."""
     try:
         written = _pack(value)
-        if _decoder(type(value) if isinstance(value, msgspec.Struct) else Any)(written) == value:
+        if _decoders[type(value) if isinstance(value, msgspec.Struct) else Any](written) == value:
             return written
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
