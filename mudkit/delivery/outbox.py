@@ -103,8 +103,10 @@ class Outbox(Generic[_T]):
 
         Items of the next incarnation follow when these were acknowledged: this keeps the order.
         """
-        incarnation = self.name(self.first_seq).incarnation
-        return takewhile(lambda each: self.name(each[0]).incarnation == incarnation, self.items(first_seq))
+        first = self.first_seq
+        ends = [base_seq for base_seq in (*self._starts.values(), self._base_seq) if base_seq >= first]
+        last = min(ends, default=self.last_seq)
+        return takewhile(lambda each: each[0] <= last, self.items(first_seq))
 
     def name(self, seq: int) -> Name:
         """Return the name of a pending item, or of the next one."""

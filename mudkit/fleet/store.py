@@ -109,7 +109,8 @@ class MemoryStore:
         self.is_dirty = False
         self.crash_point: Callable[[str], None] = unheeded
         """See :class:`mudkit.events.Store`; who kills at a crash point replaces it."""
-        self.at_put: Callable[[str, Any], None] = unheeded
+        self.at_put: Callable[[str, Any], None] | None = None
+        """Called with what is put, by who keeps a ledger of it."""
 
     def get(self, key: str, kind: Any = Any) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -118,15 +119,13 @@ class MemoryStore:
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
-        written = _encode(key, value)
-        self._remember(key)
-        self._set(key, written)
-        self.at_put(key, value)
+        self._change(key, _encode(key, value))
+        if self.at_put is not None:
+            self.at_put(key, value)
 
     def delete(self, key: str) -> None:
         """See :class:`mudkit.events.Store`."""
-        self._remember(key)
-        self._set(key, None)
+        self._change(key, None)
 
     def keys(self, prefix: str = "") -> Sequence[str]:
         """See :class:`mudkit.events.Store`."""
@@ -145,8 +144,8 @@ class MemoryStore:
 
     def rollback(self) -> None:
         """Undo what was written since the last commit."""
-        for key, value in self._undo.items():
-            self._set(key, value)
+        for key, value in list(self._undo.items()):
+            self._change(key, value)
         self.commit()
 
     def wipe(self) -> None:
@@ -155,20 +154,19 @@ class MemoryStore:
         self._keys = None
         self.commit()
 
-    def _remember(self, key: str) -> None:
+    def _change(self, key: str, written: bytes | None) -> None:
+        """Let a key have a value, or none, until the next commit or rollback."""
+        before = self._data.get(key)
+        self._undo.setdefault(key, before)
         self.is_dirty = True
-        if key not in self._undo:
-            self._undo[key] = self._data.get(key)
-
-    def _set(self, key: str, written: bytes | None) -> None:
-        """Let a key have a value, or none."""
-        if written is None:
-            if self._data.pop(key, None) is not None and self._keys is not None:
+        if written is not None:
+            self._data[key] = written
+            if before is None and self._keys is not None:
+                self._keys.add(key)
+        elif before is not None:
+            del self._data[key]
+            if self._keys is not None:
                 self._keys.remove(key)
-            return
-        if self._keys is not None and key not in self._data:
-            self._keys.add(key)
-        self._data[key] = written
 
 
 class SqliteStore:
@@ -200,7 +198,8 @@ class SqliteStore:
         self.is_dirty = False
         self.crash_point: Callable[[str], None] = unheeded
         """See :class:`mudkit.events.Store`; who kills at a crash point replaces it."""
-        self.at_put: Callable[[str, Any], None] = unheeded
+        self.at_put: Callable[[str, Any], None] | None = None
+        """Called with what is put, by who keeps a ledger of it."""
 
     def get(self, key: str, kind: Any = Any) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -215,7 +214,8 @@ class SqliteStore:
         """See :class:`mudkit.events.Store`."""
         self._changes[key] = _encode(key, value)
         self.is_dirty = True
-        self.at_put(key, value)
+        if self.at_put is not None:
+            self.at_put(key, value)
 
     def delete(self, key: str) -> None:
         """See :class:`mudkit.events.Store`."""
