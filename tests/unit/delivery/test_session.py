@@ -75,7 +75,13 @@ def test_a_start_has_an_incarnation_of_its_own_whatever_is_in_the_store() -> Non
         ({"0b": 5}, 9, {"0d": 3}, 12, 2),  # restored to an older backup
         ({"0d": 3}, 9, {"0b": 5}, 12, 2),
         ({"0b": 5, "0c": 7}, 9, {}, 20, 4),
-        ({"0b": 5}, 7, {"0b": 5, "0c": 5}, 6, 4),  # restored to a backup from before the first entry of a start
+        (
+            {"0b": 5},
+            7,
+            {"0b": 5, "0c": 5},
+            6,
+            4,
+        ),  # restored to a backup from before the first entry of a start
     ],
 )
 def test_what_two_copies_of_a_log_share(
