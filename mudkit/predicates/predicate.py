@@ -17,6 +17,8 @@ from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Parser
 from mudkit.predicates.parsed import Bound, ListOf, Parameter, Parsed, typed
 from mudkit.predicates.values import (
+    NUMBER,
+    STRING,
     attribute,
     kind_of,
     value,
@@ -39,6 +41,7 @@ class _Unbound(enum.Enum):
 
 
 _UNBOUND: Final = _Unbound.UNBOUND
+_KINDS: Final[dict[type, int]] = {float: NUMBER, str: STRING, _Unbound: -1}
 
 
 class Predicate:
@@ -124,7 +127,7 @@ class Predicate:
 
     def _settle(self, constants: tuple[Any, ...]) -> None:
         parsed = self._parsed
-        kinds = tuple(map(_kind, constants))
+        kinds = tuple([_KINDS.get(type(c)) or kind_of(c) for c in constants])
         form = parsed.forms.get(kinds)
         if form is None:
             form = parsed.forms[kinds] = form_of(typed(parsed, kinds), self.language, parsed.text)
@@ -361,10 +364,6 @@ class Predicate:
     def restored(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
         """Make the predicate again that has this text and these :attr:`constants`."""
         return _restored(text, language, tuple(constants))
-
-
-def _kind(constant: Any) -> int:
-    return -1 if constant is _UNBOUND else kind_of(constant)
 
 
 def _restored(text: str, language: Language, constants: tuple[Any, ...]) -> Predicate:

@@ -94,6 +94,9 @@ from mudkit.tokens import Claims, claimed
 __all__ = ["ClientMachine", "Settings"]
 
 
+_Asked = TypeVar("_Asked", Write, Read, Register)
+
+
 @dataclass(frozen=True)
 class Settings:
     """What a client is, and whom it knows.
@@ -233,13 +236,13 @@ class ClientMachine:
     def _call(self, now_us: int, op_id: int, asked: Operation) -> Sequence[Effect]:
         match asked:
             case Write():
-                asked = _named(asked)
+                asked = self._named(asked)
                 self._reads.check_access(now_us, asked.table)
                 return self._writes.write(now_us, op_id, asked, self._reads.context)
             case Read():
-                return self._read(now_us, op_id, _named(asked))
+                return self._read(now_us, op_id, self._named(asked))
             case Register():
-                asked = _named(asked)
+                asked = self._named(asked)
                 self._reads.check_access(now_us, asked.table)
                 return self._watching.register(now_us, op_id, asked)
             case UpdateData():
@@ -259,6 +262,12 @@ class ClientMachine:
             case Create() | Alter() | Drop():
                 return self._connection.ask(now_us, *_administering(op_id, asked))
         raise TypeError(f"{type(asked).__name__} is no operation of a client of MUD tables")
+
+    def _named(self, asked: _Asked) -> _Asked:
+        """Return an operation whose table has a proper name."""
+        if type(asked.table) is str and asked.table in self.local.tables:
+            return asked
+        return replace(asked, table=check_name(asked.table))
 
     def _renew(self, now_us: int, op_id: int, token: str) -> Sequence[Effect]:
         """Use another token of the same user from now on, and send the writes that waited for it."""
@@ -409,15 +418,6 @@ def _administering(op_id: int, asked: Create | Alter | Drop) -> tuple[Administer
         case Drop():
             request = DropRequest(check_name(asked.table), {})
     return Administering(op_id, request), request
-
-
-_Asked = TypeVar("_Asked", Write, Read, Register)
-
-
-def _named(asked: _Asked) -> _Asked:
-    """Return an operation whose table has a proper name."""
-    name = check_name(asked.table)
-    return asked if name is asked.table else replace(asked, table=name)
 
 
 def _plain(properties: Fields) -> Fields:
