@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -38,7 +39,7 @@ class Host:
     """
 
     __slots__ = (
-        "_op_id", "address", "context", "is_on", "is_online", "link", "name", "number", "processes",
+        "address", "context", "is_on", "is_online", "link", "name", "number", "op_ids", "processes",
         "storage", "watched", "world",
     )  # fmt: skip
 
@@ -54,7 +55,8 @@ class Host:
         self.number = device_number(name)
         self.context: dict[str, Any] = {}
         self.processes: list[Process] = []
-        self._op_id = 0
+        self.op_ids = count(1)
+        """Numbers of the calls here: what others call changes nothing for it."""
         self.storage: Path | None = None
         """Folder with a file for each of its machines, which then outlives this process; None: in memory."""
         self.watched: set[str] = set()
@@ -121,11 +123,6 @@ class Host:
         file.touch()
         file.chmod(0o600)  # keys may lie in it; SQLite gives the files beside it the same mode
         return SqliteStore(file)
-
-    def next_op_id(self) -> int:
-        """Give the next number of a call here: what others call changes nothing for it."""
-        self._op_id += 1
-        return self._op_id
 
     def snapshot(self) -> dict[str, Any]:
         """Give what it knows of itself now."""

@@ -167,14 +167,14 @@ class Trouble:
         """Take the traps away, and let everything begin again that is not there."""
         for name, host in self._world.hosts.items():
             for process in host.processes:
-                process.store.at_crash_point = unheeded
+                process.store.crash_point = unheeded
             self._faults.restart(name)
 
     @property
     def is_armed(self) -> bool:
         """Whether some machine will be killed when it comes to a crash point, or is down."""
         return bool(self._down) or any(
-            process.store.at_crash_point is not unheeded
+            process.store.crash_point is not unheeded
             for host in self._world.hosts.values()
             for process in host.processes
         )

@@ -78,7 +78,8 @@ def answer(kind, identity, **fields):
 
 
 def again(connection, asks, now_us=0):
-    return sent([effect for each in asks for effect in connection.send(now_us, each)])
+    ready = filter(connection.may_send, asks)
+    return sent([effect for each in ready for effect in connection.send(now_us, each)])
 
 
 def test_another_gateway_is_tried_when_the_first_cannot_be_reached(connection):
