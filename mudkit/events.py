@@ -8,7 +8,7 @@ with. Both sets are closed.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -304,6 +304,21 @@ class Installed(Protocol):
     @property
     def address(self) -> str:
         """Where it can be reached now."""
+        ...
+
+    @property
+    def machine(self) -> Any:
+        """The machine itself, for displays; None: it was killed."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """``running``, ``killed``, or why it has no network."""
+        ...
+
+    @property
+    def open(self) -> Sized:
+        """Calls that are not answered."""
         ...
 
     def call(self, operation: msgspec.Struct | str, **arguments: Any) -> Operation:

@@ -124,6 +124,8 @@ class Recorder:
         if messages or held:
             world.on_fate = self._fate
         self._with_messages = messages
+        self.failures = 0
+        """Number of failures so far."""
 
     # -- what comes in
 
@@ -175,6 +177,7 @@ class Recorder:
     def _failure(self, host: Site, system: str, error: Exception) -> None:
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = f"{type(error).__name__}: {error}\n{notes}"[:_DETAIL]
+        self.failures += 1
         self.add("incidents", (host.name, self.world.now_us, "failed", what, system))
 
     def _leg(self, leg: Leg, carried_bytes: int, is_cut: bool) -> None:

@@ -31,11 +31,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from mudkit import words
 from mudkit.arguments import check_arguments, check_init
+from mudkit.display import Branch, Displayed, View, tree
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.mud.policies.density import Density
 
-__all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "sha256"]
+__all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "action_text", "question", "sha256"]
 
 FORMAT: Final = 2
 FEATURES: Final[Mapping[str, str]] = {
@@ -66,6 +68,41 @@ Action = str | float
 _Node = tuple[int, float, int, int, int]
 
 
+_MAX_COUNTED: Final = 10_000
+_MAX_LEVELS: Final = 3
+_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_QUESTIONS: Final[Mapping[str, tuple[str, float, str]]] = {
+    "lat": ("latitude", 1.0, "°"),
+    "lon": ("longitude", 1.0, "°"),
+    "cached_lat": ("cached latitude", 1.0, "°"),
+    "cached_lon": ("cached longitude", 1.0, "°"),
+    "distance": ("distance", 1.0, " km"),
+    "held": ("records held", 1.0, ""),
+    "density": ("density", 1.0, " points/h"),
+}
+"""Name, scale and unit of a feature in a question."""
+
+
+def question(feature: str, threshold: float) -> str:
+    """Return the question whether a feature is at most a threshold, in units that a person uses."""
+    of_cached, name = ("cached ", feature[7:]) if feature.startswith("cached_") else ("", feature)
+    if name == "age":
+        return f"age up to {words.duration(threshold)}?"
+    if name == "hour":
+        minutes = math.floor(threshold * 60)
+        return f"{of_cached}time up to {minutes // 60:02}:{minutes % 60:02}?"
+    if name == "weekday":
+        return f"{of_cached}up to {_WEEKDAYS[min(max(math.floor(threshold), 0), 6)]}?"
+    text, scale, unit = _QUESTIONS.get(feature, (feature.replace("_", " "), 1.0, ""))
+    places = 4 if unit == "°" else None
+    return f"{text} up to {words.number(scale * threshold, places)}{unit}?"
+
+
+def action_text(action: Action) -> str:
+    """Return what a leaf decides in words: ``local``, ``never``, ``10 min``."""
+    return action if isinstance(action, str) else words.duration(action) if action else "at once"
+
+
 def sha256(document: Mapping[str, Any]) -> str:
     """Give the digest of a document, but for the digest that it holds."""
     rest = {name: value for name, value in document.items() if name != "sha256"}
@@ -74,8 +111,8 @@ def sha256(document: Mapping[str, Any]) -> str:
 
 
 @check_init
-@dataclass(frozen=True)
-class Artefact:
+@dataclass(frozen=True, repr=False)
+class Artefact(Displayed):
     """A tree that can decide.
 
     Parameters
@@ -179,6 +216,34 @@ class Artefact:
                 "density", "a table" if table else "no table", "one where it is a feature, else none"
             )
         return cls(kind, version, features, nodes, document, None if table is None else Density.read(table))
+
+    def _view(self) -> View:
+        leaves = sum(not isinstance(node, tuple) for node in self.nodes[:_MAX_COUNTED])
+        facts = {
+            "decides": f"{self.kind}s",
+            "version": self.version,
+            "features": ", ".join(self.features),
+            "leaves": leaves if len(self.nodes) <= _MAX_COUNTED else None,
+            "sha256": str(self.document.get("sha256"))[:12],
+        }
+        notes = [f"Levels below the {_MAX_LEVELS}th are left out."] if self._is_deep() else []
+        return View("mud.Artefact", facts, (), notes, picture=tree(self._branch(0, 0), "A decision tree"))
+
+    def _branch(self, number: int, level: int) -> Branch:
+        node = self.nodes[number]
+        if not isinstance(node, tuple):
+            return Branch(action_text(node))
+        text = question(self.features[node[0]], node[1])
+        if level == _MAX_LEVELS:
+            return Branch("…", text)
+        return Branch(text, "", self._branch(node[2], level + 1), self._branch(node[3], level + 1))
+
+    def _is_deep(self) -> bool:
+        level = [0]
+        for _ in range(_MAX_LEVELS):
+            nodes = [self.nodes[number] for number in level]
+            level = [child for node in nodes if isinstance(node, tuple) for child in node[2:4]]
+        return any(isinstance(self.nodes[number], tuple) for number in level)
 
     def but_inside(
         self, action: Action, *, south: float, north: float, west: float, east: float, version: int
