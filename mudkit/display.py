@@ -21,6 +21,7 @@ from mudkit.errors import ParameterError
 __all__ = [
     "MAX_COLUMNS",
     "MAX_ROWS",
+    "Align",
     "Branch",
     "Cell",
     "Displayed",
@@ -55,7 +56,9 @@ Align = Literal["left", "right"]
 _TABLE: Final = "border-collapse:collapse;font-variant-numeric:tabular-nums;margin:0.4em 0"
 _CAPTION: Final = "caption-side:top;text-align:left;padding:0 0 0.4em;opacity:0.85"
 _HEAD: Final = "padding:3px 10px;vertical-align:bottom;border-bottom:1px solid currentColor;font-weight:600"
-_CELL: Final = "padding:3px 10px;vertical-align:top;overflow-wrap:anywhere;max-width:28em"
+_CELL: Final = "padding:3px 10px;vertical-align:top"
+_WORDS: Final = "text-align:left;overflow-wrap:anywhere;max-width:28em"
+_NUMBER: Final = "text-align:right;white-space:nowrap"
 _UNIT: Final = "font-weight:normal;opacity:0.75;white-space:nowrap"
 _NOTE: Final = "opacity:0.75;margin:0.2em 0"
 _LINE: Final = "margin:0.2em 0"
@@ -71,24 +74,53 @@ class Cell:
     Parameters
     ----------
     text : str
+        Lines are kept.
     note : str
         Second line, in small print: an interval, for instance.
+    strong : str
+        Words in bold before the text.
+    edge : str
+        Colour of a bar at the left; the text has to say the same.
     is_best : bool
         Marked by weight and a dot: the best value of its column.
     is_faint : bool
         Shown faintly, for instance because a reader may not see it.
     is_marked : bool
-        Marked by a bar at its left, for instance because it is pending.
+        Marked by a dashed bar at the left, for instance because it is pending.
+    is_code : bool
+        Set in a fixed width.
     """
 
     text: str
     note: str = ""
+    strong: str = ""
+    edge: str = ""
     is_best: bool = False
     is_faint: bool = False
     is_marked: bool = False
+    is_code: bool = False
 
     def __str__(self) -> str:
-        return f"{'● ' if self.is_best else ''}{self.text}{f' ({self.note})' if self.note else ''}"
+        best = "● " if self.is_best else ""
+        words_ = " ".join(part for part in (self.strong, self.text.replace("\n", "; ")) if part)
+        return f"{best}{words_}{f' ({self.note})' if self.note else ''}"
+
+    def html(self) -> str:
+        """Return the content of a ``<td>``."""
+        text = escape(self.text).replace("\n", "<br>")
+        if self.is_code:
+            text = f"<code style='background:none;color:inherit'>{text}</code>"
+        if self.is_best:
+            text = f"<b>● {text}</b>"
+        if self.strong:
+            text = f"<b>{escape(self.strong)}</b>{' ' if text else ''}{text}"
+        if self.note:
+            text += f"<br><span style='{_UNIT};font-size:85%'>{escape(self.note)}</span>"
+        bar = "dashed currentColor" if self.is_marked else f"solid {escape(self.edge)}" if self.edge else ""
+        style = f"border-left:3px {bar};padding-left:6px" if bar else ""
+        if self.is_faint:
+            style += f"{';' if style else ''}opacity:0.65"
+        return f"<div style='{style}'>{text}</div>" if style else text
 
 
 @dataclass(frozen=True)
@@ -100,7 +132,7 @@ class Table:
     columns : sequence of str or of (str, str)
         Headings, with the unit if there is one.
     rows : sequence of sequence
-        Texts, numbers or :class:`Cell`.
+        Texts, numbers, :class:`Cell`, or lists of cells that stand below each other.
     caption : str
         What the table shows.
     align : sequence of {"left", "right"}, optional
@@ -135,7 +167,7 @@ class Table:
     def text(self) -> str:
         """Return the table in columns of text."""
         names = [column if isinstance(column, str) else _with_unit(*column) for column in self.columns]
-        rows = [[str(_cell(value)) for value in row] for row in self.rows]
+        rows = [["; ".join(map(str, _cells(value))) for value in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
         sides = self._sides()
         lines = [
@@ -158,21 +190,12 @@ class Table:
     def _row(self, row: Sequence[Any], sides: Sequence[Align]) -> str:
         cells = []
         for at, (value, side) in enumerate(zip(row, sides, strict=True)):
-            cell = _cell(value)
-            style = f"{_CELL};text-align:{side}"
-            if cell.is_faint:
-                style += ";opacity:0.65"
-            if cell.is_marked:
-                style += ";border-left:3px dashed currentColor"
-            text = escape(cell.text)
-            if cell.is_best:
-                text = f"<b>● {text}</b>"
-            if cell.note:
-                text += f"<br><span style='{_UNIT};font-size:85%'>{escape(cell.note)}</span>"
             is_heading = self.has_row_headings and at == 0
             tag, scope = ("th", " scope='row'") if is_heading else ("td", "")
             weight = ";font-weight:normal" if is_heading else ""
-            cells.append(f"<{tag}{scope} style='{style}{weight}'>{text}</{tag}>")
+            style = f"{_CELL};{_NUMBER if side == 'right' else _WORDS}{weight}"
+            content = "<br>".join(cell.html() for cell in _cells(value)).replace("</div><br>", "</div>")
+            cells.append(f"<{tag}{scope} style='{style}'>{content}</{tag}>")
         return "".join(cells)
 
 
@@ -636,15 +659,18 @@ def _shortened(text: str, most: int = MAX_CELL) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _cell(value: Any) -> Cell:
-    return value if isinstance(value, Cell) else Cell(_text(value))
+def _cells(value: Any) -> list[Cell]:
+    """Return the cells that stand in one place."""
+    if isinstance(value, list) and value and all(isinstance(cell, Cell) for cell in value):
+        return value
+    return [value if isinstance(value, Cell) else Cell(_text(value))]
 
 
 def _is_numeric(values: Iterable[Any]) -> bool:
     kinds = {
         isinstance(value, Real) and not isinstance(value, bool)
         for value in values
-        if value is not None and not isinstance(value, Cell)
+        if value is not None and not isinstance(value, Cell | list)
     }
     return kinds == {True}
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mudkit.figures.devices import Fleet, link_strip, location_exposure, radio_timeline
     from mudkit.figures.geometry import tile_bounds
     from mudkit.figures.histories import history
-    from mudkit.figures.html_tables import HtmlTable, holdings, party_views
+    from mudkit.figures.html_tables import holdings, party_views
     from mudkit.figures.maps import MAX_SLIDE_CELLS, area_map, cell_map, cell_slides, heat_map
     from mudkit.figures.messages import message_diagram, radiator_pushes
     from mudkit.figures.policies import decisions, rule_firing, tree, tree_outline, update_rule_firing
@@ -71,7 +71,7 @@ _NAMES = {
     "devices": ("Fleet", "link_strip", "location_exposure", "radio_timeline"),
     "geometry": ("tile_bounds",),
     "histories": ("history",),
-    "html_tables": ("HtmlTable", "holdings", "party_views"),
+    "html_tables": ("holdings", "party_views"),
     "maps": ("MAX_SLIDE_CELLS", "area_map", "cell_map", "cell_slides", "heat_map"),
     "messages": ("message_diagram", "radiator_pushes"),
     "policies": ("decisions", "rule_firing", "tree", "tree_outline", "update_rule_firing"),
@@ -88,7 +88,6 @@ __all__ = [
     "MAX_SLIDE_CELLS",
     "PLOTLY_CONFIG",
     "Fleet",
-    "HtmlTable",
     "LimitPoint",
     "ReceivedCells",
     "answer_boxes",

@@ -226,7 +226,7 @@ class Artefact(Displayed):
             "leaves": leaves if len(self.nodes) <= _MAX_COUNTED else None,
             "sha256": str(self.document.get("sha256"))[:12],
         }
-        notes = [f"Levels below the {_MAX_LEVELS}th are left out."] if self._is_deep() else []
+        notes = ["Levels below the third are left out."] if self._is_deep() else []
         return View("mud.Artefact", facts, (), notes, picture=tree(self._branch(0, 0), "A decision tree"))
 
     def _branch(self, number: int, level: int) -> Branch:
