@@ -201,7 +201,7 @@ class Table:
 
 @dataclass(frozen=True)
 class View:
-    """What an object shows of itself.
+    """Display of an object: facts, tables and a picture.
 
     Parameters
     ----------
@@ -573,7 +573,7 @@ def _frame(value: Any) -> Any:
     if (
         isinstance(value, Sequence)
         and not isinstance(value, str | bytes)
-        and all(isinstance(each, Mapping) for each in value)
+        and all(isinstance(row, Mapping) for row in value)
     ):
         import pandas as pd
 
@@ -603,13 +603,13 @@ def _column(head: Any, name: str, best: str | None) -> tuple[list[Cell], Align]:
     lows = [*head[f"{name}_low"]] if f"{name}_low" in head.columns else []
     highs = [*head[f"{name}_high"]] if f"{name}_high" in head.columns else []
     finite = [value for value in values if math.isfinite(value)]
-    wanted = None if best is None or len(set(finite)) < 2 else (min if best == "low" else max)(finite)
+    best_value = None if best is None or len(set(finite)) < 2 else (min if best == "low" else max)(finite)
     cells = []
     for at, value in enumerate(values):
         note = ""
         if lows and highs and math.isfinite(lows[at]) and math.isfinite(highs[at]) and lows[at] != highs[at]:
             note = words.interval(lows[at] * scale, highs[at] * scale, places)
-        cells.append(Cell(words.number(value, places), note, is_best=value == wanted))
+        cells.append(Cell(words.number(value, places), note, is_best=value == best_value))
     return cells, "right"
 
 

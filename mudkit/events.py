@@ -284,7 +284,7 @@ class Operation(Protocol):
     """A call that has been made: what a system's API gives to who called it."""
 
     def done(self) -> bool:
-        """Say whether it has been answered."""
+        """Return whether it has been answered."""
 
     def result(self, timeout_s: float = 86_400) -> Any:
         """Give its result or raise its error; virtual time goes on until then."""
@@ -303,7 +303,7 @@ class Installed(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it can be reached now."""
+        """Current address."""
         ...
 
     @property

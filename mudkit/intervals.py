@@ -75,7 +75,7 @@ def mean(values: ArrayLike, confidence: float = 0.95, *, weights: ArrayLike | No
     sums = weight[drawn].sum(axis=1)
     means = (given[drawn] * weight[drawn]).sum(axis=1)[sums > 0] / sums[sums > 0]
     tail = 50 * (1 - confidence)
-    low, high = (float(each) for each in np.percentile(means, [tail, 100 - tail]))
+    low, high = (float(end) for end in np.percentile(means, [tail, 100 - tail]))
     return Interval(value, min(low, value), max(high, value), "interval")
 
 

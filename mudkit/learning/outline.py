@@ -38,7 +38,7 @@ def learnt_view(name: str, learnt: CostTree, features: Sequence[str], actions: S
             return Branch(action, share)
         if level == _MAX_LEVELS:
             return Branch(f"… mostly {action}", share)
-        text = question(features[int(grown.feature[node])], float(grown.threshold[node]))
+        text = f"{question(features[int(grown.feature[node])], float(grown.threshold[node]))}?"
         left, right = int(grown.left[node]), int(grown.right[node])
         return Branch(text, "", branch(left, level + 1), branch(right, level + 1))
 

@@ -27,7 +27,6 @@ from mudkit.learning.trees import grow
 from mudkit.pipeline import IngestReport, JobReport
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.systems import contrail, lasthop, mud, radiator, store_and_forward, sublim
-from mudkit.systems.mud.policies.artefact import question
 from mudkit.systems.sublim.study.picu import picu
 from mudkit.trace import Loaded, LoadedLinks, Scan
 
@@ -381,21 +380,6 @@ def test_a_verdict_draws_the_smallest_contradiction() -> None:
     assert html.count("<rect") == len(verdict.explanation.operations)
     assert "aria-label" in html
     assert "ILLEGAL" in html
-
-
-@pytest.mark.parametrize(
-    ("feature", "threshold", "text"),
-    [
-        ("age", 612.0, "age up to 10 min 12 s?"),
-        ("hour", 9.309, "time up to 09:18?"),
-        ("cached_hour", 23.99, "cached time up to 23:59?"),
-        ("weekday", 4.5, "up to Friday?"),
-        ("distance", 1.234567, "distance up to 1.23 km?"),
-        ("cached_lat", 37.77651, "cached latitude up to 37.7765°?"),
-    ],
-)
-def test_questions_of_trees_have_units_that_a_person_uses(feature: str, threshold: float, text: str) -> None:
-    assert question(feature, threshold) == text
 
 
 def test_displays_load_nothing_heavy() -> None:

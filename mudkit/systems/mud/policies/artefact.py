@@ -71,31 +71,31 @@ _Node = tuple[int, float, int, int, int]
 _MAX_COUNTED: Final = 10_000
 _MAX_LEVELS: Final = 3
 _WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_QUESTIONS: Final[Mapping[str, tuple[str, float, str]]] = {
-    "lat": ("latitude", 1.0, "°"),
-    "lon": ("longitude", 1.0, "°"),
-    "cached_lat": ("cached latitude", 1.0, "°"),
-    "cached_lon": ("cached longitude", 1.0, "°"),
-    "distance": ("distance", 1.0, " km"),
-    "held": ("records held", 1.0, ""),
-    "density": ("density", 1.0, " points/h"),
-}
-"""Name, scale and unit of a feature in a question."""
 
 
 def question(feature: str, threshold: float) -> str:
-    """Return the question whether a feature is at most a threshold, in units that a person uses."""
-    of_cached, name = ("cached ", feature[7:]) if feature.startswith("cached_") else ("", feature)
-    if name == "age":
-        return f"age up to {words.duration(threshold)}?"
-    if name == "hour":
-        minutes = math.floor(threshold * 60)
-        return f"{of_cached}time up to {minutes // 60:02}:{minutes % 60:02}?"
-    if name == "weekday":
-        return f"{of_cached}up to {_WEEKDAYS[min(max(math.floor(threshold), 0), 6)]}?"
-    text, scale, unit = _QUESTIONS.get(feature, (feature.replace("_", " "), 1.0, ""))
-    places = 4 if unit == "°" else None
-    return f"{text} up to {words.number(scale * threshold, places)}{unit}?"
+    """Return the test whether a feature is at most a threshold, in units that a person uses."""
+    whose = "the answer's " if feature.startswith("cached_") else ""
+    match feature.removeprefix("cached_"):
+        case "lat":
+            return f"{whose}place south of {threshold:.3f}°"
+        case "lon":
+            return f"{whose}place west of {threshold:.3f}°"
+        case "hour":
+            minutes = min(round(60 * threshold), 24 * 60)
+            return f"{whose}time before {minutes // 60:02d}:{minutes % 60:02d}"
+        case "weekday":
+            last = _WEEKDAYS[min(max(int(threshold), 0), 6)]
+            return last if last == "Monday" else f"Monday to {last}"
+        case "distance":
+            return f"at most {words.number(threshold)} km away"
+        case "age":
+            return f"at most {words.duration(threshold)} old"
+        case "held":
+            return f"it holds at most {words.number(threshold)} points"
+        case "density":
+            return f"at most {words.number(threshold)} points an hour"
+    return f"{feature} ≤ {words.number(threshold)}"
 
 
 def action_text(action: Action) -> str:
@@ -233,7 +233,7 @@ class Artefact(Displayed):
         node = self.nodes[number]
         if not isinstance(node, tuple):
             return Branch(action_text(node))
-        text = question(self.features[node[0]], node[1])
+        text = f"{question(self.features[node[0]], node[1])}?"
         if level == _MAX_LEVELS:
             return Branch("…", text)
         return Branch(text, "", self._branch(node[2], level + 1), self._branch(node[3], level + 1))
