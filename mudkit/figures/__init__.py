@@ -53,12 +53,11 @@ if TYPE_CHECKING:
     )
     from mudkit.figures.propagation import (
         ReceivedCells,
-        format_minutes,
         knowledge,
         knowledge_map,
         update_knowledge,
     )
-    from mudkit.figures.style import PLOTLY_CONFIG, short_number
+    from mudkit.figures.style import PLOTLY_CONFIG
 
 _NAMES = {
     "assets": ("missing_map_files",),
@@ -79,8 +78,8 @@ _NAMES = {
         "LimitPoint", "limit_curve", "message_fates", "message_lifecycles", "update_limit_curve",
         "waste_and_loss_by_limit", "waste_and_loss_by_threshold",
     ),
-    "propagation": ("ReceivedCells", "format_minutes", "knowledge", "knowledge_map", "update_knowledge"),
-    "style": ("PLOTLY_CONFIG", "short_number"),
+    "propagation": ("ReceivedCells", "knowledge", "knowledge_map", "update_knowledge"),
+    "style": ("PLOTLY_CONFIG",),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -98,7 +97,6 @@ __all__ = [
     "cell_slides",
     "cells_over_time",
     "decisions",
-    "format_minutes",
     "frontier",
     "growth",
     "heat_map",
@@ -124,7 +122,6 @@ __all__ = [
     "reads_near_busiest",
     "rows_over_time",
     "rule_firing",
-    "short_number",
     "signals",
     "tile_bounds",
     "tradeoff",

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mudkit.display import Cell, Table
 from mudkit.reproduce.outcome import Result
-from mudkit.reproduce.table import words
+from mudkit.reproduce.table import parameter_text
 from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, SHAPE
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def notebook(results: Sequence[Result]) -> nbformat.NotebookNode:
     counts = Counter(result.verdict for result in results)
     verdicts = [f"- {counts[each]} **{each}**: {means}" for each, means in _MEANS.items() if counts[each]]
     depends = [
-        [result.row.name, Cell(words(result.measured.parameters))] for result in results if result.measured
+        [result.row.name, Cell(parameter_text(result.measured.parameters))]
+        for result in results
+        if result.measured
     ]
     title = ["# The papers' numbers, and ours", "", f"{len(results)} rows:", "", *verdicts]
     page: nbformat.NotebookNode = v4.new_notebook(

@@ -96,7 +96,7 @@ def test_who_knows_what(compared):
     assert table.loc[(NEWS.name, "Contrail"), "items read by servers"] == 0.0
     assert table.loc[(NEWS.name, "to everyone"), "and not for it, by a phone"] > 0
     written = scoring.in_percent(scoring.privacy(compared)).set_index(["task", "system"])
-    assert written.loc[(TRAFFIC.name, "SUBLIM"), "place known to servers"] == "100%"
+    assert written.loc[(TRAFFIC.name, "SUBLIM"), "place known to servers"] == "100 %"
     assert written.loc[(NEWS.name, "SUBLIM"), "place known to servers"] == "–"
 
 

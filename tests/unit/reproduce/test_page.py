@@ -73,8 +73,8 @@ def test_the_page_has_table_verdicts_and_what_they_rest_on(tmp_path, monkeypatch
     cells = {line[0].split("|")[0]: line for line in rows[1:]}
     assert list(cells) == ["P1", "P2", "S1"]
     assert cells["P1"][:2] == ["P1|paper 1, <b>fig</b>", "5 & more"]
-    assert cells["P1"][2] == "✓ x <y>: 6 (5–7), at least 5|✓ slope: -1, below 0|s: 9"
-    assert cells["P2"][2].startswith("✗ x <y>: 4 (3–5), at least 5|✓ slope")
+    assert cells["P1"][2] == "✓ x <y>: 6 (5 to 7), at least 5|✓ slope: −1, below 0|s: 9"
+    assert cells["P2"][2].startswith("✗ x <y>: 4 (3 to 5), at least 5|✓ slope")
     verdicts = [cells[name][3].split("|")[0] for name in cells]
     assert verdicts == ["✓ reproduced", "≈ shape", "– not measured"]
     assert "mudkit reproduce S1 measures it" in cells["S1"][2]
