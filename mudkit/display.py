@@ -545,7 +545,7 @@ def frame_table(
     shown = [_column(head, name, (best or {}).get(name)) for name in chosen]
     headings = [(labels or {}).get(name) or _labelled(frame, name) for name in chosen]
     if any(cell.note for cells, _ in shown for cell in cells):
-        notes.append("In small print: from lowest to highest value.")
+        notes.append("In small print: the interval, or the range of fewer than five repetitions.")
     return Table(
         headings,
         list(zip(*(cells for cells, _ in shown), strict=True)),

@@ -357,7 +357,7 @@ def _rules(policy: Policy, why: Explanation) -> str:
 def _sent(body: Mapping[str, Any], verdict: Verdict) -> str:
     out = verdict.out or {}
     names = [*body, *(name for name in out if name not in body)]
-    rows = [(name, _value(body, name), _value(out, name)) for name in names]
+    rows = [tuple(map(Cell, (name, _value(body, name), _value(out, name)))) for name in names]
     return Table(("field", "published", "sent"), rows).html()
 
 

@@ -237,7 +237,7 @@ def _table(statuses: dict[str, Status], chosen: str) -> str:
         (
             Cell("", strong=name) if name == chosen else name,
             f"{_MARK[statuses[name]]} {statuses[name]}",
-            model.words,
+            Cell(model.words),
         )
         for name, model in MODELS.items()
     ]

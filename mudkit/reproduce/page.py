@@ -30,7 +30,7 @@ _COLOURS: Final = {
     NOT_REPRODUCIBLE: "#cf222e",
     NOT_MEASURED: "#57606a",
 }
-_HEAD: Final = ("row", "the paper says", "measured: median (lowest–highest)", "verdict")
+_HEAD: Final = ("row", "the paper says", "measured: median (lowest to highest)", "verdict")
 _MARKS: Final = {REPRODUCED: "✓", SHAPE: "≈", NOT_REPRODUCIBLE: "✗", NOT_MEASURED: "–"}
 
 
