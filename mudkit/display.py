@@ -7,7 +7,6 @@ Colours are inherited, so a table fits a light and a dark page. All content is e
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -19,7 +18,24 @@ from typing import Any, Final, Literal
 from mudkit import words
 from mudkit.errors import ParameterError
 
-__all__ = ["MAX_COLUMNS", "MAX_ROWS", "Cell", "Displayed", "Shown", "Table", "View", "frame_table", "show"]
+__all__ = [
+    "MAX_COLUMNS",
+    "MAX_ROWS",
+    "Align",
+    "Branch",
+    "Cell",
+    "Displayed",
+    "Event",
+    "Shown",
+    "Table",
+    "View",
+    "first_rows",
+    "frame_table",
+    "lanes",
+    "one_line",
+    "show",
+    "tree",
+]
 
 MAX_COLUMNS: Final = 7
 """Columns on screen; the others are named below the table."""
@@ -31,16 +47,24 @@ MAX_SHOWN: Final = 30
 MAX_CELL: Final = 80
 """Characters of a cell; longer texts are cut."""
 
+_MAX_LINE: Final = 300
+_MAX_NESTED: Final = 3
+_MAX_DIGITS: Final = 40
+
 Align = Literal["left", "right"]
 
 _TABLE: Final = "border-collapse:collapse;font-variant-numeric:tabular-nums;margin:0.4em 0"
 _CAPTION: Final = "caption-side:top;text-align:left;padding:0 0 0.4em;opacity:0.85"
 _HEAD: Final = "padding:3px 10px;vertical-align:bottom;border-bottom:1px solid currentColor;font-weight:600"
-_CELL: Final = "padding:3px 10px;vertical-align:top;overflow-wrap:anywhere;max-width:28em"
+_CELL: Final = "padding:3px 10px;vertical-align:top"
+_WORDS: Final = "text-align:left;overflow-wrap:anywhere;max-width:28em"
+_NUMBER: Final = "text-align:right;white-space:nowrap"
 _UNIT: Final = "font-weight:normal;opacity:0.75;white-space:nowrap"
 _NOTE: Final = "opacity:0.75;margin:0.2em 0"
 _LINE: Final = "margin:0.2em 0"
-_FACT: Final = "white-space:nowrap;margin-right:1.4em"
+_FACTS: Final = "margin:0.2em 0;line-height:1.6"
+_TEXT: Final = "margin:0.4em 0;background:none;color:inherit;overflow-x:auto"
+_FACT: Final = "display:inline-block;margin-right:1.4em;overflow-wrap:anywhere"
 
 
 @dataclass(frozen=True)
@@ -50,24 +74,53 @@ class Cell:
     Parameters
     ----------
     text : str
+        Lines are kept.
     note : str
         Second line, in small print: an interval, for instance.
+    strong : str
+        Words in bold before the text.
+    edge : str
+        Colour of a bar at the left; the text has to say the same.
     is_best : bool
         Marked by weight and a dot: the best value of its column.
     is_faint : bool
         Shown faintly, for instance because a reader may not see it.
     is_marked : bool
-        Marked by a bar at its left, for instance because it is pending.
+        Marked by a dashed bar at the left, for instance because it is pending.
+    is_code : bool
+        Set in a fixed width.
     """
 
     text: str
     note: str = ""
+    strong: str = ""
+    edge: str = ""
     is_best: bool = False
     is_faint: bool = False
     is_marked: bool = False
+    is_code: bool = False
 
     def __str__(self) -> str:
-        return f"{'● ' if self.is_best else ''}{self.text}{f' ({self.note})' if self.note else ''}"
+        best = "● " if self.is_best else ""
+        words_ = " ".join(part for part in (self.strong, self.text.replace("\n", "; ")) if part)
+        return f"{best}{words_}{f' ({self.note})' if self.note else ''}"
+
+    def html(self) -> str:
+        """Return the content of a ``<td>``."""
+        text = escape(self.text).replace("\n", "<br>")
+        if self.is_code:
+            text = f"<code style='background:none;color:inherit'>{text}</code>"
+        if self.is_best:
+            text = f"<b>● {text}</b>"
+        if self.strong:
+            text = f"<b>{escape(self.strong)}</b>{' ' if text else ''}{text}"
+        if self.note:
+            text += f"<br><span style='{_UNIT};font-size:85%'>{escape(self.note)}</span>"
+        bar = "dashed currentColor" if self.is_marked else f"solid {escape(self.edge)}" if self.edge else ""
+        style = f"border-left:3px {bar};padding-left:6px" if bar else ""
+        if self.is_faint:
+            style += f"{';' if style else ''}opacity:0.65"
+        return f"<div style='{style}'>{text}</div>" if style else text
 
 
 @dataclass(frozen=True)
@@ -79,7 +132,7 @@ class Table:
     columns : sequence of str or of (str, str)
         Headings, with the unit if there is one.
     rows : sequence of sequence
-        Texts, numbers or :class:`Cell`.
+        Texts, numbers, :class:`Cell`, or lists of cells that stand below each other.
     caption : str
         What the table shows.
     align : sequence of {"left", "right"}, optional
@@ -114,7 +167,7 @@ class Table:
     def text(self) -> str:
         """Return the table in columns of text."""
         names = [column if isinstance(column, str) else _with_unit(*column) for column in self.columns]
-        rows = [[str(_cell(value)) for value in row] for row in self.rows]
+        rows = [["; ".join(map(str, _cells(value))) for value in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
         sides = self._sides()
         lines = [
@@ -137,67 +190,69 @@ class Table:
     def _row(self, row: Sequence[Any], sides: Sequence[Align]) -> str:
         cells = []
         for at, (value, side) in enumerate(zip(row, sides, strict=True)):
-            cell = _cell(value)
-            style = f"{_CELL};text-align:{side}"
-            if cell.is_faint:
-                style += ";opacity:0.65"
-            if cell.is_marked:
-                style += ";border-left:3px dashed currentColor"
-            text = escape(cell.text)
-            if cell.is_best:
-                text = f"<b>● {text}</b>"
-            if cell.note:
-                text += f"<br><span style='{_UNIT};font-size:85%'>{escape(cell.note)}</span>"
             is_heading = self.has_row_headings and at == 0
             tag, scope = ("th", " scope='row'") if is_heading else ("td", "")
             weight = ";font-weight:normal" if is_heading else ""
-            cells.append(f"<{tag}{scope} style='{style}{weight}'>{text}</{tag}>")
+            style = f"{_CELL};{_NUMBER if side == 'right' else _WORDS}{weight}"
+            content = "<br>".join(cell.html() for cell in _cells(value)).replace("</div><br>", "</div>")
+            cells.append(f"<{tag}{scope} style='{style}'>{content}</{tag}>")
         return "".join(cells)
 
 
 @dataclass(frozen=True)
 class View:
-    """What an object shows of itself.
+    """Display of an object: facts, tables and a picture.
 
     Parameters
     ----------
     name : str
         Name of the class, or of the object.
-    facts : mapping of str to str
-        Short values by their names; empty values are left out.
+    facts : mapping of str to object
+        Short values by their names; those that are None or empty are left out.
     tables : sequence of Table
+        Tables without rows are left out.
     notes : sequence of str
         Sentences below.
-    html : str
-        Further content that is HTML already, such as an SVG picture.
+    text : str
+        Lines whose spaces count.
+    picture : str
+        SVG, as :func:`lanes` and :func:`tree` return it.
     """
 
     name: str
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
-    html: str = ""
+    text: str = ""
+    picture: str = ""
 
     def line(self) -> str:
         """Return the view in one line."""
-        facts = ", ".join(f"{name} {value}".strip() for name, value in self.facts.items() if value)
-        return f"<{self.name}{': ' if facts else ''}{_shortened(facts, 200)}>"
+        facts = ", ".join(" ".join(f"{name} {value}".split()) for name, value in self._facts())
+        return f"<{_shortened(self.name)}{': ' if facts else ''}{_shortened(facts, _MAX_LINE)}>"
 
-    def as_html(self) -> str:
+    def html(self) -> str:
         """Return the view as HTML."""
         facts = "".join(
-            f"<span style='{_FACT}'><span style='opacity:0.75'>{escape(name)}</span> "
-            f"{escape(_shortened(value))}</span> "
-            for name, value in self.facts.items()
-            if value
+            f"<span style='{_FACT}'><span style='opacity:0.75'>{escape(name)}</span> {escape(value)}</span> "
+            for name, value in self._facts()
         )
-        tables = "".join(table.html() for table in self.tables)
-        notes = "".join(f"<p style='{_NOTE}'>{escape(note)}</p>" for note in self.notes)
-        head = f"<p style='{_LINE}'><b>{escape(self.name)}</b></p><p style='{_LINE}'>{facts}</p>"
-        return f"<div>{head}{tables}{self.html}{notes}</div>"
+        tables = "".join(table.html() for table in self.tables if table.rows)
+        text = f"<pre style='{_TEXT}'>{escape(self.text)}</pre>" if self.text else ""
+        notes = "".join(f"<p style='{_NOTE}'>{escape(_shortened(note, 400))}</p>" for note in self.notes)
+        head = f"<p style='{_LINE}'><b>{escape(_shortened(self.name))}</b></p>"
+        return f"<div>{head}<p style='{_FACTS}'>{facts}</p>{text}{self.picture}{tables}{notes}</div>"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        empty: tuple[Any, ...] = (None, "", (), [], {})
+        return [
+            (name, _text(value))
+            for name, value in self.facts.items()
+            if not any(value is item or (type(value) is type(item) and value == item) for item in empty)
+        ]
 
 
-class Displayed(ABC):
+class Displayed:
     """Object that shows itself in a notebook and in a terminal.
 
     A display reads state and nothing else: it runs no virtual time, and takes no time in proportion to the
@@ -206,23 +261,186 @@ class Displayed(ABC):
 
     __slots__ = ()
 
-    @abstractmethod
     def _view(self) -> View:
         """Return what is shown."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return self._safe_view().line()
 
     def _repr_html_(self) -> str:
-        return self._safe_view().as_html()
+        return self._safe_view().html()
 
     def _safe_view(self) -> View:
         try:
-            return self._view()
+            view = self._view()
+            view.line(), view.html()  # a value's own text may raise, too
         except Exception as error:  # half built, or closed
-            return View(
-                type(self).__name__, {"not readable:": f"{type(error).__name__}: {error}".split("\n")[0]}
-            )
+            return View(type(self).__name__, {"not readable:": f"{type(error).__name__}: {one_line(error)}"})
+        return view
+
+
+def first_rows(
+    columns: Sequence[str | tuple[str, str]],
+    rows: Iterable[Sequence[Any]],
+    size: int,
+    caption: str = "",
+) -> Table:
+    """Return the table of the first of many rows, of which no more are taken.
+
+    Parameters
+    ----------
+    columns : sequence of str or of (str, str)
+    rows : iterable of sequence
+    size : int
+        Number of all rows.
+    caption : str
+    """
+    shown = list(islice(rows, MAX_ROWS))
+    notes = [f"The first {len(shown)} of {size:,}."] if size > len(shown) else []
+    return Table(columns, shown, caption, notes=notes)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Box on a lane.
+
+    Parameters
+    ----------
+    lane, text : str
+    start, end : int
+        Columns that it covers, from 0.
+    is_open : bool
+        Whether it has no end: it was never answered.
+    """
+
+    lane: str
+    text: str
+    start: int
+    end: int
+    is_open: bool = False
+
+
+def lanes(events: Sequence[Event], arrows: Sequence[tuple[int, int]], described: str) -> str:
+    """Draw events on lanes as SVG, in the colour of the text.
+
+    Parameters
+    ----------
+    events : sequence of Event
+    arrows : sequence of (int, int)
+        From event to event, by their places.
+    described : str
+        Alternative text.
+    """
+    names = list(dict.fromkeys(event.lane for event in events))
+    left = 12 + 8 * min(max((len(name) for name in names), default=0), 20)
+    step = 16 + 8 * min(max((len(event.text) for event in events), default=1), 18)
+    width = left + step * (1 + max((event.end for event in events), default=0)) + 12
+    drawn = []
+    for row, name in enumerate(names):
+        y = 34 + 56 * row
+        drawn.append(_words(4, y + 4, _shortened(name, 20), "start"))
+        drawn.append(f"<line x1='{left}' y1='{y}' x2='{width - 4}' y2='{y}' stroke-opacity='0.3'/>")
+    middles = []
+    for event in events:
+        y, x = 34 + 56 * names.index(event.lane), left + step * event.start + 6
+        wide = step * (event.end - event.start + 1) - 12
+        dashes = " stroke-dasharray='5 3'" if event.is_open else ""
+        drawn.append(
+            f"<rect x='{x}' y='{y - 13}' width='{wide}' height='26' rx='4' fill='currentColor' "
+            f"fill-opacity='0.1'{dashes}/>"
+        )
+        drawn.append(_words(x + wide / 2, y + 4, _shortened(event.text, 18), "middle"))
+        middles.append((x + wide / 2, y))
+    for first, then in arrows:
+        drawn.append(_arrow(middles[first], middles[then]))
+    return _svg(width, 12 + 56 * len(names), drawn, described)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Node of a decision tree.
+
+    Parameters
+    ----------
+    text : str
+        Question, or decision of a leaf.
+    note : str
+        What else is known of it: the number of cases of a leaf, for instance.
+    yes, no : Branch, optional
+        None: a leaf.
+    """
+
+    text: str
+    note: str = ""
+    yes: Branch | None = None
+    no: Branch | None = None
+
+
+def tree(root: Branch, described: str) -> str:
+    """Draw a small decision tree as SVG, a line per node, in the colour of the text.
+
+    Parameters
+    ----------
+    root : Branch
+    described : str
+        Alternative text.
+    """
+    drawn: list[str] = []
+    ends = [0.0, 0.0]
+    waiting: list[tuple[Branch, str, int, float]] = [(root, "", 0, 0.0)]
+    while waiting:
+        branch, answer, level, above = waiting.pop()
+        x, y = 8 + 78 * level, ends[1] + 24
+        if answer:
+            drawn.append(f"<path d='M{x - 66} {above + 7:g} V{y - 4:g} H{x - 34}' stroke-opacity='0.5'/>")
+            drawn.append(_words(x - 30, y, answer, "start", size=12))
+        is_leaf = branch.yes is None and branch.no is None
+        text, note = _shortened(branch.text, 40), _shortened(branch.note, 40)
+        drawn.append(_words(x, y, text, "start", " font-weight='bold'" if is_leaf else ""))
+        wide = x + 8.2 * len(text) + 10
+        if note:
+            drawn.append(_words(wide, y, note, "start", " opacity='0.8'", size=12))
+        ends = [max(ends[0], wide + 7.5 * len(note)), y]
+        for child, its in ((branch.no, "no"), (branch.yes, "yes")):
+            if child is not None:
+                waiting.append((child, its, level + 1, y))
+    return _svg(ends[0] + 10, ends[1] + 12, drawn, described)
+
+
+def _words(x: float, y: float, text: str, anchor: str, more: str = "", *, size: int = 13) -> str:
+    return (
+        f"<text x='{x:g}' y='{y:g}' text-anchor='{anchor}' font-size='{size}' stroke='none' "
+        f"fill='currentColor'{more}>{escape(text)}</text>"
+    )
+
+
+def _arrow(first: tuple[float, float], then: tuple[float, float]) -> str:
+    """Draw a bent arrow; its head has no marker, since markers have ids."""
+    (x1, y1), (x2, y2) = first, then
+    down = 1 if y2 > y1 else -1
+    y1, y2 = y1 + 13 * down, y2 - 13 * down if y1 != y2 else y2 - 13
+    if first[1] == then[1]:
+        y1 = first[1] - 13
+        path = f"M{x1:g} {y1:g} Q{(x1 + x2) / 2:g} {y1 - 22:g} {x2:g} {y2:g}"
+        angle = math.atan2(22, (x2 - x1) / 2)
+    else:
+        path = f"M{x1:g} {y1:g} L{x2:g} {y2:g}"
+        angle = math.atan2(y2 - y1, x2 - x1)
+    head = " ".join(
+        f"L{x2 - 9 * math.cos(angle + turn):.4g} {y2 - 9 * math.sin(angle + turn):.4g} M{x2:g} {y2:g}"
+        for turn in (0.45, -0.45)
+    )
+    return f"<path d='{path} {head}' fill='none' stroke-width='1.6'/>"
+
+
+def _svg(width: float, height: float, drawn: Sequence[str], described: str) -> str:
+    text = escape(_shortened(described, 600))
+    return (
+        f"<svg role='img' aria-label='{text}' viewBox='0 0 {width:g} {height:g}' width='{width:g}' "
+        f"style='max-width:100%;height:auto;display:block' stroke='currentColor' fill='none' "
+        f"font-family='inherit'>{''.join(drawn)}</svg>"
+    )
 
 
 class Shown:
@@ -327,7 +545,7 @@ def frame_table(
     shown = [_column(head, name, (best or {}).get(name)) for name in chosen]
     headings = [(labels or {}).get(name) or _labelled(frame, name) for name in chosen]
     if any(cell.note for cells, _ in shown for cell in cells):
-        notes.append("In small print: from lowest to highest value.")
+        notes.append("In small print: the interval, or the range of fewer than five repetitions.")
     return Table(
         headings,
         list(zip(*(cells for cells, _ in shown), strict=True)),
@@ -355,7 +573,7 @@ def _frame(value: Any) -> Any:
     if (
         isinstance(value, Sequence)
         and not isinstance(value, str | bytes)
-        and all(isinstance(each, Mapping) for each in value)
+        and all(isinstance(row, Mapping) for row in value)
     ):
         import pandas as pd
 
@@ -385,18 +603,18 @@ def _column(head: Any, name: str, best: str | None) -> tuple[list[Cell], Align]:
     lows = [*head[f"{name}_low"]] if f"{name}_low" in head.columns else []
     highs = [*head[f"{name}_high"]] if f"{name}_high" in head.columns else []
     finite = [value for value in values if math.isfinite(value)]
-    wanted = None if best is None or len(set(finite)) < 2 else (min if best == "low" else max)(finite)
+    best_value = None if best is None or len(set(finite)) < 2 else (min if best == "low" else max)(finite)
     cells = []
     for at, value in enumerate(values):
         note = ""
         if lows and highs and math.isfinite(lows[at]) and math.isfinite(highs[at]) and lows[at] != highs[at]:
             note = words.interval(lows[at] * scale, highs[at] * scale, places)
-        cells.append(Cell(words.number(value, places), note, is_best=value == wanted))
+        cells.append(Cell(words.number(value, places), note, is_best=value == best_value))
     return cells, "right"
 
 
-def _text(value: Any) -> str:
-    """Return any value as a text of a cell."""
+def _text(value: Any, depth: int = 0) -> str:
+    """Return any value as a text of a cell; nested values up to a depth, and the first of many."""
     if (
         value is None
         or (isinstance(value, float) and math.isnan(value))
@@ -406,7 +624,9 @@ def _text(value: Any) -> str:
     if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
         return "yes" if value else "no"
     if isinstance(value, Integral):
-        return f"{int(value):,}"
+        number = int(value)
+        digits = number.bit_length() * 0.30103
+        return f"{number:,}" if digits < _MAX_DIGITS else f"a number of {digits:,.0f} digits"
     if isinstance(value, Real):
         return words.number(float(value))
     if isinstance(value, timedelta):
@@ -417,26 +637,40 @@ def _text(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, bytes):
         return f"{words.size(len(value))} of bytes"
-    if isinstance(value, Mapping):
-        return _shortened(", ".join(f"{name}: {_text(each)}" for name, each in islice(value.items(), 20)))
-    if isinstance(value, list | tuple | set | frozenset):
-        return _shortened(", ".join(map(_text, islice(value, 20))))
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        if depth == _MAX_NESTED:
+            return "…"
+        if isinstance(value, Mapping):
+            parts = (f"{name}: {_text(item, depth + 1)}" for name, item in islice(value.items(), 20))
+        else:
+            parts = (_text(item, depth + 1) for item in islice(value, 20))
+        return _shortened(", ".join(parts))
     return _shortened(str(value))
 
 
+def one_line(value: Any, most: int = MAX_CELL) -> str:
+    """Return a text, a number or a nested value in one line of limited length."""
+    return " ".join((_shortened(value, most) if isinstance(value, str) else _text(value)).split())
+
+
 def _shortened(text: str, most: int = MAX_CELL) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """Cut a text; replace surrogates, which cannot be encoded."""
+    text = text if len(text) <= most else f"{text[: most - 1]}…"
+    return text.encode(errors="replace").decode()
 
 
-def _cell(value: Any) -> Cell:
-    return value if isinstance(value, Cell) else Cell(_text(value))
+def _cells(value: Any) -> list[Cell]:
+    """Return the cells that stand in one place."""
+    if isinstance(value, list) and value and all(isinstance(cell, Cell) for cell in value):
+        return value
+    return [value if isinstance(value, Cell) else Cell(_text(value))]
 
 
 def _is_numeric(values: Iterable[Any]) -> bool:
     kinds = {
         isinstance(value, Real) and not isinstance(value, bool)
         for value in values
-        if value is not None and not isinstance(value, Cell)
+        if value is not None and not isinstance(value, Cell | list)
     }
     return kinds == {True}
 

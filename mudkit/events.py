@@ -8,7 +8,7 @@ with. Both sets are closed.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -284,7 +284,7 @@ class Operation(Protocol):
     """A call that has been made: what a system's API gives to who called it."""
 
     def done(self) -> bool:
-        """Say whether it has been answered."""
+        """Return whether it has been answered."""
 
     def result(self, timeout_s: float = 86_400) -> Any:
         """Give its result or raise its error; virtual time goes on until then."""
@@ -303,7 +303,22 @@ class Installed(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it can be reached now."""
+        """Current address."""
+        ...
+
+    @property
+    def machine(self) -> Any:
+        """The machine itself, for displays; None: it was killed."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """``running``, ``killed``, or why it has no network."""
+        ...
+
+    @property
+    def open(self) -> Sized:
+        """Calls that are not answered."""
         ...
 
     def call(self, operation: msgspec.Struct | str, **arguments: Any) -> Operation:

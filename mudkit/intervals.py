@@ -12,7 +12,7 @@ from mudkit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MIN_REPETITIONS", "Interval", "mean", "share"]
+__all__ = ["MIN_REPETITIONS", "Interval", "mean", "ratio", "share"]
 
 MIN_REPETITIONS: Final = 5
 """With fewer repetitions the range of the values is given instead of an interval."""
@@ -27,7 +27,7 @@ class Interval:
     Parameters
     ----------
     value, low, high : float
-        NaN where nothing was measured.
+        NaN where nothing was measured; of a single value the ends are NaN.
     kind : {"interval", "range", "value"}
         A confidence interval; the range of fewer than five repetitions; a single value.
     """
@@ -65,18 +65,54 @@ def mean(values: ArrayLike, confidence: float = 0.95, *, weights: ArrayLike | No
     given, weight = given[kept], weight[kept]
     if not len(given) or not weight.sum() > 0:
         return Interval(np.nan, np.nan, np.nan, "value")
-    value = float(np.average(given, weights=weight))
     low, high = float(given.min()), float(given.max())
-    if len(given) == 1 or low == high:
-        return Interval(value, value, value, "value" if len(given) == 1 else "interval")
+    value = min(max(float(np.average(given, weights=weight)), low), high)  # but for rounding it is
+    if len(given) == 1:
+        return Interval(value, np.nan, np.nan, "value")
     if len(given) < MIN_REPETITIONS:
         return Interval(value, low, high, "range")
     drawn = _drawn(len(given))
     sums = weight[drawn].sum(axis=1)
     means = (given[drawn] * weight[drawn]).sum(axis=1)[sums > 0] / sums[sums > 0]
     tail = 50 * (1 - confidence)
-    low, high = (float(each) for each in np.percentile(means, [tail, 100 - tail]))
+    low, high = (float(end) for end in np.percentile(means, [tail, 100 - tail]))
     return Interval(value, min(low, value), max(high, value), "interval")
+
+
+def ratio(parts: ArrayLike, wholes: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return the ratio of two sums over repetitions with a bootstrap interval.
+
+    Parameters
+    ----------
+    parts, wholes : array-like, shape (n,)
+        Of each repetition.
+    confidence : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    Interval
+        NaN where the wholes do not add up to more than 0.
+
+    Raises
+    ------
+    ParameterError
+        ``confidence`` is not between 0 and 1.
+    """
+    _check(confidence)
+    part, whole = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
+    if not whole.sum() > 0:
+        return Interval(np.nan, np.nan, np.nan, "value")
+    value = float(part.sum() / whole.sum())
+    if len(part) == 1:
+        return Interval(value, np.nan, np.nan, "value")
+    is_range = len(part) < MIN_REPETITIONS
+    drawn = np.arange(len(part))[:, None] if is_range else _drawn(len(part))
+    sums = whole[drawn].sum(axis=1)
+    ratios = part[drawn].sum(axis=1)[sums > 0] / sums[sums > 0]
+    tail = 0.0 if is_range else 50 * (1 - confidence)
+    low, high = (float(end) for end in np.percentile(ratios, [tail, 100 - tail]))
+    return Interval(value, min(low, value), max(high, value), "range" if is_range else "interval")
 
 
 def share(part: float, whole: float, confidence: float = 0.95) -> Interval:

@@ -6,10 +6,15 @@ import datetime as dt
 import hashlib
 import os
 import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from mudkit import words
 from mudkit.arguments import check_calls
+from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.errors import ParameterError, brief
 from mudkit.fleet import Device, Faults, Host, World
 from mudkit.fleet.battery import BASE_MW
@@ -31,13 +36,17 @@ START = "2010-03-01T13:00"
 
 _US_PER_H = 3_600_000_000
 _MAX_DEVICES = 1_000_000
+_STATES = ("online", "offline", "off")
+_MANGLED = {"loss_share": "lost", "repeat_share": "repeated", "delay_share": "delayed"}
+_MAX_COUNTED = 10_000
+"""Devices that a display looks at."""
 _LAST = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
 _LAST_US = (_LAST - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 """No lab goes on for longer: pandas knows no times after 2262."""
 
 
 @check_calls
-class Lab(Results):
+class Lab(Results, Displayed):
     """A world in virtual time, and everything that is in it.
 
     What happens is a function of the seed and of what is done with the lab: a device that is added later
@@ -300,6 +309,64 @@ class Lab(Results):
         self.world.check_covered(began_us + length_us)  # before a bar is shown
         with bar(length_us / _US_PER_H, "virtual time", "h") as done:
             self.world.run(began_us + length_us, lambda now_us: done((now_us - began_us) / _US_PER_H))
+
+    def _view(self) -> View:
+        devices = list(islice(self.devices.values(), _MAX_COUNTED))
+        used = [self.world.used(device) for device in devices]
+        messages, radio_mj = sum(number for number, _ in used), sum(mj for _, mj in used)
+        cut = [device.name for device in devices if any(why.startswith("cut ") for why in device.held_down())]
+        killed = [
+            f"{process.system} on {host.name}"
+            for host in islice(self.world.hosts.values(), _MAX_COUNTED)
+            for process in host.processes
+            if process.machine is None and host.is_on
+        ]
+        mangled = ", ".join(
+            f"{words.percent(share)} {_MANGLED[name]}" for name, share in self.faults.of_messages.items()
+        )
+        notes = []
+        if len(self.devices) > _MAX_COUNTED:
+            notes.append(f"States, messages and energy are those of the first {_MAX_COUNTED:,} devices.")
+        if self.trace.failures:
+            notes.append("lab.problems lists what has failed.")
+        return View(
+            "Lab",
+            {
+                "virtual time": f"{self.now:%A, %Y-%m-%d %H:%M:%S} UTC",
+                "since the start": words.duration(self.world.now_us / US_PER_S),
+                "seed": str(self.world.seed),
+                "devices": len(self.devices),
+                "messages": messages,
+                "radio energy": f"{words.number(radio_mj / 1000)} J",
+                "links cut": words.listing(cut),
+                "killed": words.listing(killed),
+                "messages mangled": mangled,
+                "problems": self.trace.failures or None,
+            },
+            [self._links(devices), self._roles()],
+            notes,
+        )
+
+    def _links(self, devices: Sequence[Device]) -> Table:
+        """Return the devices by the kind of their network and their state."""
+        states = Counter(
+            (device.network, "off" if not device.is_on else "online" if device.is_online else "offline")
+            for device in devices
+        )
+        names = sorted({network for network, _ in states})
+        rows = [[name, *(states[name, state] for state in _STATES)] for name in names]
+        return Table(("devices by link", *_STATES), rows)
+
+    def _roles(self) -> Table:
+        """Return the machines of each system."""
+        roles: Counter[tuple[str, str, str]] = Counter()
+        for host in islice(self.world.hosts.values(), _MAX_COUNTED):
+            where = "device" if isinstance(host, Device) else "server"
+            for process in host.processes:
+                role = "killed" if process.machine is None else type(process.machine).__name__
+                roles[process.system, role.removesuffix("Machine"), where] += 1
+        rows = ((system, role, where, size) for (system, role, where), size in sorted(roles.items()))
+        return first_rows(("system", "machine", "on a", "number"), rows, len(roles))
 
     def _add(self, group: Group) -> list[Device]:
         devices = group.add_to(self.world, self.trace)

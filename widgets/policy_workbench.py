@@ -10,6 +10,7 @@ from typing import Any, Final
 import ipywidgets
 
 from mudkit import figures
+from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.cache_bench import CacheBench
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
@@ -29,10 +30,7 @@ _EXAMPLE: Final = '{"patient": 7}'
 _STYLE: Final = (
     "<style>.mudkit-policy-workbench .mudkit-policy textarea, .mudkit-policy-workbench pre.mudkit-lines "
     "{font: 12px/18px monospace; white-space: pre; padding: 4px; margin: 0; overflow-y: hidden} "
-    ".mudkit-policy-workbench pre.mudkit-lines {text-align: right; border: 1px solid transparent} "
-    ".mudkit-policy-workbench td, .mudkit-policy-workbench th {text-align: left; vertical-align: top; "
-    "padding: 0 12px 0 4px; line-height: 1.35} "
-    ".mudkit-policy-workbench td:is(.mudkit-2, .mudkit-4) {white-space: nowrap}</style>"
+    ".mudkit-policy-workbench pre.mudkit-lines {text-align: right; border: 1px solid transparent}</style>"
 )
 _NOTE: Final = (
     "Rules are asked from the first on; the first that holds fires. Nothing is kept until you press "
@@ -312,20 +310,22 @@ def _slider(description: str, values: tuple[Any, ...], value: Any) -> Any:
 def _findings(problems: list[Finding], lines: list[str]) -> str:
     if not problems:
         return "<div>✓ The checker has found nothing: this policy may be set.</div>"
-    rows = "".join(
-        f"<tr><td>{'' if each.line is None else f'line {each.line}'}</td>"
-        f"<td><b>{'✗' if each.is_error else '?'} {escape(each.kind)}</b></td><td>{escape(each.text)}"
-        f"{_quoted(each.line, lines)}</td></tr>"
+    rows = [
+        [
+            "" if each.line is None else f"line {each.line}",
+            Cell("", strong=f"{'✗' if each.is_error else '?'} {each.kind}"),
+            [Cell(each.text), *_quoted(each.line, lines)],
+        ]
         for each in problems
-    )
+    ]
     errors = sum(each.is_error for each in problems)
     verdict = "It would be refused when it is set." if errors else "It may be set."
-    return f"<div><b>The checker:</b> {verdict}<table>{rows}</table></div>"
+    return Table(["where", "what", "why"], rows, f"The checker: {verdict}").html()
 
 
-def _quoted(line: int | None, lines: list[str]) -> str:
-    there = "" if line is None or line > len(lines) else lines[line - 1].strip()
-    return f"<br><code>{escape(there)}</code>" if there else ""
+def _quoted(line: int | None, lines: list[str]) -> list[Cell]:
+    text = "" if line is None or line > len(lines) else lines[line - 1].strip()
+    return [Cell(text, is_code=True)] if text else []
 
 
 def _status(policy: Policy, why: Explanation, at_s: float, is_kept: bool) -> str:
@@ -339,7 +339,7 @@ def _status(policy: Policy, why: Explanation, at_s: float, is_kept: bool) -> str
 
 
 def _rules(policy: Policy, why: Explanation) -> str:
-    rows = ""
+    rows = []
     seen = {each.number: each for each in why.seen}
     for number, rule in enumerate(policy.rules):
         line = policy.places.line(("rules", number))
@@ -348,32 +348,21 @@ def _rules(policy: Policy, why: Explanation) -> str:
         if each is not None:
             holds = "NULL" if each.truth is None else str(each.truth).upper()
             saw = ", ".join(f"{name} = {'NULL' if got is None else got}" for name, got in each.values.items())
-        cells = (number + 1, line or "", rule.name, rule.when or "always", holds, saw)
-        strong = ("<b>", "</b>") if number == why.verdict.rule else ("", "")
-        rows += (
-            "<tr>"
-            + "".join(
-                f"<td class='mudkit-{place}'>{strong[0]}{escape(str(cell))}{strong[1]}</td>"
-                for place, cell in enumerate(cells)
-            )
-            + "</tr>"
-        )
-    head = "".join(f"<th>{name}</th>" for name in ("rule", "line", "name", "when", "holds", "saw"))
-    return f"<table><tr>{head}</tr>{rows}</table>"
+        texts = (str(number + 1), str(line or ""), rule.name, rule.when or "always", holds, saw)
+        fires = number == why.verdict.rule
+        rows.append([Cell("", strong=text) if fires and text else Cell(text) for text in texts])
+    return Table(("rule", "line", "name", "when", "holds", "saw"), rows).html()
 
 
 def _sent(body: Mapping[str, Any], verdict: Verdict) -> str:
     out = verdict.out or {}
     names = [*body, *(name for name in out if name not in body)]
-    rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{_value(body, name)}</td><td>{_value(out, name)}</td></tr>"
-        for name in names
-    )
-    return f"<table><tr><th>field</th><th>published</th><th>sent</th></tr>{rows}</table>"
+    rows = [tuple(map(Cell, (name, _value(body, name), _value(out, name)))) for name in names]
+    return Table(("field", "published", "sent"), rows).html()
 
 
 def _value(body: Mapping[str, Any], name: str) -> str:
     if name not in body:
         return "–"
     value = body[name]
-    return f"{len(value):,} bytes" if isinstance(value, bytes) else escape(str(value))
+    return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)

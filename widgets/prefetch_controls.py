@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import ipywidgets
 
+from mudkit import words
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.systems.lasthop import LEARNT, Expiration, Forwarding, Scenario, simulate
 
@@ -38,27 +39,19 @@ class _Slider(NamedTuple):
     written: Callable[[float], str]
 
 
-def _time(seconds: float) -> str:
-    for unit, length in (("days", _DAY), ("h", _HOUR), ("min", _MINUTE)):
-        if seconds >= length:
-            return f"{seconds / length:.3g} {unit if seconds != _DAY else 'day'}"
-    return f"{seconds:.3g} s"
-
-
-_number, _percent = "{:,g}".format, "{:.0%}".format
 _SLIDERS: Final = {
-    "event_frequency": _Slider("arrivals a day", tuple(float(1 << step) for step in range(9)), _number),
-    "expiration": _Slider("they expire after", (*_TIMES, "never"), _time),
-    "expiring_share": _Slider("of them expire", _SHARES, _percent),
-    "threshold": _Slider("rank at least", _SHARES, _number),
-    "user_frequency": _Slider("reads a day", tuple(2.0**step for step in range(-2, 6)), _number),
-    "reads_cv": _Slider("they vary by", _SHARES, _percent),
-    "max": _Slider("messages a read", (1, 2, 4, 8, 16, 32, 64, "all"), _number),
-    "outage": _Slider("without a link", (*_SHARES[:-1], 0.98, 1.0), _percent),
-    "outages_per_day": _Slider("outages a day", (0.25, 0.5, 1.0, 2.0, 4.0, 12.0, 24.0, 48.0), _number),
-    "prefetch_limit": _Slider("prefetch limit", (LEARNT, 0, *LIMITS), _number),
-    "expiration_threshold_s": _Slider("prefetch what lasts", ("any time", LEARNT, *_TIMES), _time),
-    "delay_s": _Slider("and after a delay of", ("none", LEARNT, *_TIMES), _time),
+    "event_frequency": _Slider("arrivals a day", tuple(float(1 << step) for step in range(9)), words.number),
+    "expiration": _Slider("they expire after", (*_TIMES, "never"), words.duration),
+    "expiring_share": _Slider("of them expire", _SHARES, words.percent),
+    "threshold": _Slider("rank at least", _SHARES, words.number),
+    "user_frequency": _Slider("reads a day", tuple(2.0**step for step in range(-2, 6)), words.number),
+    "reads_cv": _Slider("they vary by", _SHARES, words.percent),
+    "max": _Slider("messages a read", (1, 2, 4, 8, 16, 32, 64, "all"), words.number),
+    "outage": _Slider("without a link", (*_SHARES[:-1], 0.98, 1.0), words.percent),
+    "outages_per_day": _Slider("outages a day", (0.25, 0.5, 1.0, 2.0, 4.0, 12.0, 24.0, 48.0), words.number),
+    "prefetch_limit": _Slider("prefetch limit", (LEARNT, 0, *LIMITS), words.number),
+    "expiration_threshold_s": _Slider("prefetch what lasts", ("any time", LEARNT, *_TIMES), words.duration),
+    "delay_s": _Slider("and after a delay of", ("none", LEARNT, *_TIMES), words.duration),
 }
 _CHOICES: Final = {
     "policy": ("policy", ("on-line", "on-demand", "buffer", "rate", "unified")),

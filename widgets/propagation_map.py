@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
 
-from mudkit import figures
+from mudkit import figures, words
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.traffic import FAR, NEAR, Traffic
 from mudkit.systems.radiator import People, Time, Volume, distance_km
@@ -163,7 +163,7 @@ class PropagationMap(Panel):
         self._moved(change)
 
     def _moved(self, change: dict[str, Any]) -> None:
-        self._clock.value = f"{figures.format_minutes(self._shown()[0][1])} min"
+        self._clock.value = words.duration(self._shown()[0][1])
         figures.update_knowledge(self.figure, self._heard, self._shown())
 
     def _shown(self) -> list[tuple[str, float]]:
@@ -172,7 +172,7 @@ class PropagationMap(Panel):
 
     def _tell(self, sent: pd.DataFrame) -> None:
         """Say what came of it over the whole time."""
-        self._clock.value = f"{figures.format_minutes(self._shown()[0][1])} min"
+        self._clock.value = words.duration(self._shown()[0][1])
         parts = []
         for row in sent.to_dict("records"):
             table = self._heard.table
@@ -182,6 +182,6 @@ class PropagationMap(Panel):
             )
             parts.append(
                 f"<b>{row['receiver']}</b> gets {row['messages']} messages in {row['aggregates']} "
-                f"aggregates, {row['bytes'] / 1000:.1f} kB, {late_s:.0f} s late on average"
+                f"aggregates, {words.size(row['bytes'])}, {late_s:.0f} s late on average"
             )
         self.status.value = f"<div role='status'>{'; '.join(parts)}.</div>"

@@ -117,7 +117,7 @@ class RelayMonitor(Panel):
         self._show()
 
     def _show(self) -> None:
-        self.seen.value = figures.party_views(self.party_views.rows).html
+        self.seen.value = figures.party_views(self.party_views.rows)._repr_html_()
         asked = self.wanted.value.strip()
         if self.party_views.published.destinations:
             text = "The item was uploaded" + ("." if self.encrypted.value else ", in clear.")

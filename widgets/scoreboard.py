@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import ipywidgets
 
-from mudkit import figures
+from mudkit import figures, words
+from mudkit.display import Align, Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES
 from mudkit.experiment.scoreboard import Scoreboard as Measured
@@ -22,10 +23,6 @@ __all__ = ["Scoreboard"]
 
 _ALL: Final = "all devices"
 _WIDTH_PX: Final = 860
-_STYLE: Final = (
-    "<style>.mudkit-scoreboard td, .mudkit-scoreboard th {text-align: right; padding: 0 10px 0 4px; "
-    "line-height: 1.35} .mudkit-scoreboard :is(td, th):first-child {text-align: left}</style>"
-)
 
 
 class Scoreboard(Panel):
@@ -45,7 +42,7 @@ class Scoreboard(Panel):
     task, device, x, y : ipywidgets.Dropdown
         The device's options are those of the task, phones before feeds.
     problem, status, table : ipywidgets.HTML
-        What cannot be; who is on the front; a row a measure, a column a system, the best value with a ★.
+        What cannot be; who is on the front; a row a measure, a column a system, the best value with a dot.
     figure : Figure
 
     Raises
@@ -67,14 +64,14 @@ class Scoreboard(Panel):
         self.device = _chooser("device", self._devices(), _ALL)
         self.x, self.y = _chooser("across", options, x), _chooser("up", options, y)
         self.problem, self.status, self.table = (ipywidgets.HTML() for _ in range(3))
-        points, words = self._points()
-        self.figure = Figure(figures.pareto(points, **words).update_layout(width=_WIDTH_PX))
+        points, texts = self._points()
+        self.figure = Figure(figures.pareto(points, **texts).update_layout(width=_WIDTH_PX))
         self._tell(points)
         self.task.observe(lambda _: self._chosen(), names="value")
         for control in (self.device, self.x, self.y):
             control.observe(lambda _: self._show(), names="value")
         super().__init__([
-            ipywidgets.HTML(_STYLE), self.task, self.device, self.x, self.y, self.problem, self.status,
+            self.task, self.device, self.x, self.y, self.problem, self.status,
             self.figure, self.table,
         ])  # fmt: skip
         self.add_class("mudkit-scoreboard")
@@ -104,13 +101,13 @@ class Scoreboard(Panel):
         if self._is_changing:
             return
         try:
-            points, words = self._points()
+            points, texts = self._points()
         except MudkitError as error:
             self.problem.value = alert(LAST, error)
             return
         self.problem.value = ""
         with self.figure.batch_update():
-            figures.update_pareto(self.figure, points, **words)
+            figures.update_pareto(self.figure, points, **texts)
         self._tell(points)
 
     # -- what is shown
@@ -126,8 +123,8 @@ class Scoreboard(Panel):
 
     def _points(self) -> tuple[pd.DataFrame, dict[str, Any]]:
         x, y, of = self.x.value, self.y.value, self.device.value
-        words = {"x": x, "y": y, "labels": (LABELS[x], LABELS[y]), "title": f"{self.task.value}, {of}"}
-        return front(self._values(), x, y), words
+        texts = {"x": x, "y": y, "labels": (LABELS[x], LABELS[y]), "title": f"{self.task.value}, {of}"}
+        return front(self._values(), x, y), texts
 
     def _tell(self, points: pd.DataFrame) -> None:
         best = ", ".join(escape(str(name)) for name in points.loc[points["is_best"], "system"])
@@ -137,9 +134,9 @@ class Scoreboard(Panel):
             kept = self._measured.devices
             rows = kept[(kept["task"] == self.task.value) & (kept["device"] == self.device.value)]
             of = f"first seed, {int(rows['wanted'].iloc[0])} items wanted"
-        words = f"{LABELS[self.x.value]}; {LABELS[self.y.value]}"
+        axes = f"{LABELS[self.x.value]}; {LABELS[self.y.value]}"
         self.status.value = (
-            f"<div role='status'><b>Not beaten: {best or 'nobody'}</b> ({escape(words)}; {of}).</div>"
+            f"<div role='status'><b>Not beaten: {best or 'nobody'}</b> ({escape(axes)}; {of}).</div>"
         )
         self.table.value = _table(self._values())
 
@@ -155,18 +152,21 @@ def _chooser(description: str, options: Any, value: str) -> Any:
 
 
 def _table(values: pd.DataFrame) -> str:
-    systems = [str(name) for name in values["system"]]
-    head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in ("measure", *systems))
-    rows = ""
-    for name in (each for each in MEASURES if each in values.columns):
+    rows = []
+    for name in (measure for measure in MEASURES if measure in values.columns):
         column = values[name]
         best = column.max() if name in GAINS else column.min()
-        cells = "".join(
-            f"<td>{'★ ' if value == best and column.nunique() > 1 else ''}"
-            f"{'–' if value != value else figures.short_number(value)}</td>"
-            for value in column
+        is_told_apart = column.nunique() > 1
+        places = words.decimals(column)
+        rows.append(
+            [
+                LABELS[name],
+                *(
+                    Cell(words.number(value, places), is_best=bool(value == best and is_told_apart))
+                    for value in column
+                ),
+            ]
         )
-        rows += (
-            f"<tr><th scope='row' title='{escape(MEASURES[name])}'>{escape(LABELS[name])}</th>{cells}</tr>"
-        )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    systems = [str(name) for name in values["system"]]
+    right: list[Align] = ["right"] * len(systems)
+    return Table(["measure", *systems], rows, align=["left", *right]).html()

@@ -193,7 +193,7 @@ class TableBrowser(Panel):
         held = {name: self._held(name) for name in self._clients}
         self.held.value = figures.holdings(
             held, self._readers, title=f"The table {self._table} on each device."
-        ).html
+        )._repr_html_()
         device = self._lab.devices[self._now.device.name]
         self.link.description = "cut the link" if device.is_online else "restore the link"
         bill = self._lab.bill()

@@ -10,6 +10,7 @@ import ipywidgets
 
 from mudkit import figures
 from mudkit.consistency import MODELS, History, Operation, Outcome, Status, Verdict, check
+from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel, alert
@@ -197,23 +198,21 @@ class ViewsExplorer(Panel):
         views = self._views()
         if not views:
             return ""
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{escape(client)}</th>"
-            f"<td style='text-align:left'>{_line(view, self.step.value)}</td>"
-            f"<td style='text-align:left'>{escape(_stands(view[: self.step.value]))}</td></tr>"
+        rows = [
+            (client, _line(view, self.step.value), _stands(view[: self.step.value]))
             for client, view in views.items()
-        )
-        return f"<table>{_head('view of', 'its operations: before ▸ placed', 'record then')}{rows}</table>"
+        ]
+        return Table(("view of", "its operations: placed ▸ not yet", "record then"), rows).html()
 
 
-def _short(each: Operation) -> str:
-    return escape(str(each).replace(f"({each.key})", "", 1))
+def _short(operation: Operation) -> str:
+    return str(operation).replace(f"({operation.key})", "", 1)
 
 
-def _line(view: Sequence[Operation], placed: int) -> str:
-    names = [_short(each) for each in view]
-    before = ", ".join(names[:placed])
-    return f"<b>{before}</b>" if placed >= len(names) else f"<b>{before}</b> ▸ {', '.join(names[placed:])}"
+def _line(view: Sequence[Operation], placed: int) -> Cell:
+    names = [_short(operation) for operation in view]
+    rest = f"▸ {', '.join(names[placed:])}" if placed < len(names) else ""
+    return Cell(rest, strong=", ".join(names[:placed]))
 
 
 def _stands(placed: Sequence[Operation]) -> str:
@@ -222,10 +221,6 @@ def _stands(placed: Sequence[Operation]) -> str:
         if each.is_write and each.outcome in (Outcome.OK, Outcome.PENDING):
             return "nothing" if each.content.value is None else str(each.content)
     return "nothing"
-
-
-def _head(*names: str) -> str:
-    return "<tr>" + "".join(f"<th style='text-align:left'>{name}</th>" for name in names) + "</tr>"
 
 
 def _verdict(verdict: Verdict) -> str:
@@ -238,10 +233,12 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def _table(statuses: dict[str, Status], chosen: str) -> str:
-    rows = "".join(
-        f"<tr><td style='text-align:left'>{f'<b>{name}</b>' if name == chosen else name}</td>"
-        f"<td style='text-align:left'>{_MARK[statuses[name]]} {statuses[name]}</td>"
-        f"<td style='text-align:left'>{escape(model.words)}</td></tr>"
+    rows = [
+        (
+            Cell("", strong=name) if name == chosen else name,
+            f"{_MARK[statuses[name]]} {statuses[name]}",
+            Cell(model.words),
+        )
         for name, model in MODELS.items()
-    )
-    return f"<table>{_head('model', 'verdict', 'it asks for')}{rows}</table>"
+    ]
+    return Table(("model", "verdict", "it asks for"), rows).html()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -12,6 +12,7 @@ from mudkit.consistency.notation import operations_of
 from mudkit.consistency.operation import Operation
 from mudkit.consistency.recorded import recorded
 from mudkit.consistency.written import numbered, text_of
+from mudkit.display import Displayed, View
 from mudkit.errors import TraceContentError, TraceFormatError
 
 if TYPE_CHECKING:
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["History"]
 
 
-class History:
+_MAX_SHOWN: Final = 24
+_MAX_COUNTED: Final = 10_000
+"""Operations up to which a display counts clients and records."""
+
+
+class History(Displayed):
     """The operations of a run, in the order in which they were invoked.
 
     Those invoked at one time stand in the order in which they were given.
@@ -198,8 +204,12 @@ class History:
     def __hash__(self) -> int:
         return hash(self.operations)
 
-    def __repr__(self) -> str:
-        return (
-            f"<History: {len(self):,} operations of {len(self.clients):,} clients "
-            f"on {len(self.keys):,} records>"
-        )
+    def _view(self) -> View:
+        shown = self.operations[:_MAX_SHOWN]
+        notes = []
+        if len(self) > len(shown):
+            notes.append(f"The first {len(shown)} of {len(self):,} operations. figures.history() draws them.")
+        facts: dict[str, Any] = {"operations": len(self)}
+        if len(self) <= _MAX_COUNTED:
+            facts |= {"clients": len(self.clients), "records": len(self.keys)}
+        return View("History", facts, (), notes, text_of(shown) if shown else "")

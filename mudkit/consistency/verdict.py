@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from mudkit.consistency.history import History
 from mudkit.consistency.operation import Operation
+from mudkit.display import Displayed, Event, View, first_rows, lanes
 
 __all__ = ["Explanation", "Status", "Step", "Verdict"]
+
+
+_MAX_DRAWN: Final = 12
+"""Operations of a contradiction that a display draws."""
 
 
 class Status(StrEnum):
@@ -72,8 +78,8 @@ class Explanation:
         return self.words
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Displayed):
     """What came out for a history.
 
     Parameters
@@ -99,3 +105,47 @@ class Verdict:
     def __str__(self) -> str:
         record = "" if self.key is None else f", record {self.key}"
         return f"{self.status} ({self.model}{record}): {self.explanation}"
+
+    def _view(self) -> View:
+        explanation = self.explanation
+        facts = {"": str(self.status), "model": self.model, "record": self.key, "why": explanation.kind}
+        steps = ((str(step.first), step.why, str(step.then)) for step in explanation.steps)
+        return View(
+            "Verdict",
+            facts,
+            [first_rows(("first", "why", "then"), steps, len(explanation.steps))],
+            [explanation.words],
+            picture=_drawn(explanation),
+        )
+
+
+def _drawn(explanation: Explanation) -> str:
+    """Draw the operations of a small contradiction on the lanes of their clients, and its steps as arrows."""
+    operations = explanation.operations[:_MAX_DRAWN]
+    ends = [
+        at
+        for operation in operations
+        for at in (operation.invoked_us, operation.answered_us)
+        if at is not None
+    ]
+    times = sorted(set(ends))
+    column = {at: place for place, at in enumerate(times)}
+    if not operations or len(explanation.operations) > _MAX_DRAWN:
+        return ""
+    events = [
+        Event(
+            operation.client,
+            operation.what,
+            column[operation.invoked_us],
+            len(times) - 1 if operation.answered_us is None else column[operation.answered_us],
+            is_open=operation.answered_us is None,
+        )
+        for operation in operations
+    ]
+    place = {operation.id: number for number, operation in enumerate(operations)}
+    arrows = [
+        (place[step.first.id], place[step.then.id])
+        for step in explanation.steps
+        if step.first.id in place and step.then.id in place and step.first.id != step.then.id
+    ]
+    return lanes(events, arrows, f"The smallest contradiction: {', '.join(map(str, operations))}")

@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit import learning
+from mudkit import intervals, learning
 from mudkit.experiment.commuters import Commuters, Driven
-from mudkit.experiment.drift import DriftAlarm, wilson
+from mudkit.experiment.drift import DriftAlarm
 from mudkit.learning import Batch, BatchTree, Tree, held_completeness, least_sent
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
 from mudkit.learning.evaluate import out_of_fold_decisions
-from mudkit.learning.measures import half_width
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.learning.writes import AskedReads, Writes, batches
@@ -178,10 +177,9 @@ def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
     pairs : Pairs
     stale : ndarray of bool, shape (reads,)
     """
-    of_device = np.array([[stale[rows].mean()] for rows in pairs.devices()])
-    half, middle = float(half_width(of_device)[0]), float(of_device.mean())
-    low, high = wilson(len(stale), int(np.count_nonzero(stale)))
-    return max(min(middle - half, low), 0.0), min(max(middle + half, high), 1.0)
+    of_devices = intervals.mean([stale[rows].mean() for rows in pairs.devices()])
+    of_reads = intervals.share(int(np.count_nonzero(stale)), len(stale))
+    return float(np.fmin(of_devices.low, of_reads.low)), float(np.fmax(of_devices.high, of_reads.high))
 
 
 def generate_write_policy(mined: Mined, match: Batch, *, version: int = 1) -> tuple[Artefact, LearntWrites]:

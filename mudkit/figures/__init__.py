@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mudkit.figures.devices import Fleet, link_strip, location_exposure, radio_timeline
     from mudkit.figures.geometry import tile_bounds
     from mudkit.figures.histories import history
-    from mudkit.figures.html_tables import HtmlTable, holdings, party_views
+    from mudkit.figures.html_tables import holdings, party_views
     from mudkit.figures.maps import MAX_SLIDE_CELLS, area_map, cell_map, cell_slides, heat_map
     from mudkit.figures.messages import message_diagram, radiator_pushes
     from mudkit.figures.policies import decisions, rule_firing, tree, tree_outline, update_rule_firing
@@ -53,12 +53,11 @@ if TYPE_CHECKING:
     )
     from mudkit.figures.propagation import (
         ReceivedCells,
-        format_minutes,
         knowledge,
         knowledge_map,
         update_knowledge,
     )
-    from mudkit.figures.style import PLOTLY_CONFIG, short_number
+    from mudkit.figures.style import PLOTLY_CONFIG
 
 _NAMES = {
     "assets": ("missing_map_files",),
@@ -71,7 +70,7 @@ _NAMES = {
     "devices": ("Fleet", "link_strip", "location_exposure", "radio_timeline"),
     "geometry": ("tile_bounds",),
     "histories": ("history",),
-    "html_tables": ("HtmlTable", "holdings", "party_views"),
+    "html_tables": ("holdings", "party_views"),
     "maps": ("MAX_SLIDE_CELLS", "area_map", "cell_map", "cell_slides", "heat_map"),
     "messages": ("message_diagram", "radiator_pushes"),
     "policies": ("decisions", "rule_firing", "tree", "tree_outline", "update_rule_firing"),
@@ -79,8 +78,8 @@ _NAMES = {
         "LimitPoint", "limit_curve", "message_fates", "message_lifecycles", "update_limit_curve",
         "waste_and_loss_by_limit", "waste_and_loss_by_threshold",
     ),
-    "propagation": ("ReceivedCells", "format_minutes", "knowledge", "knowledge_map", "update_knowledge"),
-    "style": ("PLOTLY_CONFIG", "short_number"),
+    "propagation": ("ReceivedCells", "knowledge", "knowledge_map", "update_knowledge"),
+    "style": ("PLOTLY_CONFIG",),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -88,7 +87,6 @@ __all__ = [
     "MAX_SLIDE_CELLS",
     "PLOTLY_CONFIG",
     "Fleet",
-    "HtmlTable",
     "LimitPoint",
     "ReceivedCells",
     "answer_boxes",
@@ -99,7 +97,6 @@ __all__ = [
     "cell_slides",
     "cells_over_time",
     "decisions",
-    "format_minutes",
     "frontier",
     "growth",
     "heat_map",
@@ -125,7 +122,6 @@ __all__ = [
     "reads_near_busiest",
     "rows_over_time",
     "rule_firing",
-    "short_number",
     "signals",
     "tile_bounds",
     "tradeoff",

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures.style import (
     BLUE,
@@ -21,7 +22,6 @@ from mudkit.figures.style import (
     SKY,
     YELLOW,
     heading,
-    short_number,
     styled,
 )
 from mudkit.figures.tables import require_columns
@@ -107,9 +107,9 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
                     customdata=rows["policy"], hovertemplate=hover,
                 ), 1, place,
             )  # fmt: skip
-    for place, (measure, words) in enumerate(_CONDITION_AXES.items(), start=1):
+    for place, (measure, label) in enumerate(_CONDITION_AXES.items(), start=1):
         most = 100 * float(table[f"{measure}_high"].fillna(table[measure]).max()) or 1
-        figure.update_xaxes(title_text=words, range=[-0.03 * most, 1.08 * most], row=1, col=place)
+        figure.update_xaxes(title_text=label, range=[-0.03 * most, 1.08 * most], row=1, col=place)
     figure.update_yaxes(
         tickvals=list(range(len(policies))),
         ticktext=[str(name) for name in policies],
@@ -343,7 +343,7 @@ def update_pareto(
             text=[texts[place][0] for place in chosen],
             textposition=[texts[place][1] for place in chosen],
             customdata=[
-                f"{', '.join(points[place]['names'])}<br>{', '.join(map(short_number, place))}"
+                f"{', '.join(points[place]['names'])}<br>{', '.join(map(words.number, place))}"
                 for place in chosen
             ],
             hovertemplate="%{customdata}<extra></extra>",

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from plotly.subplots import make_subplots
 
+from mudkit import words
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.style import (
     BLUE,
@@ -25,7 +26,6 @@ from mudkit.figures.style import (
     PINK,
     heading,
     natural_key,
-    short_number,
     styled,
 )
 from mudkit.figures.tables import Floats, require_columns, rows_of
@@ -142,7 +142,7 @@ def link_strip(
                 x=axis.values([axis.end_us] * len(names)),
                 y=list(range(len(names))),
                 mode="text",
-                text=[f" {_percent(down[name])} down" for name in names],
+                text=[f" {words.percent(down[name])} down" for name in names],
                 textposition="middle right",
                 cliponaxis=False,
                 hoverinfo="skip",
@@ -153,8 +153,8 @@ def link_strip(
     shares = np.array([down[name] for name in names])
     label = f"{len(names):,} device{'s' if len(names) > 1 else ''}, {axis.span}"
     if len(names) > 1:
-        label += f"; down {_percent(float(np.median(shares)))} of the time in the median, at most "
-        label += _percent(shares.max())
+        label += f"; down {words.percent(float(np.median(shares)))} of the time in the median, at most "
+        label += words.percent(shares.max())
     styled(
         figure,
         175 + (26 * len(names) if is_named else min(800, max(420, 4 * len(names)))),
@@ -176,13 +176,6 @@ def link_strip(
         order = "as given" if devices is not None else "most time down at the top"
         figure.update_yaxes(title_text=f"{len(names):,} devices, {order}", showticklabels=False)
     return figure
-
-
-def _percent(share: float) -> str:
-    """Format a share as a percentage with its significant digits."""
-    if 0.0 < share < 0.001:
-        return "under 0.1 %"
-    return f"{100 * share:.0f} %" if share in (0.0, 1.0) or 0.1 <= share < 0.995 else f"{100 * share:.1f} %"
 
 
 def _link_bars(drawn: pd.DataFrame, rows: NDArray[Any], axis: TimeAxis, is_named: bool) -> list[Any]:
@@ -224,9 +217,9 @@ def _link_hover(drawn: pd.DataFrame, rows: NDArray[Any], axis: TimeAxis, length_
     labels = []
     for row, seconds in zip(rows_of(some), length_s[chosen], strict=True):
         is_measured = row.up and not np.isnan(row.down_kbps)
-        speed = f"<br>{short_number(row.down_kbps)} kbit/s down" if is_measured else ""
+        speed = f"<br>{words.number(row.down_kbps)} kbit/s down" if is_measured else ""
         labels.append(
-            f"{row.device}: link {'up' if row.up else 'down'} for {short_number(seconds)} s"
+            f"{row.device}: link {'up' if row.up else 'down'} for {words.number(seconds)} s"
             f"<br>{format_time(row.start_us)} – {format_time(row.end_us)} UTC{speed}"
         )
     middle = (some["start_us"].to_numpy() + some["end_us"].to_numpy()) // 2
@@ -292,10 +285,10 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
         bars.add(start[chosen], end[chosen], np.full(chosen.sum(), float(rank - 1)), 0.36)
         state_j = float(energy_j[chosen].sum())
         part = f" ({100 * state_j / total_j:.0f} %)" if total_j > 0 else ""
-        label = f"{name}: {short_number(state_j)} J{part}"
+        label = f"{name}: {words.number(state_j)} J{part}"
         figure.add_trace(bars.trace(axis, label, colour, line_px=1.5, rank=rank), row=1, col=1)
     labels = [
-        f"{name} for {short_number(us / US_PER_S)} s<br>{short_number(mw)} mW, {short_number(joules)} J"
+        f"{name} for {words.number(us / US_PER_S)} s<br>{words.number(mw)} mW, {words.number(joules)} J"
         for name, us, mw, joules in zip(state, end - start, power_mw, energy_j, strict=True)
     ]
     hover = go.Scatter(
@@ -304,7 +297,7 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     )  # fmt: skip
     figure.add_trace(_power_steps(start, end, power_mw, axis), row=2, col=1)
     figure.add_trace(hover, row=2, col=1)
-    label = f"{short_number(total_j)} J in all, {axis.span}"
+    label = f"{words.number(total_j)} J in all, {axis.span}"
     top = heading(title or "What the radio did and took", label)
     styled(figure, 430, (80, 30, 75, 95), top, legend=_BOTTOM_LEGEND, hovermode="closest")
     figure.update_yaxes(

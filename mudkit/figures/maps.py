@@ -9,6 +9,7 @@ import folium
 import numpy as np
 import pyarrow as pa
 
+from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures.map_page import add_call, map_with_ground, thinned
 from mudkit.figures.style import (
@@ -20,7 +21,6 @@ from mudkit.figures.style import (
     YELLOW,
     ColourScale,
     ramp,
-    short_number,
 )
 from mudkit.figures.tables import (
     Floats,
@@ -187,7 +187,7 @@ def cell_map(
     )
     turn = frame.unwrap((west + east) / 2) - (west + east) / 2
     rows = _rounded(south, west + turn, north, east + turn)
-    labels = (f"{title}: {short_number(number)}" for number in values.tolist())
+    labels = (f"{title}: {words.number(number)}" for number in values.tolist())
     boxes = [[*row, shade, text] for row, shade, text in zip(rows, scale.shades(values), labels, strict=True)]
     add_call(leaflet_map, "cells", {"boxes": boxes, "colours": scale.colours()})
     _add_legend(leaflet_map, title, ramp(32), scale.ticks(), _no_value_key(values))
@@ -283,7 +283,7 @@ def cell_slides(
         colours = [*colours[-2::-1], colours[-1]]
     pictures: list[list[list[Any]]] = [[[] for _ in labels] for _ in choices]
     at_label, at_choice = ({name: at for at, name in enumerate(names)} for names in (labels, choices))
-    notes = [short_number(number) for number in values.tolist()]
+    notes = [words.number(number) for number in values.tolist()]
     if text is not None:
         more = text_column(cells, "cells", text)
         notes = [f"{number}, {note}" for number, note in zip(notes, more, strict=True)]

@@ -24,6 +24,7 @@ from mudkit.figures.style import (
     template,
 )
 from mudkit.figures.tables import require_columns
+from mudkit.systems.mud.policies.artefact import question
 
 if TYPE_CHECKING:
     from mudkit.learning.batching import LearntWrites
@@ -40,7 +41,6 @@ _RULE_COLOURS: Final = (
 _RULE_ROW_PX, _FIRING_MARGINS_PX, _MAX_NAME = 30, 140, 30
 _MAX_NAMED_STATES: Final = 15  # of more states the first and every second one is named
 _TREE_COLUMNS: Final = ("node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves")
-_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _ACTION_MARKS: Final = {"local": (BLUE, "circle"), "remote": (ORANGE, "square"), "never": (GREY, "x")}
 _DELAY_MARK: Final = (BLUE, "triangle-up")
 _LEVEL_PX, _TREE_MARGINS_PX = 92, 110
@@ -287,7 +287,7 @@ def tree_outline(policy: LearntReads | LearntWrites | pd.DataFrame, max_depth: i
         elif level == max_depth:
             line = f"… {row['leaves']} leaves ({row['examples']:,} examples)"
         else:
-            line = f"{_question(row)}?"
+            line = f"{_test(row)}?"
         lines.append("    " * level + answer + line)
     return "\n".join(lines)
 
@@ -307,40 +307,24 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
     return rows, depth
 
 
-def _question(row: Mapping[Any, Any]) -> str:
-    """Return the test of a node, which values that go left pass, in units that a person uses."""
-    feature, threshold = row["feature"], float(row["threshold"])
-    whose = "the answer's " if feature.startswith("cached_") else ""
-    match feature.removeprefix("cached_"):
-        case "lat":
-            return f"{whose}place south of {threshold:.3f}°"
-        case "lon":
-            return f"{whose}place west of {threshold:.3f}°"
-        case "hour":
-            minutes = min(round(60 * threshold), 24 * 60)
-            return f"{whose}time before {minutes // 60:02d}:{minutes % 60:02d}"
-        case "weekday":
-            last = _WEEKDAYS[min(max(int(threshold), 0), 6)]
-            return last if last == "Monday" else f"Monday to {last}"
-        case "distance":
-            return f"at most {words.number(threshold)} km away"
-        case "age":
-            return f"at most {words.duration(threshold)} old"
-        case "held":
-            return f"it holds at most {words.number(threshold)} points"
-        case "density":
-            return f"at most {words.number(threshold)} points an hour"
-    return f"{feature} ≤ {words.number(threshold)}"
+def _test(row: Mapping[Any, Any]) -> str:
+    return question(row["feature"], float(row["threshold"]))
 
 
 def _node_label(row: Mapping[Any, Any], is_end: bool, total: int) -> tuple[str, str]:
     """Return the text at a node, and that of the pointer."""
     count = f"{words.percent(row['examples'] / total)} of {total:,} examples"
     if not is_end:
-        return f"{_question(row)}?", f"{_question(row)}?<br>{count}, {row['leaves']} leaves"
+        return (
+            f"{_test(row)}?",
+            f"{_test(row)}?<br>{count}, {row['leaves']} leaves",
+        )
     share = f"{words.percent(row['examples'] / total)} ({row['examples']:,})"
     if row["leaves"] > 1:
-        return f"… {row['leaves']} leaves<br>{share}", f"{_question(row)}?<br>{row['leaves']} leaves, {count}"
+        return (
+            f"… {row['leaves']} leaves<br>{share}",
+            f"{_test(row)}?<br>{row['leaves']} leaves, {count}",
+        )
     return f"<b>{row['action']}</b><br>{share}", f"{row['action']}<br>{count}"
 
 

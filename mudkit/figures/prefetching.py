@@ -11,6 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures.style import (
     BLUE,
@@ -48,7 +49,7 @@ _PERCENT_AXIS: Final = {
 _LIMIT_TICKS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384)
 _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x", "star", "cross", "pentagon")
 _CAPTION_LETTERS: Final = 125
-_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
 _LIFE_COLUMNS: Final = ("message", "rank", "came_us", "expires_us", "forwarded_us", "read_us")
 _HOUR_US: Final = 3_600_000_000
 _GAP_PX, _LINE_PX, _MARGINS_PX = 45, 9, 160
@@ -85,7 +86,7 @@ def waste_and_loss_by_limit(
     figure.update_xaxes(
         title_text="prefetch limit, messages on the device; grey: the paper's band from 16 to 64",
         type="log",
-        **_ticks(table["prefetch_limit"], _count),
+        **_ticks(table["prefetch_limit"], lambda size: words.count(int(size))),
     )
     return _captioned(figure, table, title, "time without a network")
 
@@ -116,11 +117,11 @@ def waste_and_loss_by_threshold(
         The table is empty, or lacks a column.
     """
     _check_sweep(table, "expiration_threshold_s", "expiration")
-    figure = _waste_and_loss_lines(table, "expiration_threshold_s", "expiration", _duration)
+    figure = _waste_and_loss_lines(table, "expiration_threshold_s", "expiration", words.duration)
     figure.update_xaxes(
         title_text="expiration threshold: what expires sooner is not prefetched",
         type="log",
-        **_ticks(table["expiration_threshold_s"], _duration),
+        **_ticks(table["expiration_threshold_s"], words.duration),
     )
     return _captioned(figure, table, title, "mean expiration time")
 
@@ -189,15 +190,6 @@ def _ticks(values: pd.Series[float], say: Callable[[float], str]) -> dict[str, A
     return {"tickvals": some, "ticktext": [say(value) for value in some], "minor": {"ticks": ""}}
 
 
-def _count(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _duration(seconds: float) -> str:
-    size, unit = next((unit for unit in _UNITS if seconds >= unit[0]), _UNITS[-1])
-    return f"{seconds / size:.2g} {unit}"
-
-
 def _captioned(figure: go.Figure, table: pd.DataFrame, title: str, legend: str) -> go.Figure:
     lines = textwrap.wrap(_caption(table.attrs.get("parameters", {})), _CAPTION_LETTERS)
     figure.add_annotation(
@@ -251,7 +243,7 @@ def _expiration_text(parameters: Mapping[str, Any]) -> str:
     time, share, law = parameters["expiration"], parameters.get("expiring_share", 1.0), "exponential"
     if isinstance(time, Mapping):
         time, law = time["mean_s"], time["law"]
-    mean = f", mean {_duration(time)}" if isinstance(time, int | float) else ""
+    mean = f", mean {words.duration(time)}" if isinstance(time, int | float) else ""
     return f"expiration times {law}{mean}" + ("" if share == 1.0 else f", for {share:.0%} of the messages")
 
 
@@ -261,9 +253,9 @@ def _policy_text(fixed: Mapping[str, Any]) -> str:
     parts = [str(settings["kind"] if isinstance(policy, Mapping) else policy)]
     limit, threshold_s = settings.get("prefetch_limit"), settings.get("expiration_threshold_s")
     if limit is not None:
-        parts.append(f"prefetch limit {limit if isinstance(limit, str) else _count(limit)}")
+        parts.append(f"prefetch limit {limit if isinstance(limit, str) else words.count(limit)}")
     if threshold_s is not None:
-        time = threshold_s if isinstance(threshold_s, str) else _duration(threshold_s)
+        time = threshold_s if isinstance(threshold_s, str) else words.duration(threshold_s)
         parts.append(f"expiration threshold {time}")
     return ", ".join(parts)
 

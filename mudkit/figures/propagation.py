@@ -14,13 +14,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
+from mudkit import words
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.maps import cell_slides
 from mudkit.figures.style import GREY, SEQUENCE, colour_steps, styled
 from mudkit.figures.tables import require_columns
 from mudkit.units import box_bounds
 
-__all__ = ["ReceivedCells", "format_minutes", "knowledge", "knowledge_map", "update_knowledge"]
+__all__ = ["ReceivedCells", "knowledge", "knowledge_map", "update_knowledge"]
 
 Panel = tuple[str, float]
 """A receiver, and a moment in seconds."""
@@ -203,23 +204,6 @@ def update_knowledge(figure: Any, heard: ReceivedCells, shown: Sequence[Panel]) 
     figure.plotly_update(changed, headlines, trace_indexes=[2 * place + 1 for place in range(len(shown))])
 
 
-def format_minutes(t_s: float) -> str:
-    """Format a time as minutes and seconds.
-
-    Parameters
-    ----------
-    t_s : float
-        Time in seconds.
-
-    Returns
-    -------
-    str
-        For instance ``12:05``.
-    """
-    minutes, seconds = divmod(round(t_s), 60)
-    return f"{minutes}:{seconds:02d}"
-
-
 def _panel(
     heard: ReceivedCells, receiver: str, t_s: float, value: str, label: str
 ) -> tuple[str, dict[str, Any]]:
@@ -230,7 +214,7 @@ def _panel(
     opacity = np.clip(1 - (1 - _MIN_OPACITY) * age_s / _FADED_S, _MIN_OPACITY, 1.0)
     headline = f"{len(rows)} cells, median age {np.median(age_s):.0f} s" if len(rows) else "nothing yet"
     cells = zip(values.tolist(), messages.tolist(), age_s.tolist(), strict=True)
-    return f"<b>{receiver}</b>, {format_minutes(t_s)} min<br>{headline}", {
+    return f"<b>{receiver}</b>, {words.duration(t_s)}<br>{headline}", {
         "x": lon.tolist(),
         "y": lat.tolist(),
         "text": [
@@ -303,7 +287,7 @@ def knowledge_map(
     received = ReceivedCells(heard)
     moments = np.arange(every_s, until_s + every_s / 2, every_s).tolist()
     parts = [
-        received.known(receiver, t_s).assign(of=receiver, at=f"at {format_minutes(t_s)} min")
+        received.known(receiver, t_s).assign(of=receiver, at=f"at {words.duration(t_s)}")
         for t_s in moments
         for receiver in receivers
     ]

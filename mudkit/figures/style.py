@@ -12,11 +12,12 @@ import plotly.graph_objects as go
 import plotly.io as pio
 from numpy.typing import NDArray
 
+from mudkit import words
 from mudkit.errors import ParameterError
 
 __all__ = [
     "BLUE", "GREEN", "GREY", "INK", "NO_VALUE", "ORANGE", "PINK", "PLOTLY_CONFIG", "SEQUENCE", "SKY",
-    "YELLOW", "ColourScale", "colour_steps", "escaped", "heading", "natural_key", "ramp", "short_number",
+    "YELLOW", "ColourScale", "colour_steps", "escaped", "heading", "natural_key", "ramp",
     "styled", "template", "text_colour",
 ]  # fmt: skip
 
@@ -123,27 +124,6 @@ def colour_steps(colours: Any = SEQUENCE) -> list[list[Any]]:
     return [[at / (len(colours) - 1), colour] for at, colour in enumerate(colours)]
 
 
-def short_number(value: float) -> str:
-    """Format a number with four significant digits and thousands separators.
-
-    Parameters
-    ----------
-    value : float
-        Any number; NaN and infinities become ``no value``.
-
-    Returns
-    -------
-    str
-        Scientific notation with three digits below 0.001 and from 10,000,000 on.
-    """
-    if not np.isfinite(value):
-        return "no value"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        text = f"{value:,.{max(0, 3 - int(np.floor(np.log10(abs(value) or 1))))}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{value:.3g}"
-
-
 def natural_key(name: str) -> list[tuple[int, str]]:
     """Return the sort key that orders car9 before car10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
@@ -196,6 +176,6 @@ class ColourScale:
     def ticks(self) -> list[tuple[float, str]]:
         """Return places on a legend (0 to 1) and the numbers at them."""
         if self.high == self.low:
-            return [(0.5, short_number(self.low))]
+            return [(0.5, words.number(self.low))]
         middle = (self.low + self.high) / 2
-        return [(0.0, short_number(self.low)), (0.5, short_number(middle)), (1.0, short_number(self.high))]
+        return [(0.0, words.number(self.low)), (0.5, words.number(middle)), (1.0, words.number(self.high))]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
+from mudkit import words
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
 from mudkit.events import ContextChanged, LinkDown
@@ -49,6 +50,28 @@ class Device(Host):
         """Where it is; None: nobody has said so."""
         self.on_first_move: Callable[[Device], None] | None = None
         """Writes down from then on where one is that had no place before."""
+
+    def _facts(self) -> dict[str, Any]:
+        battery = None
+        if self.battery is not None:
+            battery = (
+                f"{words.percent(self.battery.left_share())} of {words.number(self.battery.capacity_j)} J"
+            )
+        loc = self.loc
+        return {
+            "link": self.network,
+            "state": self.state,
+            "battery": battery,
+            "place": None if loc is None else f"{loc[0]:.5f}, {loc[1]:.5f}",
+            **super()._facts(),
+        }
+
+    @property
+    def state(self) -> str:
+        """``online``, ``off``, or ``offline`` with what holds its link down."""
+        if not self.is_on:
+            return "off"
+        return "online" if self.is_online else f"offline ({', '.join(self.held_down())})"
 
     @property
     def network(self) -> str:

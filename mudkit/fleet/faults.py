@@ -41,6 +41,8 @@ class Faults:
         self._draws: dict[int, list[float]] = {}
         """What is left of them, the last first."""
         self._cuts = 0
+        self.of_messages: dict[str, float] = {}
+        """Faults of messages that are active: shares, and the longest delay in seconds."""
 
     def cut(self, device: str, minutes: float | None = None) -> None:
         """Take a device's network away, for some time or until :meth:`mend`.
@@ -209,6 +211,7 @@ class Faults:
             return (first, first + longest_us) if draw[2] < repeat_share else (first,)
 
         self._world.fault_hook = fault_hook if any(shares.values()) else None
+        self.of_messages = {name: value for name, value in shares.items() if value}
 
     def _host(self, name: str, where: str = "host") -> Host:
         if name not in self._world.hosts:

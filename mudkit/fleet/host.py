@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from mudkit.arguments import check_calls
+from mudkit.display import Displayed, View, first_rows
 from mudkit.events import ContextChanged, Event, Make
 from mudkit.fleet.link import Link
 from mudkit.fleet.operation import Operation
@@ -25,7 +26,7 @@ Backup: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 
 
 @check_calls
-class Host:
+class Host(Displayed):
     """A server: it has no link, and is always reached.
 
     Parameters
@@ -62,8 +63,21 @@ class Host:
         self.watched: set[str] = set()
         """Fields of the context that a machine watches."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+    def _view(self) -> View:
+        rows = ((process.system, process.name, process.state, process.handled) for process in self.processes)
+        columns = ("system", "machine", "state", "events")
+        return View(
+            f"{'Server' if self.link is None else 'Device'} {self.name}",
+            self._facts(),
+            [first_rows(columns, rows, len(self.processes))],
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "address": None if self.address == self.name else self.address,
+            "machines": len(self.processes),
+            "storage": self.storage,
+        }
 
     @property
     def network(self) -> str:

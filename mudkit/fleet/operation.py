@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 
+from mudkit import words
+from mudkit.display import Displayed, Table, View, one_line
 from mudkit.errors import OperationLost, OperationTimeout, ParameterError, brief
 from mudkit.events import Call
 from mudkit.fleet.runtime import Site, VirtualTime
@@ -36,7 +38,7 @@ class Asked(Protocol):
         ...
 
 
-class Operation:
+class Operation(Displayed):
     """A call that was made, as a future in virtual time.
 
     Parameters
@@ -81,8 +83,21 @@ class Operation:
         """Whether the event in which callbacks are called is still to come."""
         self._callbacks: list[Callable[[Operation], None]] | None = None
 
-    def __repr__(self) -> str:
-        return f"<{self.call.name} on {self.process.host.name}: {self.status}>"
+    def _view(self) -> View:
+        facts = {"on": self.process.host.name, "system": self.process.system, "status": self.status}
+        tables: Sequence[Table] = ()
+        if self._error is not None:
+            facts["error"] = f"{type(self._error).__name__}: {one_line(self._error)}"
+        elif self.responded_us is None:
+            facts["since"] = (
+                f"{words.duration(self._world.now_us / 1e6 - self.invoked_us / 1e6)} of virtual time"
+            )
+        else:
+            facts["after"] = words.duration((self.responded_us - self.invoked_us) / 1e6)
+            if isinstance(self._result, Displayed):
+                tables = self._result._view().tables
+            facts["result"] = one_line(self._result)
+        return View(f"Operation {self.call.name}", facts, tables)
 
     @property
     def op_id(self) -> int:
@@ -181,8 +196,9 @@ class Operation:
                 self._callbacks.pop(0)(self)
             except Exception as error:
                 process = self.process
+                doing = f"in a callback of <{self.call.name} on {process.host.name}: {self.status}>"
                 try:
-                    self._world.failed(process.host, process.system, error, f"in a callback of {self!r}")
+                    self._world.failed(process.host, process.system, error, doing)
                 except Exception:  # it is to come out; the others are called when time goes on again
                     if self._callbacks:
                         self._tell_soon()

@@ -80,6 +80,14 @@ class Process:
         self._stream = Stream(world.seed, f"entropy\n{system}\n{name}" + (f"\n{before}" if before else ""))
         self._draws = 0
 
+    @property
+    def state(self) -> str:
+        """``running``, ``killed``, or why it has no network."""
+        if self.machine is None:
+            return "killed"
+        held_down = ", ".join(self.host.held_down())
+        return "running" if self.host.is_online else f"no network ({held_down or 'cut'})"
+
     def entropy(self, n: int) -> bytes:
         """Give random bytes, the port of that name: they go on after a restart and never repeat."""
         if n < 0:

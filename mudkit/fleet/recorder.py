@@ -120,6 +120,8 @@ class Recorder:
         if messages or held:
             world.on_fate = self._fate
         self._with_messages = messages
+        self.failures = 0
+        """Number of failures so far."""
 
     # -- what comes in
 
@@ -171,6 +173,7 @@ class Recorder:
     def _failure(self, host: Site, system: str, error: Exception) -> None:
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = f"{type(error).__name__}: {error}\n{notes}"[:_DETAIL]
+        self.failures += 1
         self.add("incidents", (host.name, self.world.now_us, "failed", what, system))
 
     def _leg(self, leg: Leg, carried_bytes: int, is_cut: bool) -> None:

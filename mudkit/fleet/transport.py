@@ -165,6 +165,10 @@ class Transport(Clock):
                 account.wakeups,
             )
 
+    def used(self, device: Device) -> tuple[int, float]:
+        """Return the number of messages of a device and the energy of its radio so far, in mJ."""
+        return sum(account.messages for account in self._bill.of_device(device.name)), self.radio_mj(device)
+
     def radio_mj(self, device: Device) -> float:
         """Say what the radio of a device has taken so far."""
         charged = sum(account.radio_mj for account in self._bill.of_device(device.name))

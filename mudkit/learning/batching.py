@@ -8,8 +8,10 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.display import Displayed, View
 from mudkit.learning.costs import CLASSES, Costs, delay_costs, write_costs
 from mudkit.learning.features import WRITE_FEATURES, write_features
+from mudkit.learning.outline import learnt_view
 from mudkit.learning.trees import CostTree, CrossValidatedTrees, groups_by, grow
 from mudkit.learning.writes import NEVER_US, AskedReads, Writes, batches, missed
 from mudkit.sources.parameters import number
@@ -164,8 +166,8 @@ class BatchTree:
         return f"tree, {self.cost if isinstance(self.cost, str) else 'own costs'}"
 
 
-@dataclass(frozen=True)
-class LearntWrites:
+@dataclass(frozen=True, repr=False)
+class LearntWrites(Displayed):
     """A tree for writes that was learnt.
 
     Parameters
@@ -182,6 +184,10 @@ class LearntWrites:
     def names(self) -> tuple[str, ...]:
         """The names of its features, in order."""
         return WRITE_FEATURES
+
+    def _view(self) -> View:
+        delays: list[str | float] = [*(60.0 * minutes for minutes in CLASSES[:-1]), "never"]
+        return learnt_view("LearntWrites", self.tree, self.names, delays)
 
     def due_us(self, writes: Writes) -> NDArray[np.int64]:
         """Give each write the delay that the tree says."""

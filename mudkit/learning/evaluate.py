@@ -25,16 +25,7 @@ __all__ = ["evaluate_reads", "out_of_fold_decisions"]
 _FOLDS = 10
 _US_PER_DAY = 86_400 * US_PER_S
 _FIRST_DAYS = 0.7
-_MOST = {
-    "sent_share": 1.0,
-    "stale_share": 1.0,
-    "completeness": 1.0,
-    "cost": np.inf,
-    "messages": np.inf,
-    "bytes": np.inf,
-    "radio_mj": np.inf,
-}
-"""The measures, and the largest value of each."""
+_MEASURES = ("sent_share", "stale_share", "completeness", "cost", "messages", "bytes", "radio_mj")
 
 
 def evaluate_reads(
@@ -81,12 +72,13 @@ def evaluate_reads(
     pandas.DataFrame
         A row for each policy: ``policy, reads``; the measures ``sent_share, stale_share, completeness``, and
         for a read on average ``cost, messages`` (up and down), ``bytes, radio_mj``; for each measure
-        ``…_low`` and ``…_high``, the 95 % confidence interval (Student's t over folds; NaN with fewer than
-        two), and ``…_change, …_change_low, …_change_high``, how far it is from that of the first
-        :class:`FixedRule`, fold by fold (NaN without one); and ``gap_closed`` with ``…_low`` and ``…_high``,
-        the share of the gap in queries sent between that rule and the first :class:`Bound` (which is of
-        those as stale as the rule when it says so; other policies may be staler or less stale). The bound
-        has the fewest queries; its bytes and energy are those of its queries, and not the least possible.
+        ``…_low`` and ``…_high``, the 95 % interval (bootstrapped over folds; the range with fewer than five,
+        NaN with fewer than two), and ``…_change, …_change_low, …_change_high``, how far it is from that of
+        the first :class:`FixedRule`, fold by fold (NaN without one); and ``gap_closed`` with ``…_low`` and
+        ``…_high``, the share of the gap in queries sent between that rule and the first :class:`Bound`
+        (which is of those as stale as the rule when it says so; other policies may be staler or less stale).
+        The bound has the fewest queries; its bytes and energy are those of its queries, and not the least
+        possible.
 
     Raises
     ------
@@ -119,8 +111,8 @@ def evaluate_reads(
     bound = next((measured[i] for i, each in enumerate(policies) if isinstance(each, Bound)), None)
     rows = [
         {"policy": str(policy), "reads": len(tested.device)}
-        | shares(each, _MOST)
-        | changes(each, baseline, _MOST)
+        | shares(each, _MEASURES)
+        | changes(each, baseline, _MEASURES)
         | closed(each, baseline, bound, 0)
         for policy, each in zip(policies, measured, strict=True)
     ]

@@ -23,8 +23,7 @@ __all__ = ["bound_us", "evaluate_writes", "trained_on"]
 
 _TENTHS = 10
 _US_PER_DAY = 86_400 * US_PER_S
-_MOST = {"message_share": 1.0, "point_share": 1.0, "missed_share": 1.0, "bytes": np.inf, "radio_mj": np.inf}
-"""The measures, and the largest value of each."""
+_MEASURES = ("message_share", "point_share", "missed_share", "bytes", "radio_mj")
 
 
 def evaluate_writes(
@@ -61,8 +60,8 @@ def evaluate_writes(
         A row for each policy: ``policy, writes, reads`` (of one turn's test), ``message_share`` and
         ``point_share`` (messages and points that are sent, of the points written), ``missed_share`` (reads
         that miss at least one point, of all reads), ``bytes`` and ``radio_mj`` (of a point written), each the
-        mean over turns, and for each ``…_low`` and ``…_high``, the 95 % confidence interval (Student's t over
-        turns, which share what is tested on, so it is too narrow; NaN with fewer than two), and
+        mean over turns, and for each ``…_low`` and ``…_high``, the range over turns (from five on the 95 %
+        interval; turns share what is tested on, so it is too narrow; NaN with fewer than two), and
         ``…_change, …_change_low, …_change_high``, how far it is from that of the last :class:`Batch`, turn by
         turn (NaN without one). Writes that are learnt from come at once in the test.
 
@@ -88,8 +87,8 @@ def evaluate_writes(
     baseline = delays[-1] if delays else None
     rows = [
         {"policy": str(policy), "writes": len(test.t_us), "reads": len(asked.table)}
-        | shares(each, _MOST)
-        | changes(each, baseline, _MOST)
+        | shares(each, _MEASURES)
+        | changes(each, baseline, _MEASURES)
         for policy, each in zip(policies, measures, strict=True)
     ]
     import pandas as pd  # loading it takes longer than loading all of mudkit

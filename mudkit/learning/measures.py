@@ -1,17 +1,19 @@
 """Measures of policies over folds: means, how far they differ from a baseline, and 95 % intervals.
 
-Intervals are Student's t over folds; NaN with fewer than two.
+Intervals are bootstrapped over folds: the range with fewer than five, NaN with fewer than two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Measures", "changes", "closed", "half_width", "shares"]
+from mudkit import intervals
+
+__all__ = ["Measures", "changes", "closed", "shares"]
 
 
 @dataclass(frozen=True)
@@ -30,56 +32,36 @@ class Measures:
     folds: NDArray[np.float64]
 
 
-def half_width(folds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give half of the 95 % confidence interval of the mean over folds.
-
-    Parameters
-    ----------
-    folds : ndarray of float64, shape (folds, measures)
-        Each measure of each fold.
-    """
-    if len(folds) < 2:
-        return np.full(folds.shape[1], np.nan)
-    from scipy import stats  # loading it takes longer than loading all of mudkit
-
-    error = folds.std(axis=0, ddof=1) / np.sqrt(len(folds))
-    return np.asarray(stats.t.ppf(0.975, len(folds) - 1) * error, dtype=np.float64)
-
-
-def shares(measures: Measures, most: Mapping[str, float]) -> dict[str, float]:
-    """Name the measures, each with ``…_low`` and ``…_high``.
-
-    Parameters
-    ----------
-    measures : Measures
-    most : mapping of str to float
-        The largest value that each measure can have, by its name and in the order of the measures; the least
-        is 0.
-    """
+def shares(measures: Measures, names: Sequence[str]) -> dict[str, float]:
+    """Name the measures, each with ``…_low`` and ``…_high``."""
     row: dict[str, float] = {}
-    half = half_width(measures.folds)
-    for i, (name, limit) in enumerate(most.items()):
-        low, high = np.clip([measures.total[i] - half[i], measures.total[i] + half[i]], 0.0, limit)
-        row |= {name: float(measures.total[i]), f"{name}_low": float(low), f"{name}_high": float(high)}
+    for i, name in enumerate(names):
+        low, high = _bounds(float(measures.total[i]), measures.folds[:, i])
+        row |= {name: float(measures.total[i]), f"{name}_low": low, f"{name}_high": high}
     return row
 
 
-def changes(measures: Measures, baseline: Measures | None, names: Mapping[str, float]) -> dict[str, float]:
+def changes(measures: Measures, baseline: Measures | None, names: Sequence[str]) -> dict[str, float]:
     """Say how far each measure is from the baseline's, fold by fold: ``…_change``, with low and high.
 
     Without a baseline all are NaN.
     """
     row: dict[str, float] = {}
-    nothing = np.full(len(names), np.nan)
-    total = nothing if baseline is None else measures.total - baseline.total
-    half = nothing if baseline is None else half_width(measures.folds - baseline.folds)
     for i, name in enumerate(names):
-        row |= {
-            f"{name}_change": float(total[i]),
-            f"{name}_change_low": float(total[i] - half[i]),
-            f"{name}_change_high": float(total[i] + half[i]),
-        }
+        total, low, high = np.nan, np.nan, np.nan
+        if baseline is not None:
+            total = float(measures.total[i] - baseline.total[i])
+            low, high = _bounds(total, measures.folds[:, i] - baseline.folds[:, i])
+        row |= {f"{name}_change": total, f"{name}_change_low": low, f"{name}_change_high": high}
     return row
+
+
+def _bounds(total: float, folds: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the ends of an interval over folds; the value over all rows is always in it."""
+    result = intervals.mean(folds)
+    if not result.low <= result.high:
+        return np.nan, np.nan
+    return min(result.low, total), max(result.high, total)
 
 
 def closed(
@@ -90,8 +72,7 @@ def closed(
     Returns
     -------
     dict
-        ``gap_closed`` with low and high: of a ratio of means over folds (Cochran, Sampling techniques, 6.3).
-        NaN without baseline, bound or gap.
+        ``gap_closed`` with low and high: of a ratio of sums over folds. NaN without baseline, bound or gap.
     """
     names = ("gap_closed", "gap_closed_low", "gap_closed_high")
     if baseline is None or bound is None:
@@ -100,6 +81,8 @@ def closed(
     if gap <= 0.0:
         return dict.fromkeys(names, np.nan)
     share = float(baseline.total[of] - measures.total[of]) / gap
-    gaps, saved = (baseline.folds[:, of] - each.folds[:, of] for each in (bound, measures))
-    half = float(half_width((saved - share * gaps)[:, None])[0]) / gap
-    return dict(zip(names, (share, share - half, share + half), strict=True))
+    gaps, saved = (baseline.folds[:, of] - other.folds[:, of] for other in (bound, measures))
+    result = intervals.ratio(saved, gaps)
+    if not result.low <= result.high:
+        return dict(zip(names, (share, np.nan, np.nan), strict=True))
+    return dict(zip(names, (share, min(result.low, share), max(result.high, share)), strict=True))

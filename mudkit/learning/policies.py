@@ -8,8 +8,10 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.display import Displayed, View
 from mudkit.learning.costs import CostMatrix, Costs, read_costs
 from mudkit.learning.features import FEATURE_SETS, read_features
+from mudkit.learning.outline import learnt_view
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.trees import CostTree, groups_by, grow
@@ -167,8 +169,8 @@ class Tree:
         return f"tree, {how}" + ("" if self.features == "extended" else f", {self.features} features")
 
 
-@dataclass(frozen=True)
-class LearntReads:
+@dataclass(frozen=True, repr=False)
+class LearntReads(Displayed):
     """A tree for reads that was learnt.
 
     Parameters
@@ -191,6 +193,9 @@ class LearntReads:
     def names(self) -> tuple[str, ...]:
         """The names of its features, in order."""
         return FEATURE_SETS[self.features]
+
+    def _view(self) -> View:
+        return learnt_view("LearntReads", self.tree, self.names, ("local", "remote"))
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Answer locally where the tree says so."""

@@ -88,7 +88,7 @@ class GrownTree:
         self.left: NDArray[np.int64] = nodes.children_left
         self.right: NDArray[np.int64] = nodes.children_right
         self.unknown = np.where(nodes.missing_go_to_left.astype(np.bool_), self.left, self.right)
-        self.size = len(truth)
+        self.size, self.classes = len(truth), classes
         self.parent = np.full(nodes.node_count, -1, dtype=np.int64)
         inner = np.flatnonzero(self.left >= 0)
         self.parent[self.left[inner]] = inner

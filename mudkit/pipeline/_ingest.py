@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from mudkit import errors
+from mudkit import errors, words
+from mudkit.display import Displayed, View, first_rows
 from mudkit.files import existing, output_problem, staged_file
 from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.resume import Stage, resumable, sweep
@@ -42,8 +43,8 @@ _TALLY = "kind STRING, reason STRING, rows BIGINT, devices BIGINT, sample STRING
 _FAILED = "failed"  # a kind that no row has: the task met an error of mudkit's
 
 
-@dataclass(frozen=True)
-class IngestReport:
+@dataclass(frozen=True, repr=False)
+class IngestReport(Displayed):
     """What became of the rows of a file.
 
     Attributes
@@ -69,6 +70,19 @@ class IngestReport:
     duration_s: float
     parts: int = 0
     parts_found: int = 0
+
+    def _view(self) -> View:
+        facts = {
+            "trace": str(self.path),
+            "rows": self.rows,
+            "kept": self.kept,
+            "set aside": sum(self.rejected.values()),
+            "reads": self.reads,
+            "took": words.duration(self.duration_s) if self.duration_s else "nothing: it was there",
+            "parts of a stopped run": self.parts_found or None,
+        }
+        rows = first_rows(("set aside because", "rows"), self.rejected.items(), len(self.rejected))
+        return View("IngestReport", facts, [rows])
 
     def __str__(self) -> str:
         aside = ", ".join(f"{count:,} {reason}" for reason, count in self.rejected.items())

@@ -24,6 +24,8 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from mudkit import words
+from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
 from mudkit.pipeline._cells import cells
 from mudkit.pipeline._progress import progress
@@ -47,8 +49,8 @@ _PART_BYTES = 16 << 20
 """Parquet of about a million positions: a second or two of work, next to some tenths for an action."""
 
 
-@dataclass(frozen=True)
-class JobReport:
+@dataclass(frozen=True, repr=False)
+class JobReport(Displayed):
     """What a job wrote.
 
     Attributes
@@ -67,6 +69,16 @@ class JobReport:
     parts: int
     parts_found: int
     duration_s: float
+
+    def _view(self) -> View:
+        facts = {
+            "rows": self.rows,
+            "written to": str(self.path),
+            "took": words.duration(self.duration_s),
+            "parts": self.parts,
+            "parts of a stopped run": self.parts_found or None,
+        }
+        return View("JobReport", facts)
 
     def __str__(self) -> str:
         return f"{self.rows:,} rows written to {self.path}"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from mudkit import words
+from mudkit.display import View, one_line
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
 from mudkit.predicates.constants import check_mapping, list_of, parameter
@@ -348,6 +350,15 @@ class Predicate:
     def __repr__(self) -> str:
         constants = [c for c in self.constants if c is not _UNBOUND]
         return f"Predicate({self.text!r}" + (f", constants={constants!r})" if constants else ")")
+
+    def _repr_html_(self) -> str:
+        names = [".".join((scope, *path)) for scope, path in self.form.names]
+        constants = [constant for constant in self.constants if constant is not _UNBOUND]
+        return View(
+            "Predicate",
+            {"reads": words.listing(names, 8), "constants": constants},
+            text=one_line(self.text, 400),
+        ).html()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Predicate):

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from mudkit import words
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from mudkit.systems.lasthop.study.scenario import Drawn
     from mudkit.systems.lasthop.study.sizing import Sizing
 
-__all__ = ["all_stale", "caching", "days", "duration", "links", "logs", "shares", "sizing"]
+__all__ = ["all_stale", "caching", "days", "links", "logs", "sizing"]
 
 _NOTHING: Final = 1e-9  # a share that is none, but for rounding
 
@@ -82,14 +84,6 @@ def all_stale(rule: pd.Series) -> str:
     return ""
 
 
-def duration(seconds: float) -> str:
-    """Say how long something takes, in the largest unit that gives at least one."""
-    for unit, length_s in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= length_s:
-            return f"{seconds / length_s:.3g} {unit}"
-    return f"{seconds:.3g} s"
-
-
 def logs(drawn: Drawn, most: int) -> str:
     """Say what logs of arrivals and reads hold, and whether more comes than is read.
 
@@ -111,7 +105,7 @@ def logs(drawn: Drawn, most: int) -> str:
     if len(lasts_us):
         text += (
             f"{expires.mean():.0%} of the messages expire, half of these within "
-            f"{duration(float(sorted(lasts_us)[len(lasts_us) // 2]) / 1e6)}. "
+            f"{words.duration(float(sorted(lasts_us)[len(lasts_us) // 2]) / 1e6)}. "
         )
     else:
         text += "None expires. "
@@ -145,18 +139,6 @@ def links(runs: Sequence[Drawn], assumed: Outages | None) -> str:
     )
 
 
-def shares(table: pd.DataFrame) -> pd.DataFrame:
-    """Name waste and loss so that a report shows them in percent, with their intervals."""
-    measures = {"waste": "wasted share", "loss": "lost share"}
-    return table.rename(
-        columns={
-            f"{name}{end}": f"{words}{end}"
-            for name, words in measures.items()
-            for end in ("", "_low", "_high")
-        }
-    )
-
-
 def sizing(result: Sizing) -> str:
     """Say what is recommended, and what it costs.
 
@@ -171,7 +153,7 @@ def sizing(result: Sizing) -> str:
     elif result.table["threshold_s"].nunique() == 1:
         text += "No expiration threshold: nothing expires. "
     elif result.threshold_s:
-        threshold = duration(result.threshold_s)
+        threshold = words.duration(result.threshold_s)
         largest = result.threshold_s == result.table["threshold_s"].max()
         text += f"**Expiration threshold: {threshold}**{', the largest that was tried' if largest else ''}: "
         text += "what expires sooner is not prefetched. "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from mudkit import figures
+from mudkit import figures, words
 from mudkit.errors import TraceContentError
 from mudkit.systems.radiator import APPLICATIONS, Played, play
 from mudkit.units import KM_PER_DEGREE, distance_km, middle
@@ -136,7 +136,7 @@ def saving(table: pd.DataFrame, devices: int, interval_s: int) -> str:
     fill = plain["messages_in"] / plain["cells"]
     text = (
         f"**{int(plain['messages_in']):,} messages** of {devices:,} devices, "
-        f"{plain['bytes_in'] / 1e6:,.3g} MB to each receiver; in a cell and interval where there are any "
+        f"{words.size(plain['bytes_in'])} to each receiver; in a cell and interval where there are any "
         f"there are {fill:.3g} on average. "
     )
     if best["threshold"] == 1 or best["bytes_left_share"] >= 1:
@@ -261,7 +261,7 @@ def what_is_known(run: Played, application: str, near_km: float = 5.0) -> str:
     age_s = of_middle.groupby("receiver")["age_s"].mean()
     parts = [
         f"who is **{each['receiver']}** gets {each['messages']:,} messages in {each['aggregates']:,} "
-        f"aggregates, {each['bytes'] / 1000:,.0f} kB, those of the middle "
+        f"aggregates, {words.size(each['bytes'])}, those of the middle "
         f"{age_s.get(each['receiver'], np.nan):.0f} s old"
         for each in run.sent.sort_values("receiver", ascending=False).to_dict("records")
     ]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mudkit import words
 from mudkit.experiment.compositions import commuting
 from mudkit.experiment.privacy import SERVERS
 from mudkit.experiment.scoreboard import MEASURES, Scoreboard
@@ -87,8 +88,9 @@ def as_text(measured: pd.DataFrame) -> pd.DataFrame:
     rows: dict[str, dict[str, str]] = {}
     for row in measured.to_dict("records"):
         mean, low, high = row["mean"], row["low"], row["high"]
-        text = "–" if mean != mean else f"{mean:,.4g}"
-        text += f" ({low:,.3g} to {high:,.3g})" if low == low and low < high else ""
+        places = words.decimals([mean, low, high])
+        text = words.number(mean, places)
+        text += f" ({words.interval(low, high, places)})" if low == low and low < high else ""
         rows.setdefault(LABELS[row["measure"]], {})[str(row["system"])] = text
     return pd.DataFrame([{"measure": label, **cells} for label, cells in rows.items()])
 
@@ -153,8 +155,8 @@ def privacy(scoreboard: Scoreboard) -> pd.DataFrame:
                     "and not for it, by a phone": read.loc[PHONE, "items_not_for_it"],
                     "pairs known to servers": read.loc[SERVERS, "pairs"],
                     **{
-                        f"{words} known to {who}": said.loc[party, what]
-                        for what, words in (("places", "place"), ("wants", "want"))
+                        f"{label} known to {who}": said.loc[party, what]
+                        for what, label in (("places", "place"), ("wants", "want"))
                         for party, who in ((SERVERS, "servers"), (OTHERS, OTHERS))
                     },
                 }
@@ -165,13 +167,8 @@ def privacy(scoreboard: Scoreboard) -> pd.DataFrame:
 def in_percent(table: pd.DataFrame) -> pd.DataFrame:
     """Write what is known of places and wants in percent, – for what there is not; see :func:`privacy`."""
     shares = [name for name in table.columns if str(name).startswith(("place known", "want known"))]
-    written = {_BY_A_RELAY: "{:.0f}", **dict.fromkeys(shares, "{:.0%}")}
-    return table.assign(
-        **{
-            name: ["–" if each != each else how.format(each) for each in table[name]]
-            for name, how in written.items()
-        }
-    )
+    texts = {name: table[name].map(words.percent) for name in shares}
+    return table.assign(**{_BY_A_RELAY: table[_BY_A_RELAY].map(words.number), **texts})
 
 
 def cannot(scoreboard: Scoreboard, sentences: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
@@ -199,8 +196,8 @@ def pairs(tried: pd.DataFrame) -> pd.DataFrame:
     rows["order"] = (rows["same_shown"] & rows["same_kept"]).map(
         {True: "has made no difference", False: "matters"}
     )
-    words = {"composition": "put together", "order": "order", "best": "keep most", "never": "no order keeps"}
-    return rows[list(words)].rename(columns=words)
+    labels = {"composition": "put together", "order": "order", "best": "keep most", "never": "no order keeps"}
+    return rows[list(labels)].rename(columns=labels)
 
 
 def meanings(measures: Mapping[str, str] = MEASURES) -> str:

@@ -1,18 +1,17 @@
-"""Tables in a report: shown with readable numbers, and kept as files beside it."""
+"""Tables in a report: kept as files beside it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pandas.io.formats.style import Styler
 
-__all__ = ["bounded", "keep", "show"]
+__all__ = ["bounded", "keep"]
 
 _OF_A_BOUND: Final = (
     "policy",
@@ -64,29 +63,3 @@ def bounded(table: pd.DataFrame) -> pd.DataFrame:
         if measure not in _OF_A_BOUND:
             shown.loc[is_bound, name] = float("nan")
     return shown
-
-
-def show(table: pd.DataFrame) -> Styler:
-    """Show a table: numbers with separators and six digits that count, shares in percent, no index.
-
-    A measure with columns ``…_low`` and ``…_high`` shows its interval behind the value.
-    """
-    shown = table.copy()
-    for name in [n for n in table.columns if f"{n}_low" in table.columns]:
-        scale, sign = (100, " %") if "share" in name or name == "completeness" else (1, "")
-        shown[name] = [
-            "–"
-            if value != value
-            else f"{scale * value:.3g}{sign}"
-            + (f" ({scale * low:.3g}–{scale * high:.3g})" if low == low else "")
-            for value, low, high in zip(table[name], table[f"{name}_low"], table[f"{name}_high"], strict=True)
-        ]
-        shown = shown.drop(columns=[f"{name}_low", f"{name}_high"])
-    shown.columns = [str(name).replace("_", " ") for name in shown.columns]
-    for name in [n for n in shown.columns if shown[n].dtype.kind == "M"]:
-        if (shown[name] == shown[name].dt.normalize()).all():
-            shown[name] = shown[name].dt.strftime("%Y-%m-%d")
-    formats = {"i": "{:,}", "u": "{:,}", "f": "{:,.6g}"}
-    kinds = {name: shown[name].dtype.kind for name in shown.columns}
-    written: dict[Any, Any] = {name: formats[kind] for name, kind in kinds.items() if kind in formats}
-    return shown.style.format(written, na_rep="–").hide(axis="index")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
+from mudkit.display import Cell, Table
 from mudkit.reproduce.outcome import Result
-from mudkit.reproduce.table import words
+from mudkit.reproduce.table import parameter_text
 from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, SHAPE
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ _COLOURS: Final = {
     NOT_REPRODUCIBLE: "#cf222e",
     NOT_MEASURED: "#57606a",
 }
-_HEAD: Final = ("row", "the paper says", "measured: median (lowest–highest)", "verdict")
+_HEAD: Final = ("row", "the paper says", "measured: median (lowest to highest)", "verdict")
+_MARKS: Final = {REPRODUCED: "✓", SHAPE: "≈", NOT_REPRODUCIBLE: "✗", NOT_MEASURED: "–"}
 
 
 def notebook(results: Sequence[Result]) -> nbformat.NotebookNode:
@@ -49,15 +50,18 @@ def notebook(results: Sequence[Result]) -> nbformat.NotebookNode:
 
     counts = Counter(result.verdict for result in results)
     verdicts = [f"- {counts[each]} **{each}**: {means}" for each, means in _MEANS.items() if counts[each]]
-    head = "".join(f"<th style='text-align: left'>{each}</th>" for each in _HEAD)
-    rows = "\n".join(map(_row, results))
+    depends = [
+        [result.row.name, Cell(parameter_text(result.measured.parameters))]
+        for result in results
+        if result.measured
+    ]
     title = ["# The papers' numbers, and ours", "", f"{len(results)} rows:", "", *verdicts]
     page: nbformat.NotebookNode = v4.new_notebook(
         cells=[
             v4.new_markdown_cell("\n".join(title)),
-            _shown(f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>"),
+            _shown(Table(_HEAD, list(map(_row, results))).html()),
             v4.new_markdown_cell("## What the figures depend on"),
-            _shown(f"<ul>{''.join(map(_depends, results))}</ul>"),
+            _shown(Table(("row", "parameters"), depends).html()),
         ]
     )
     return page
@@ -107,23 +111,21 @@ def figures(results: Sequence[Result]) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=columns).astype({"holds": "boolean"})
 
 
-def _row(result: Result) -> str:
-    row, colour = result.row, _COLOURS[result.verdict]
-    date = f"<br>{result.date[:10]}" if result.date else ""
-    cells = (
-        f"<b>{html.escape(row.name)}</b><br>{html.escape(row.source)}",
-        html.escape(row.paper),
-        _measured(result),
-        f"<b style='color: {colour}'>{result.verdict}</b>{date}",
-    )
-    columns = "".join(f"<td style='text-align: left; vertical-align: top'>{each}</td>" for each in cells)
-    return f"<tr id='{html.escape(row.name)}'>{columns}</tr>"
+def _row(result: Result) -> list[Cell]:
+    row, verdict = result.row, result.verdict
+    date = result.date[:10] if result.date else ""
+    return [
+        Cell("", row.source, strong=row.name),
+        Cell(row.paper),
+        Cell(_measured(result)),
+        Cell("", date, strong=f"{_MARKS[verdict]} {verdict}", edge=_COLOURS[verdict]),
+    ]
 
 
 def _measured(result: Result) -> str:
     """List the figures: first those of which something is required, marked by whether it holds."""
     if result.measured is None:
-        return html.escape(result.reason)
+        return result.reason
     figures, lines, listed = result.measured.figures, [], set()
     for required in result.row.required:
         if (figure := figures.get(required.figure)) is not None:
@@ -131,10 +133,4 @@ def _measured(result: Result) -> str:
             mark = "✓" if required.holds(figure.median) else "✗"
             lines.append(f"{mark} {required.figure}: {figure}, {required}")
     lines += [f"{name}: {figure}" for name, figure in figures.items() if name not in listed]
-    return "<br>".join(map(html.escape, lines))
-
-
-def _depends(result: Result) -> str:
-    if result.measured is None:
-        return ""
-    return f"<li><b>{html.escape(result.row.name)}</b>: {html.escape(words(result.measured.parameters))}</li>"
+    return "\n".join(lines)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Figure", "Measured", "Required", "Row", "Say", "number", "say_nothing"]
+from mudkit import words
+
+__all__ = ["Figure", "Measured", "Required", "Row", "Say", "say_nothing"]
 
 Say: TypeAlias = Callable[[str], None]
 """Told what is being measured, for whoever watches."""
@@ -16,13 +17,6 @@ Say: TypeAlias = Callable[[str], None]
 
 def say_nothing(text: str) -> None:
     """Tell nobody."""
-
-
-def number(value: float) -> str:
-    """Write a number so that it can be read: three digits, or whole with separators."""
-    if not math.isfinite(value):
-        return str(value)
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
 
 
 @dataclass(frozen=True)
@@ -46,8 +40,9 @@ class Figure:
         return cls(statistics.median(whole), min(whole), max(whole))
 
     def __str__(self) -> str:
-        text = number(self.median)
-        return text if self.low == self.high else f"{text} ({number(self.low)}–{number(self.high)})"
+        places = words.decimals([self.median, self.low, self.high])
+        text = words.number(self.median, places)
+        return text if self.low == self.high else f"{text} ({words.interval(self.low, self.high, places)})"
 
 
 @dataclass(frozen=True)
@@ -94,7 +89,7 @@ class Required:
         return value < self.bound if self.sense == "below" else value <= self.bound
 
     def __str__(self) -> str:
-        return f"{self.sense} {number(self.bound)}"
+        return f"{self.sense} {words.number(self.bound)}"
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mudkit import words
 from mudkit.reproduce.outcome import Result
-from mudkit.reproduce.row import Say, number, say_nothing
+from mudkit.reproduce.row import Say, say_nothing
 from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED
 
-__all__ = ["render", "watched", "words"]
+__all__ = ["parameter_text", "render", "watched"]
 
 _STYLES = {REPRODUCED: "green", NOT_REPRODUCIBLE: "red", NOT_MEASURED: "dim"}
 
@@ -41,7 +42,7 @@ def render(results: Sequence[Result], console: Console | None = None) -> None:
     console.print(table)
     for result in results:
         if result.measured:
-            console.print(Text(f"{result.row.name}: {words(result.measured.parameters)}"))
+            console.print(Text(f"{result.row.name}: {parameter_text(result.measured.parameters)}"))
 
 
 def _figures(result: Result) -> Text:
@@ -69,7 +70,7 @@ def _verdict(result: Result) -> Text:
     return verdict
 
 
-def words(parameters: Mapping[str, Any]) -> str:
+def parameter_text(parameters: Mapping[str, Any]) -> str:
     """Write what a row's figures depend on, as one line."""
     return "; ".join(f"{name} {_word(value)}" for name, value in parameters.items())
 
@@ -80,7 +81,7 @@ def _word(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_word(item) for item in value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return number(value)
+        return words.number(value)
     return str(value)
 
 

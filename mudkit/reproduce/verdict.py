@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mudkit.reproduce.row import Measured, Required, Row, number
+from mudkit import words
+from mudkit.reproduce.row import Measured, Required, Row
 
 __all__ = ["NOT_MEASURED", "NOT_REPRODUCIBLE", "REPRODUCED", "SHAPE", "judge"]
 
@@ -58,4 +59,4 @@ def _holds(required: Required, measured: Measured) -> bool:
 
 
 def _in_words(required: Required, measured: Measured) -> str:
-    return f"{required.figure} {number(measured.figures[required.figure].median)} ({required})"
+    return f"{required.figure} {words.number(measured.figures[required.figure].median)} ({required})"

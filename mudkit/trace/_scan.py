@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from mudkit.display import Displayed, View
 from mudkit.errors import MudkitError, ParameterError, TraceContentError
 from mudkit.files import existing, output_problem, work_folder
 from mudkit.progress import bar
@@ -103,7 +104,7 @@ def scan(
     return Scan(_Raw(LoadPlan.of(recognise(path, format, columns), options, rule)), batch_rows)
 
 
-class Scan:
+class Scan(Displayed):
     """A trace to be gone through piece by piece; made by :func:`scan`.
 
     Parameters
@@ -135,6 +136,15 @@ class Scan:
             raise
         self.source: dict[str, Any] = origin.description
         self.devices = len(self._kept.devices)
+
+    def _view(self) -> View:
+        facts = {
+            "source": self.source.get("name"),
+            "state": "open" if self._close.alive else "closed",
+            "devices": self.devices,
+            "rows of a piece": self._batch_rows,
+        }
+        return View("Scan", facts, notes=["Iterating yields its pieces; each holds all rows of its devices."])
 
     def __enter__(self) -> Scan:
         return self

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceFormatError
 from mudkit.files import existing, sha256
 from mudkit.trace.formats import Source, header, unreadable
@@ -51,8 +52,8 @@ are 4 or 5 s (lines that are missing), and all others are 14 s and more (another
 """
 
 
-@dataclass(frozen=True)
-class LoadedLinks:
+@dataclass(frozen=True, repr=False)
+class LoadedLinks(Displayed):
     """Links in memory.
 
     Attributes
@@ -69,6 +70,14 @@ class LoadedLinks:
     links: pa.Table
     rejected: pa.Table
     source: dict[str, Any] = field(default_factory=dict)
+
+    def _view(self) -> View:
+        facts = {
+            "source": self.source.get("name"),
+            "links": len(self.links),
+            "rows set aside": len(self.rejected),
+        }
+        return View("LoadedLinks", facts, notes=["summary() and outages() say more."])
 
     def rejected_by_reason(self) -> dict[str, int]:
         """Count the rows that were set aside, most frequent reason first."""

@@ -6,11 +6,13 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from mudkit.display import Displayed, View, first_rows
 from mudkit.predicates import Predicate
 from mudkit.trace.folder import TraceWriter
 from mudkit.trace.schema import epoch_us
@@ -23,8 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["Loaded"]
 
 
-@dataclass(frozen=True)
-class Loaded:
+_MAX_COUNTED: Final = 1_000_000
+"""Rows up to which a display counts devices and finds the span."""
+
+
+@dataclass(frozen=True, repr=False)
+class Loaded(Displayed):
     """A trace in memory.
 
     Attributes
@@ -39,6 +45,22 @@ class Loaded:
     reads: pa.Table
     rejected: pa.Table
     source: dict[str, Any] = field(default_factory=dict)
+
+    def _view(self) -> View:
+        table = self.positions if len(self.positions) else self.reads
+        facts: dict[str, Any] = {
+            "source": self.source.get("name"),
+            "positions": len(self.positions),
+            "reads": len(self.reads),
+            "rows set aside": len(self.rejected),
+        }
+        if 0 < len(table) <= _MAX_COUNTED:
+            ends = pc.min_max(table["ts"])
+            facts["devices"] = pc.count_distinct(table["device"]).as_py()
+            facts["from"], facts["to"] = (ends[end].as_py() for end in ("min", "max"))
+        reasons = self.rejected_by_reason() if len(self.rejected) <= _MAX_COUNTED else {}
+        rows = first_rows(("set aside because", "rows"), reasons.items(), len(reasons))
+        return View("Loaded", facts, [rows], ["summary() and profile() say more."])
 
     def rejected_by_reason(self) -> dict[str, int]:
         """Count the rows that were set aside, most frequent reason first."""

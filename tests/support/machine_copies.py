@@ -10,10 +10,13 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
-from mudkit.events import Event
+import msgspec
+
+from mudkit.events import Complete, Event
 from mudkit.fleet.kernel import World
 from mudkit.fleet.process import Process
 from mudkit.fleet.store import MemoryStore
+from mudkit.systems.mud import ReadResult
 
 __all__ = ["alike"]
 
@@ -90,7 +93,16 @@ class _Copy:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return repr(one) == repr(other)
+    return repr(_whole(one)) == repr(_whole(other))
+
+
+def _whole(value: Any) -> Any:
+    """Replace results of reads, whose representation is shortened, by all that is in them."""
+    if isinstance(value, list | tuple):
+        return [_whole(each) for each in value]
+    if isinstance(value, Complete) and isinstance(value.result, ReadResult):
+        return value.op_id, msgspec.structs.asdict(value.result)
+    return value
 
 
 @contextmanager

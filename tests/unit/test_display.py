@@ -2,7 +2,9 @@
 
 import datetime
 import math
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.display import MAX_CELL, MAX_COLUMNS, Cell, Displayed, Table, View, frame_table, show
+import mudkit
+from mudkit.display import (
+    MAX_CELL,
+    MAX_COLUMNS,
+    Branch,
+    Cell,
+    Displayed,
+    Event,
+    Table,
+    View,
+    frame_table,
+    lanes,
+    one_line,
+    show,
+    tree,
+)
 from mudkit.errors import ParameterError
 
 
@@ -181,3 +198,48 @@ def test_a_display_has_a_line_and_a_page() -> None:
 def test_a_half_built_object_has_a_display() -> None:
     assert repr(Thing()).startswith("<Thing: not readable: AttributeError")
     assert "not readable" in Thing()._repr_html_()
+
+
+def test_no_other_module_writes_tables() -> None:
+    package = Path(mudkit.__file__).parent
+    found = [
+        str(path.relative_to(package))
+        for path in [*package.rglob("*.py"), *package.rglob("*.js")]
+        if path.name != "display.py" and re.search(r"<(table|thead|tbody|tr|td|th)\b[ >]", path.read_text())
+    ]
+    assert found == []
+
+
+def test_a_cell_has_lines_and_marks() -> None:
+    cells = [Cell("a<b\nc", strong="v1"), Cell("x", is_faint=True, is_code=True), Cell("y", edge="#123456")]
+    html = Table(["one"], [[cells]]).html()
+    assert "<b>v1</b> a&lt;b<br>c" in html
+    assert html.count("<div style=") == html.count("</div>") == 2
+    assert "solid #123456" in html
+    assert Table(["one"], [[cells]]).text() == "one\nv1 a<b; c; x; y"
+    Outline(html)
+
+
+def test_pictures_are_svg_with_an_alternative_text() -> None:
+    leaf = Branch("local", "40 %")
+    for picture in (
+        tree(Branch("age up to 5 min?", "", leaf, Branch("<b>", "", leaf, leaf)), "A tree of <3 leaves"),
+        lanes(
+            [Event("ann", "w<1", 0, 1), Event("<bob>", "r1", 1, 2, is_open=True)], [(0, 1), (1, 0)], "<lanes>"
+        ),
+    ):
+        outline = Outline(picture)
+        assert outline.open == []
+        assert {*outline.tags} <= {"svg", "text", "rect", "line", "path"}
+        assert "role='img' aria-label='" in picture
+        assert " id=" not in picture
+    assert lanes([], [], "none").startswith("<svg")
+
+
+def test_nested_values_and_odd_texts_have_a_limit() -> None:
+    deep: list[object] = []
+    deep.append(deep)
+    for value in (deep, {"a": {"b": {"c": {"d": {"e": 1}}}}}, 10**5000, "\ud800" * 100, range(10**9)):
+        text = one_line(value)
+        assert len(text) <= MAX_CELL
+        text.encode()

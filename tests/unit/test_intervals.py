@@ -11,7 +11,7 @@ from mudkit import intervals
 from mudkit.errors import ParameterError
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=40))
 def test_a_mean_of_shares_stays_a_share(values: list[float]) -> None:
     result = intervals.mean(values)
     assert min(values) - 1e-12 <= result.low <= result.value <= result.high <= max(values) + 1e-12
@@ -67,3 +67,22 @@ def test_a_confidence_is_between_0_and_1(confidence: float) -> None:
 def test_a_part_is_within_its_whole() -> None:
     with pytest.raises(ParameterError, match="whole"):
         intervals.share(3, 2)
+
+
+def test_one_repetition_has_no_interval() -> None:
+    for result in (intervals.mean([3.0]), intervals.ratio([3.0], [1.0])):
+        assert (result.value, result.kind) == (3.0, "value")
+        assert math.isnan(result.low)
+        assert math.isnan(result.high)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 100)), min_size=2, max_size=30))
+def test_a_ratio_lies_between_the_ratios_of_repetitions(pairs: list[tuple[float, float]]) -> None:
+    shares, wholes = np.array(pairs).T
+    result = intervals.ratio(shares * wholes, wholes)
+    assert shares.min() - 1e-9 <= result.low <= result.value <= result.high <= shares.max() + 1e-9
+    assert result.kind == ("range" if len(pairs) < intervals.MIN_REPETITIONS else "interval")
+
+
+def test_a_ratio_without_a_whole_has_no_value() -> None:
+    assert math.isnan(intervals.ratio([1.0, 2.0], [0.0, -1.0]).value)

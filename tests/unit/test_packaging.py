@@ -80,3 +80,12 @@ def test_its_commands_work_outside_of_a_checkout(installed):
     page = next((installed.parent / "elsewhere").rglob("*.html"))
     assert "</html>" in page.read_text(encoding="utf-8")
     assert "--student" in mudkit(installed, "lab", "--help")
+
+
+def test_jupyterlab_follows_the_theme_of_the_system():
+    settings = json.loads((ROOT / "mudkit/data/jupyter/labconfig/default_setting_overrides.json").read_text())
+    themes = settings["@jupyterlab/apputils-extension:themes"]
+    assert themes == {"adaptive-theme": True}
+    schema = Path(sys.prefix, "share/jupyter/lab/schemas/@jupyterlab/apputils-extension/themes.json")
+    known = json.loads(schema.read_text())["properties"]
+    assert all(known[name]["type"] == "boolean" for name in themes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from mudkit.display import Displayed, View, first_rows, one_line
 from mudkit.errors import PredicateError
 from mudkit.predicates.index.group import Group
 from mudkit.predicates.index.pairs import Batch
@@ -25,7 +26,7 @@ _SHIFT: Final = 40
 """A subscription's place is one integer, its group's number above its row: a tuple is three times as big."""
 
 
-class SubscriptionIndex:
+class SubscriptionIndex(Displayed):
     """Subscriptions with their readers' data; finds those that a record and its writer both mean.
 
     A subscription is a read predicate over records (it may also look at its own reader's data), and what its
@@ -64,6 +65,20 @@ class SubscriptionIndex:
         # Names that predicates ask for and no data have had so far: most likely misspelt.
         self._unseen: dict[str, set[tuple[str, ...]]] = {"record": set(), "receiver": set(), "auth": set()}
         self._seen: dict[str, set[tuple[str, ...]]] = {"record": set(), "receiver": set(), "auth": set()}
+
+    def _view(self) -> View:
+        rows = (
+            (
+                one_line(group.form.signature),
+                group.size,
+                group.plan.indexed or "nothing",
+                group.plan.evaluated,
+            )
+            for group in self._groups.values()
+        )
+        columns = ("predicate", "subscriptions", "looked up", "evaluated")
+        facts = {"subscriptions": len(self), "shapes of predicates": len(self._groups)}
+        return View("SubscriptionIndex", facts, [first_rows(columns, rows, len(self._groups))])
 
     def __len__(self) -> int:
         return len(self._where)

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from mudkit import words
 from mudkit.arguments import check_calls
+from mudkit.display import View
 from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.events import Host, Installed, Operation
 from mudkit.predicates import Predicate
@@ -23,6 +25,7 @@ from mudkit.systems.contrail.device.machine import ModuleMachine
 from mudkit.systems.contrail.device.receiving import listener
 from mudkit.systems.contrail.items import Item, check_name, pack
 from mudkit.systems.contrail.relay import NAME, PORT, Directories, Relay
+from mudkit.systems.displays import OnHost
 
 __all__ = ["Group", "Module", "Port"]
 
@@ -46,7 +49,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 @check_calls
-class Port:
+class Port(OnHost):
     """An open port of an application (Contrail 3.2, 4.1), see :meth:`Module.open_port`."""
 
     def __init__(
@@ -61,7 +64,7 @@ class Port:
         batch_size: int = 1,
     ) -> None:
         self.device, self.name = device, name
-        self._installed = installed
+        self.installed = installed
         self._polling_us = _us("polling_interval_ms", polling_interval_ms)
         self._idle_us = _us("idle_timeout_ms", idle_timeout_ms)
         self._batch = whole_number("batch_size", batch_size, 1, 1 << 31)
@@ -69,16 +72,29 @@ class Port:
         self._on_item: Callable[[Item], Any] | None = None
         self._taken: set[int] = set()
         if on_filter is not None:
-            self._installed.listen(decisions(name), self._decide)
-        self._installed.listen(listener(name), self._came)
+            self.installed.listen(decisions(name), self._decide)
+        self.installed.listen(listener(name), self._came)
         self.open()
+
+    def _view(self) -> View:
+        machine = self.installed.machine
+        waiting = None if machine is None else machine.received(self.name)
+        facts = {
+            "device": self.device,
+            "port": self.name,
+            "state": self.installed.state,
+            "received and not taken": waiting,
+            "polling interval": words.duration(self.polling_interval_ms / 1000),
+            "batch size": self.batch_size,
+        }
+        return View("contrail.Port", facts)
 
     def open(self) -> None:
         """Open it in the module, also after a wipe; filters have to be installed again then."""
         asks = self._on_filter is not None
-        self._installed.call(operations.Open(self.name, self._polling_us, self._idle_us, self._batch, asks))
+        self.installed.call(operations.Open(self.name, self._polling_us, self._idle_us, self._batch, asks))
         if self._on_item is not None:
-            self._installed.call(operations.Listen(self.name))
+            self.installed.call(operations.Listen(self.name))
 
     # -- parameters
 
@@ -113,7 +129,7 @@ class Port:
         self._configure()
 
     def _configure(self) -> None:
-        self._installed.call(operations.Configure(self.name, self._polling_us, self._idle_us, self._batch))
+        self.installed.call(operations.Configure(self.name, self._polling_us, self._idle_us, self._batch))
 
     # -- filters
 
@@ -163,21 +179,21 @@ class Port:
             whole_number("replaces", replaces, 0, 1 << 62)
         group = check_name("a group", target.name) if isinstance(target, Group) else None
         device = check_name("a device", target) if isinstance(target, str) else None
-        return self._installed.call(operations.Install(
+        return self.installed.call(operations.Install(
             self.name, device, group, check_name("a port", remote), to_json(parsed(predicate)) or {},
             _lasts_us("item_expires_s", item_expires_s), _lasts_us("lifetime_s", lifetime_s), replaces,
         ))  # fmt: skip
 
     def remove_filter(self, slot: int) -> Operation:
         """Remove an own filter, by its number."""
-        return self._installed.call(operations.Remove(whole_number("slot", slot, 0, 1 << 62)))
+        return self.installed.call(operations.Remove(whole_number("slot", slot, 0, 1 << 62)))
 
     def on_accepted(self, callback: Callable[[Predicate, str], Any]) -> None:
         """Call ``callback`` with each filter that is accepted from then on, and its device.
 
         An application may publish recent items again for it.
         """
-        self._installed.listen(
+        self.installed.listen(
             acceptances(self.name), lambda accepted: callback(accepted.filter, accepted.who)
         )
 
@@ -187,7 +203,7 @@ class Port:
         try:
             accepted = bool(self._on_filter(question.filter, question.who))
         finally:
-            self._installed.call(operations.Decide(question.key, accepted))
+            self.installed.call(operations.Decide(question.key, accepted))
 
     # -- items
 
@@ -232,24 +248,24 @@ class Port:
         packed = pack(item, None if called is None else check_name("a delivery", called))
         expires_us = _lasts_us("expires_s", expires_s)
         chosen = None if only is None else sorted(only)
-        return self._installed.call(operations.Publish(self.name, packed, item_id, expires_us, chosen))
+        return self.installed.call(operations.Publish(self.name, packed, item_id, expires_us, chosen))
 
     def receive_item(self) -> Operation:
         """Wait for the next item: an operation of an :class:`Item`."""
-        operation = self._installed.call(operations.Receive(self.name, sorted(self._taken)))
+        operation = self.installed.call(operations.Receive(self.name, sorted(self._taken)))
         operation.add_done_callback(self._received)
         return operation
 
     def receive_all(self) -> Operation:
         """Return the items that are there, without waiting: an operation of a list of :class:`Item`."""
-        operation = self._installed.call(operations.ReceiveAll(self.name, sorted(self._taken)))
+        operation = self.installed.call(operations.ReceiveAll(self.name, sorted(self._taken)))
         operation.add_done_callback(self._received)
         return operation
 
     def on_item(self, callback: Callable[[Item], Any]) -> None:
         """Call ``callback`` with each item that arrives, and with those that wait."""
         self._on_item = callback
-        self._installed.call(operations.Listen(self.name))
+        self.installed.call(operations.Listen(self.name))
 
     def _received(self, operation: Operation) -> None:
         try:
@@ -269,7 +285,7 @@ class Port:
 
     def _take(self, numbers: Sequence[int]) -> None:
         self._taken.update(numbers)
-        taking = self._installed.call(operations.Taken(self.name, numbers))
+        taking = self.installed.call(operations.Taken(self.name, numbers))
         taking.add_done_callback(lambda operation: self._forget(operation, numbers))
 
     def _forget(self, operation: Operation, numbers: Collection[int]) -> None:
@@ -290,7 +306,7 @@ def _lasts_us(name: str, value_s: float | None) -> int | None:
 
 
 @check_calls
-class Module:
+class Module(OnHost):
     """The client module of a device, which all its applications share (Contrail 4.1).
 
     Parameters
@@ -383,6 +399,9 @@ class Module:
         self.installed.call(operations.Public()).add_done_callback(
             lambda operation: self._register(operation.result())
         )
+
+    def _own_facts(self) -> dict[str, Any]:
+        return {"relays": ", ".join(relay.name for relay in self._relays)}
 
     def open_port(
         self,

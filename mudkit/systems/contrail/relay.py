@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from mudkit.arguments import check_calls
+from mudkit.display import Displayed, View, first_rows
 from mudkit.events import Network
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
@@ -22,7 +23,7 @@ PORT: Final = "contrail"
 
 
 @check_calls
-class Relay:
+class Relay(Displayed):
     """A cloud provider: gateways, compute instances and storage in its data centres (Contrail 4.2).
 
     Parameters
@@ -92,11 +93,12 @@ class Relay:
         }
         self.instances = [each for of_centre in computes.values() for each in of_centre]
         everywhere = frozenset(self.instances)
-        for unit in units:
+        self._storage = [
             lab.server(unit.split("/")[0]).install(NAME, partial(
                 Storage, most_waiting=most_waiting, most_cached=most_cached, computes=everywhere,
                 units=units, gateways=gateways,
-            ), name=PORT)  # fmt: skip
+            ), name=PORT) for unit in units
+        ]  # fmt: skip
         for unit, gateway, (centre, place) in zip(units, gateways, places.items(), strict=True):
             for address in computes[centre]:
                 lab.server(address.split("/")[0]).install(NAME, partial(
@@ -107,6 +109,17 @@ class Relay:
                 NAME, partial(Gateway, instances=computes[centre], units=units), name=PORT
             )
             self.gateways.append((gateway, place))
+
+    def _view(self) -> View:
+        queues = [queue for unit in self._storage if unit.machine for queue in unit.machine.queues()]
+        facts = {
+            "name": self.name,
+            "data centres": len(self.gateways),
+            "instances": len(self.instances),
+            "devices": len(self.directory),
+            "storage": ", ".join({unit.state for unit in self._storage} - {"running"}),
+        }
+        return View("contrail.Relay", facts, [first_rows(("device", "waiting"), queues, len(queues))])
 
     @property
     def servers(self) -> list[str]:

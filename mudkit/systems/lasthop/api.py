@@ -8,10 +8,12 @@ from typing import Any, Final
 import msgspec
 
 from mudkit.arguments import check_calls
+from mudkit.display import View
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device, check_lab, is_storable
+from mudkit.systems.displays import OnHost
 from mudkit.systems.lasthop.device.context_handler import Following
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.operations import (
@@ -40,7 +42,7 @@ _SHOWN: Final = 200
 
 
 @check_calls
-class Publications:
+class Publications(OnHost):
     """The spooling server of a lab.
 
     Parameters
@@ -80,7 +82,7 @@ class Publications:
 
 
 @check_calls
-class Topic:
+class Topic(OnHost):
     """A topic, as its publisher sees it (Last hop 3.1).
 
     Parameters
@@ -90,8 +92,11 @@ class Topic:
     """
 
     def __init__(self, publications: Publications, name: str) -> None:
-        self._installed = publications.installed
+        self.installed = publications.installed
         self.name = check_topic(name)
+
+    def _view(self) -> View:
+        return View("lasthop.Topic", {"name": self.name, "server": self.installed.address})
 
     def publish(
         self,
@@ -151,16 +156,16 @@ class Topic:
                 expected="whole characters, and whole numbers of at most 64 bit",
             )
         lasts_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
-        return self._installed.call(Publish(self.name, rank, lasts_us, content, item))
+        return self.installed.call(Publish(self.name, rank, lasts_us, content, item))
 
     def rerank(self, identity: str, rank: float) -> Operation:
         """Give a message another rank, up or down; one below a subscriber's threshold is retracted."""
         rank = number("rank", rank, -1e9, 1e9)
-        return self._installed.call(Rerank(self.name, str(identity), rank))
+        return self.installed.call(Rerank(self.name, str(identity), rank))
 
 
 @check_calls
-class Subscriber:
+class Subscriber(OnHost):
     """The user of a device (Last hop 3.2).
 
     Parameters

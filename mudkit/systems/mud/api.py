@@ -11,6 +11,7 @@ from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device
+from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.administration import TableAdministration, check_app
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import Shipped
@@ -42,7 +43,7 @@ _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as 
 
 
 @check_calls
-class Client(TableAdministration):
+class Client(OnHost, TableAdministration):
     """One app's client on a device (Mobius 3.1, table 2).
 
     Every call gives an :class:`~mudkit.events.Operation`. What cannot be is refused at once, before anything
@@ -131,8 +132,12 @@ class Client(TableAdministration):
             watch=("loc",) if any(each is not None for each in policies) else (),
         )
         self.device = device
+        self._app = app
         self._authority = cloud.authority
         self._watched = 0
+
+    def _own_facts(self) -> dict[str, Any]:
+        return {"device": self.device.name, "app": self._app}
 
     # -- records
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from mudkit.display import Displayed, View, first_rows
 from mudkit.errors import (
     AccessDenied,
     MudkitError,
@@ -26,7 +27,7 @@ _KINDS: Final[dict[str, type[MudkitError]]] = {
 _FIELDS: Final = ("found", "expected", "remedy", "where")
 
 
-class Conflict(MudkitError, RuntimeError):
+class Conflict(Displayed, MudkitError, RuntimeError):
     """A conditional write has found another version than the one it was to replace (Mobius 4.2).
 
     Parameters
@@ -52,6 +53,14 @@ class Conflict(MudkitError, RuntimeError):
         super().__init__(summary, **fields)
         # Copies: whoever merges them may change them.
         self.store, self.local, self.base = deepcopy(store), deepcopy(local), deepcopy(base)
+
+    def _view(self) -> View:
+        records = [self.base, self.local, self.store]
+        names = list(dict.fromkeys(name for record in records for name in record or {}))
+        rows = ((name, *((record or {}).get(name) for record in records)) for name in names)
+        columns = ("column", "base: read before", "local: written here, undone", "store: in the cloud")
+        facts = {"": self.summary, "store": "not shown by its writer" if self.store is None else None}
+        return View("mud.Conflict", facts, [first_rows(columns, rows, len(names))])
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in ("store", "local", "base", *_FIELDS)}

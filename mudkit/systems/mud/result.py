@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from mudkit import words
+from mudkit.display import MAX_COLUMNS, MAX_ROWS, Displayed, View, first_rows
 from mudkit.systems.mud.messages import Fields
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class Change:
     version: int
 
 
-class ReadResult(msgspec.Struct, frozen=True):
+class ReadResult(Displayed, msgspec.Struct, frozen=True):
     """The records that a read has found.
 
     Parameters
@@ -76,25 +78,27 @@ class ReadResult(msgspec.Struct, frozen=True):
                 table[name] = pd.array(values, dtype="Int64")
         return table.sort_index()
 
-    def _repr_html_(self) -> str:
+    def _view(self) -> View:
         if self.aggregates is not None:
-            names, rows = list(self.aggregates), [list(self.aggregates.values())]
-        else:
-            columns = list(dict.fromkeys(name for each in self.records.values() for name in each))
-            names = ["key", *columns, "version", "source", "age_s"]
-            rows = [
-                [
+            rows = first_rows(("aggregate", "value"), self.aggregates.items(), len(self.aggregates))
+            return View("ReadResult", dict(self.aggregates), [rows])
+        shown = list(islice(self.records, MAX_ROWS))
+        columns = list(dict.fromkeys(name for key in shown for name in self.records[key]))
+        left_out = columns[MAX_COLUMNS - 4 :]
+        columns = columns[: MAX_COLUMNS - 4]
+        rows = first_rows(
+            ("key", *columns, "version", "source", ("age", "s")),
+            (
+                (
                     key,
-                    *(each.get(name) for name in columns),
-                    "pending" if self.versions[key] is None else self.versions[key],
-                    self.source[key],
-                    f"{self.age_s[key]:.1f}",
-                ]
-                for key, each in sorted(self.records.items())
-            ]
-
-        def cells(values: list[Any], tag: str) -> str:
-            return "".join(f"<{tag}>{html.escape('' if v is None else str(v))}</{tag}>" for v in values)
-
-        body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-        return f"<table><thead><tr>{cells(names, 'th')}</tr></thead><tbody>{body}</tbody></table>"
+                    *(self.records[key].get(name) for name in columns),
+                    "pending" if self.versions.get(key) is None else str(self.versions[key]),
+                    self.source.get(key),
+                    self.age_s.get(key),
+                )
+                for key in shown
+            ),
+            len(self.records),
+        )
+        notes = [f"Not shown: {words.listing(left_out)}."] if left_out else []
+        return View("ReadResult", {"records": len(self.records), "keys": shown}, [rows], notes)

@@ -12,6 +12,7 @@ from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
+from mudkit.systems.displays import OnHost
 from mudkit.systems.radiator.aggregation.functions import check_function, check_join
 from mudkit.systems.radiator.aggregation.joins import Join, concatenation
 from mudkit.systems.radiator.aggregation.thresholds import Aggregability, Function
@@ -37,7 +38,7 @@ _Attributes: TypeAlias = Annotated[Mapping[str, Any] | None, 'a mapping such as 
 
 
 @check_calls
-class Server:
+class Server(OnHost):
     """The server of a lab.
 
     Parameters
@@ -138,7 +139,7 @@ class Server:
 
 
 @check_calls
-class Client:
+class Client(OnHost):
     """The local middleware on a device, set up and registered (Radiator 4.1: setup, register_client).
 
     Parameters
@@ -212,6 +213,9 @@ class Client:
         if receive is not None:
             self.installed.listen(APP, receive)
         self.registered = self.register(attributes)
+
+    def _own_facts(self) -> dict[str, Any]:
+        return {"client": self.client_id, "registered": self.registered.done()}
 
     def register(self, attributes: _Attributes = None) -> Operation:
         """Register, or register again with other attributes; done when the server has agreed.

@@ -10,6 +10,7 @@ from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import of_kind
 from mudkit.systems.arguments import check_device, check_lab, is_storable
+from mudkit.systems.displays import OnHost
 from mudkit.systems.receiving import MOST_BYTES
 from mudkit.systems.store_and_forward.device.client import APP, ClientMachine
 from mudkit.systems.store_and_forward.messages import MOST_LETTERS
@@ -28,7 +29,7 @@ _PORT: Final = "sf"
 
 
 @check_calls
-class Relay:
+class Relay(OnHost):
     """The relay, on a server of its own.
 
     Parameters
@@ -49,7 +50,7 @@ class Relay:
 
 
 @check_calls
-class Client:
+class Client(OnHost):
     """The client on a device.
 
     Parameters

@@ -13,6 +13,7 @@ from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
+from mudkit.systems.displays import OnHost
 from mudkit.systems.sublim._policy.deciding import Explanation
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import create_message
@@ -36,7 +37,7 @@ _Place: TypeAlias = Annotated[tuple[float, float], "(lat, lon) in degrees"]
 
 
 @check_calls
-class PublishServer:
+class PublishServer(OnHost):
     """The publish server of a lab.
 
     A message is for those whom an access point serves when it is published: "an arrived event is triggered at
@@ -68,6 +69,9 @@ class PublishServer:
         self.installed = lab.server(name).install(
             NAME, lambda ports: PublishServerMachine(ports, lab.start_us, self.sites), name=_PORT
         )
+
+    def _own_facts(self) -> dict[str, Any]:
+        return {"access points": len(self.access_points)}
 
     def publish(self, message: Mapping[str, Any], item: str | None = None) -> Operation:
         """Publish a message for all subscribers that are served by now; their policies decide.
@@ -110,7 +114,7 @@ class PublishServer:
 
 
 @check_calls
-class AccessPoint:
+class AccessPoint(OnHost):
     """An access point.
 
     Parameters
@@ -162,7 +166,7 @@ class AccessPoint:
 
 
 @check_calls
-class Subscriber:
+class Subscriber(OnHost):
     """The user of a device: it attaches to the best access point in range.
 
     That takes a moment of virtual time. What is published before comes neither to :meth:`read` nor, as lost,
@@ -216,6 +220,9 @@ class Subscriber:
             name=_PORT,
             watch=("loc", "battery_share", "bandwidth_kbps"),
         )
+
+    def _own_facts(self) -> dict[str, Any]:
+        return {"policy": None if self.policy is None else self.policy.name}
 
     def set_policy(self, policy: AnyPolicy) -> Operation:
         """Let a policy decide; it does so once the access point has it (the paper's ``setPolicy``).
@@ -275,7 +282,7 @@ class Subscriber:
 
 
 @check_calls
-class PlainSubscriber:
+class PlainSubscriber(OnHost):
     """A subscriber without state: a predicate over the message decides, and what it misses is lost.
 
     Parameters

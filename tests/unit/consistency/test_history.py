@@ -100,7 +100,7 @@ def test_operations_stand_as_they_were_invoked():
     assert list(History([late, early])) == [early, late]
     assert History([late, early]) == History([early, late])
     assert len({History([early]), History([early])}) == 1
-    assert "2 operations of 1 clients" in repr(History([late, early]))
+    assert "operations 2, clients 1" in repr(History([late, early]))
     assert History([early, late]).without([early]).operations == (late,)
 
 

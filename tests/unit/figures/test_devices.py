@@ -7,7 +7,7 @@ import pytest
 
 from mudkit import Lab, figures
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.figures.devices import _RADIO_STATES, MAX_LABELLED, _percent, link_states
+from mudkit.figures.devices import _RADIO_STATES, MAX_LABELLED, link_states
 from mudkit.figures.times import NO_TIME, TimeAxis, as_us, times_us
 from mudkit.trace.schema import LINKS, POSITIONS, timestamps
 
@@ -147,17 +147,6 @@ def test_a_long_time_is_told_by_the_clock():
     assert figure.layout.xaxis.title.text == "virtual time, UTC"
     assert trace(figure, "down").x[0] == "2008-05-18T08:01:05.000"
     assert trace(figure, "down").x[4] is None
-
-
-def test_shares():
-    assert [_percent(part) for part in (0.0, 0.0004, 0.041, 0.38, 0.997, 1.0)] == [
-        "0 %",
-        "under 0.1 %",
-        "4.1 %",
-        "38 %",
-        "99.7 %",
-        "100 %",
-    ]
 
 
 def test_times_of_any_kind():

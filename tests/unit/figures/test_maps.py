@@ -182,12 +182,10 @@ def test_cells_keep_their_edges_and_values():
         assert row[3] == pytest.approx(east, abs=1e-6)
     colours = [call(leaflet_map, "cells")["colours"][row[4]] for row in drawn]
     assert colours == [SEQUENCE[0], "#c4c7ca", SEQUENCE[-1]]
-    assert [row[5] for row in drawn] == [
-        f"reads (per hour): {answer}" for answer in ("1", "no value", "1,234")
-    ]
+    assert [row[5] for row in drawn] == [f"reads (per hour): {answer}" for answer in ("1", "–", "1,234")]
     legend = call(leaflet_map, "legend")
     assert legend["title"] == "reads (per hour)"
-    assert legend["ticks"] == [[0.0, "1"], [0.5, "617.8"], [1.0, "1,234"]]
+    assert legend["ticks"] == [[0.0, "1"], [0.5, "618"], [1.0, "1,234"]]
     assert legend["keys"] == [["#c4c7ca", "no value"]]
 
 
@@ -332,7 +330,7 @@ def test_each_cell_once_and_a_picture_for_each_choice_and_time():
     assert made["choices"] == ["a", "b"]
     assert len(made["boxes"]) == 2
     texts = [[[cell[2] for cell in picture] for picture in pictures] for pictures in made["pictures"]]
-    assert texts == [[["1"], ["2", "3"]], [[], ["no value"]]]
+    assert texts == [[["1"], ["2", "3"]], [[], ["–"]]]
     assert made["colours"][made["pictures"][1][1][0][1]] == "#c4c7ca"
     assert made["first"] == 0
 

@@ -7,9 +7,9 @@ from learning_traces import labelled_reads
 from mudkit import figures
 from mudkit.errors import ParameterError
 from mudkit.experiment.cache_bench import CacheBench, nodes
-from mudkit.figures.policies import _DECISION_MARKS, _question
+from mudkit.figures.policies import _DECISION_MARKS
 from mudkit.learning import CostMatrix
-from mudkit.systems.mud.policies.artefact import FEATURES
+from mudkit.systems.mud.policies.artefact import FEATURES, question
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
 from mudkit.systems.sublim._policy.firing import fired
@@ -156,11 +156,11 @@ def test_it_can_be_read_aloud():
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_every_feature_of_a_device_has_words(feature):
-    assert feature not in _question({"feature": feature, "threshold": 6.5}).split()
+    assert feature not in question(feature, 6.5).split()
 
 
 @pytest.mark.parametrize(
-    ("feature", "threshold", "question"),
+    ("feature", "threshold", "text"),
     [
         ("hour", 9.309, "time before 09:19"),
         ("cached_hour", 24, "the answer's time before 24:00"),
@@ -170,8 +170,8 @@ def test_every_feature_of_a_device_has_words(feature):
         ("cached_lat", 37.75, "the answer's place south of 37.750°"),
     ],
 )
-def test_questions_have_units_that_a_person_uses(feature, threshold, question):
-    assert _question({"feature": feature, "threshold": threshold}) == question
+def test_questions_have_units_that_a_person_uses(feature, threshold, text):
+    assert question(feature, threshold) == text
 
 
 def test_a_column_that_is_not_there_is_named():

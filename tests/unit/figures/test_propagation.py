@@ -61,10 +61,6 @@ def test_it_is_moved():
     assert [len(trace.x) for trace in figure.data[1::2]] == [2, 1]
 
 
-def test_clock():
-    assert [figures.format_minutes(each) for each in (0, 59.6, 61, 3600)] == ["0:00", "1:00", "1:01", "60:00"]
-
-
 def test_nothing_has_come_at_all():
     figure = figures.knowledge(HEARD.iloc[:0], GROUND, [("near", 1.0)], **OF, columns=1, limits=(0, 60))
     assert "nothing yet" in figure.layout.annotations[0].text

@@ -1,7 +1,6 @@
 """What all figures share: template, colours, numbers."""
 
 import itertools
-import math
 from itertools import pairwise
 from pathlib import Path
 
@@ -54,15 +53,6 @@ def test_one_value_has_a_scale():
     scale = ColourScale.of(np.array([5.0, 5.0]))
     assert scale.shades(np.array([5.0])) == [32]
     assert scale.ticks() == [(0.5, "5")]
-
-
-@pytest.mark.parametrize(
-    ("number", "answer"),
-    [(0, "0"), (1, "1"), (37.5, "37.5"), (0.012346, "0.01235"), (1234567, "1,234,567"), (-2.5, "-2.5"),
-     (1e-9, "1e-09"), (3e12, "3e+12"), (math.nan, "no value"), (999.96, "1,000")],
-)  # fmt: skip
-def test_numbers_are_short(number, answer):
-    assert figures.short_number(number) == answer
 
 
 WHITE, DARK = "#ffffff", ("#111111", "#14181f")

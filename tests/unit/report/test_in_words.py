@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mudkit.report import caching, in_words
-from mudkit.report.in_words import duration, links, logs, shares, sizing
+from mudkit.report.in_words import links, logs, sizing
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.logs import drawn_from
@@ -19,18 +19,10 @@ EVENTS = drawn_from(
 )
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.0, "0 s"), (59.0, "59 s"), (900.0, "15 min"), (5400.0, "1.5 h"), (172_800.0, "2 d")],
-)
-def test_durations(seconds, said):
-    assert duration(seconds) == said
-
-
 def test_what_logs_hold():
     said = logs(EVENTS, 8)
     assert "**49 messages** and **2 reads** in 2.0 days: 24.5 messages and 1 reads a day" in said
-    assert "51% of the messages expire, half of these within 2.67 d" in said
+    assert "51% of the messages expire, half of these within 2 d 16 h" in said
     assert "no more than 33% of them can be read" in said
     assert "enough to read all" in logs(EVENTS, 25)
 
@@ -74,11 +66,6 @@ def test_total_outage_has_a_meaning():
     """Nothing goes and nothing could have been read: nothing is wasted, lost, or worth prefetching."""
     result = size(with_outages(EVENTS, Outages(1.0), [1]))
     assert (result.limit, result.best["waste"], result.best["loss"]) == (0, 0.0, 0.0)
-
-
-def test_shares_are_named_so_that_they_show_in_percent():
-    named = shares(pd.DataFrame({"waste": [0.1], "waste_low": [0.0], "loss": [0.2], "policy": ["a"]}))
-    assert list(named.columns) == ["wasted share", "wasted share_low", "lost share", "policy"]
 
 
 @pytest.mark.parametrize(

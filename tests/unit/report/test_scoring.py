@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from mudkit import words
 from mudkit.experiment.adapters import ADAPTERS, CANNOT
 from mudkit.experiment.compositions import orders
 from mudkit.experiment.scoreboard import scoreboard
@@ -59,8 +60,9 @@ def test_measures_are_written_with_their_intervals(compared):
     assert list(table.columns) == list(SOME)
     rows = compared.measured(NEWS.name).set_index(["system", "measure"])
     row = rows.loc[("SUBLIM", "down_kb")]
+    places = words.decimals([row["mean"], row["low"], row["high"]])
     assert table.loc[LABELS["down_kb"], "SUBLIM"] == (
-        f"{row['mean']:,.4g} ({row['low']:,.3g} to {row['high']:,.3g})"
+        f"{words.number(row['mean'], places)} ({words.interval(row['low'], row['high'], places)})"
     )
     one = scoreboard(SMALL[:1], {"SUBLIM": SOME["SUBLIM"]}, seeds=[1], privacy=False)
     assert not scoring.as_text(one.measured(NEWS.name))["SUBLIM"].str.contains("to").any()
@@ -96,7 +98,7 @@ def test_who_knows_what(compared):
     assert table.loc[(NEWS.name, "Contrail"), "items read by servers"] == 0.0
     assert table.loc[(NEWS.name, "to everyone"), "and not for it, by a phone"] > 0
     written = scoring.in_percent(scoring.privacy(compared)).set_index(["task", "system"])
-    assert written.loc[(TRAFFIC.name, "SUBLIM"), "place known to servers"] == "100%"
+    assert written.loc[(TRAFFIC.name, "SUBLIM"), "place known to servers"] == "100 %"
     assert written.loc[(NEWS.name, "SUBLIM"), "place known to servers"] == "–"
 
 

@@ -103,6 +103,6 @@ def test_the_reason_has_the_figures():
 def test_a_figure_sums_up_its_runs():
     figure = Figure.of([3.0, 1.0, 10.0])
     assert dataclasses.astuple(figure) == (3.0, 1.0, 10.0)
-    assert str(figure) == "3 (1–10)"
+    assert str(figure) == "3 (1 to 10)"
     assert str(Figure.of([2.5])) == "2.5"
     assert say_nothing("x") is None

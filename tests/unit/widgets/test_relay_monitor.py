@@ -21,7 +21,7 @@ def monitor():
 def shown(**more):
     given = {"wanted": AWAY, "item_id": "place", "link": "lte", "seed": 3} | more
     item = given.pop("item", Item({"loc": [37.5, -122.0]}, b"help me"))
-    return figures.party_views(party_views(item, **given).rows).html
+    return figures.party_views(party_views(item, **given).rows)._repr_html_()
 
 
 def test_it_shows_what_the_library_says(monitor):

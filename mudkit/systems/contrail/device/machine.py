@@ -22,6 +22,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from mudkit.delivery.session import rolled_back
+from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, did_you_mean, listed
 from mudkit.events import (
     Call,
@@ -72,6 +73,35 @@ class ModuleMachine:
         self._ports, self._settings = ports, settings
         self._context: Metadata = {}
         self._is_awake = False
+
+    def overview(self) -> View:
+        """Return friends, filters and what waits, as a display shows it."""
+        if not self._is_awake:
+            return View("")
+        ports, filters = self._inbox.ports(), self._installed.items()
+        return View(
+            "",
+            {
+                "friends": sorted(self._core.friends),
+                "filters installed": len(filters),
+                "waiting to be sent": sum(map(len, self._outboxes)),
+            },
+            [
+                first_rows(("port", "received and not taken"), ports.items(), len(ports)),
+                first_rows(
+                    ("filter", "port", "on", "remote port"),
+                    (
+                        (slot, kept.port, kept.to or f"group {kept.group}", kept.remote)
+                        for slot, kept in filters
+                    ),
+                    len(filters),
+                ),
+            ],
+        )
+
+    def received(self, port: str) -> int:
+        """Return the number of items of a port that its application has not taken."""
+        return self._inbox.ports().get(port, 0) if self._is_awake else 0
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

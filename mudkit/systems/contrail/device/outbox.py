@@ -83,6 +83,9 @@ class Outbox:
         self._missing: set[int] = set()
         """Named items whose body the provider does not have."""
 
+    def __len__(self) -> int:
+        return len(self._posts)
+
     @property
     def is_full(self) -> bool:
         """Whether it takes no message of an application."""

@@ -92,6 +92,10 @@ class Inbox:
             port, number = key.removeprefix("inbox ").split("\n")
             self._port(port).numbers.append(int(number))
 
+    def ports(self) -> dict[str, int]:
+        """Return the number of items of each port."""
+        return {name: len(port.numbers) for name, port in self._ports.items()}
+
     def has_room(self, port: str) -> bool:
         """Return whether the inbox of a port can take an item."""
         return len(self._port(port).numbers) < MAX_KEPT

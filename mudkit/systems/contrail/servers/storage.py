@@ -33,7 +33,7 @@ hold, and other storages for the queues that they have adopted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -147,6 +147,10 @@ class Storage:
         """Queues on their way, by the storage that they move to."""
         self._unanswered: RetransmitTimer[tuple[str, int]] = RetransmitTimer(_MOVE)
         self._adopted = Inbox(ports.store, "adopted")
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """Iterate over devices and the number of entries in their queues, for a display."""
+        return ((name, len(device.queue)) for name, device in self._devices.items())
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

@@ -31,6 +31,7 @@ from msgspec import UNSET
 
 from mudkit.delivery.records import delivery
 from mudkit.delivery.session import incarnation
+from mudkit.display import View, first_rows
 from mudkit.errors import OutboxFull, ParameterError, brief
 from mudkit.events import (
     Call,
@@ -135,6 +136,24 @@ class DeviceMachine(Session):
         self._loc: tuple[float, float] | None = None
         self._reads = 0
         self._has_link = False
+
+    def overview(self) -> View:
+        """Return its topics and what it holds of them, as a display shows it."""
+        rows = (
+            (topic, self._queue.size(topic), subscription.mode, subscription.threshold)
+            for topic, (_, subscription) in self._topics.items()
+        )
+        return View(
+            "",
+            {
+                "server": self._server,
+                "topics": len(self._topics),
+                "messages held": len(self._queue),
+                "room for": self._capacity,
+                "reads": self._reads,
+            },
+            [first_rows(("topic", "messages held", "mode", "least rank"), rows, len(self._topics))],
+        )
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

@@ -57,6 +57,11 @@ class DeviceQueue:
     def __contains__(self, place: tuple[str, str]) -> bool:
         return place in self._known
 
+    def size(self, topic: str) -> int:
+        """Return the number of messages of a topic."""
+        queue = self._queues.get(topic)
+        return 0 if queue is None else queue.size
+
     def put(
         self,
         topic: str,

@@ -31,6 +31,7 @@ from msgspec import UNSET
 
 from mudkit.delivery.session import rolled_back
 from mudkit.delivery.stream import Outgoing
+from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, PredicateError, brief
 from mudkit.events import (
     Call,
@@ -101,6 +102,25 @@ class SpoolServer(Sessions):
         self._touched: dict[tuple[str, str], ServerSubscription] = {}
         self._is_awake = False
         self._is_restarted = bool(ports.store.keys())
+
+    def overview(self) -> View:
+        """Return the subscriptions and what waits for them, as a display shows it."""
+        topics = self._subscribers
+        size = sum(map(len, topics.values()))
+        rows = (
+            (
+                subscription.device,
+                topic,
+                subscription.spool.waiting,
+                subscription.spool.device.size,
+                subscription.spool.is_up,
+            )
+            for topic, subscriptions in topics.items()
+            for subscription in subscriptions.values()
+        )
+        columns = ("device", "topic", "waiting", "on the device", "reached")
+        facts = {"topics": len(topics), "subscriptions": size}
+        return View("", facts, [first_rows(columns, rows, size)])
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

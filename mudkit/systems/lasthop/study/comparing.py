@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit import intervals
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
 from mudkit.sources.parameters import number
@@ -72,8 +72,8 @@ def compare(
     Returns
     -------
     pandas.DataFrame
-        ``condition, policy, runs``, and of ``waste`` and ``loss`` the mean over the seeds and the 95 %
-        confidence interval (Student's t; NaN with one seed) as ``…_low`` and ``…_high``.
+        ``condition, policy, runs``, and of ``waste`` and ``loss`` the mean over the seeds and its 95 %
+        interval (bootstrap; the range below five seeds; NaN with one) as ``…_low`` and ``…_high``.
 
     Raises
     ------
@@ -107,19 +107,10 @@ def compare(
     return pd.DataFrame(measures)
 
 
-def interval(
-    measure: str, values: NDArray[np.float64], within: tuple[float, float] | None = (0.0, 1.0)
-) -> dict[str, float]:
-    """Give the mean and its 95 % confidence interval (Student's t), cut off at what a share can be."""
-    mean, half = float(values.mean()), math.nan
-    if len(values) > 1:
-        from scipy import stats
-
-        half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
-    low, high = mean - half, mean + half
-    if within is not None and half == half:
-        low, high = max(low, within[0]), min(high, within[1])
-    return {measure: mean, f"{measure}_low": low, f"{measure}_high": high}
+def interval(measure: str, values: NDArray[np.float64]) -> dict[str, float]:
+    """Return the mean over the seeds with its interval (:func:`mudkit.intervals.mean`)."""
+    result = intervals.mean(values)
+    return {measure: result.value, f"{measure}_low": result.low, f"{measure}_high": result.high}
 
 
 def _run(

@@ -299,7 +299,7 @@ def compare_sharing(
     -------
     pandas.DataFrame
         ``mode, measure, mean, difference, difference_low, difference_high, runs``: differences from
-        the first mode, paired by seed, with 95 % confidence intervals. Measures: ``waste``, ``loss`` (of what
+        the first mode, paired by seed, with 95 % intervals. Measures: ``waste``, ``loss`` (of what
         on-line forwarding to a shared cache would let be read), ``bytes_per_day`` over links,
         ``handed_over_per_day`` (bytes between devices) and ``read_again`` (share of reads).
     """
@@ -325,7 +325,7 @@ def compare_sharing(
     }
     measured = []
     for (mode, name), values in spools.items():
-        differs = interval("difference", values - spools[MODES[0], name], None)
+        differs = interval("difference", values - spools[MODES[0], name])
         measured.append(
             {"mode": mode, "measure": name, "mean": values.mean(), **differs, "runs": len(values)}
         )

@@ -90,6 +90,11 @@ class Cache:
         self._answered.append(_Complete(asked, now_us, dict(context), versions, losses))
         return None if before is None else ((now_us - before.at_us) / 1e6, before.versions != versions)
 
+    @property
+    def size(self) -> int:
+        """Number of answers held."""
+        return len(self._answered)
+
     def answered(self, now_us: int) -> list[Cached]:
         """List what the cloud has answered, as policies see it."""
         return [

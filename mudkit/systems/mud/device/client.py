@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from mudkit.delivery.session import rolled_back
 from mudkit.delivery.stream import StreamItem
+from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import (
     Call,
@@ -180,6 +181,35 @@ class ClientMachine:
             return policy
         self._policy_slots.append(PolicySlot(self._store, "write"))
         return ShippedWrites(self._policy_slots[-1], cast("WritePolicy | None", policy.until))
+
+    def overview(self) -> View:
+        """Return what it holds and waits for, as a display shows it."""
+        local, readings = self.local, self._watching.readings()
+        claims = self._connection.claimed
+        return View(
+            "",
+            {
+                "user": None if claims is None else claims.user,
+                "records held": local.row_count,
+                "pending writes": len(local.writes),
+                "cached answers": self._cache.size,
+                "continuous reads": len(readings),
+            },
+            [
+                first_rows(
+                    ("table", "key", "write", "record"),
+                    ((item.name, item.key, item.type, item.data or "delete") for item in local.writes),
+                    len(local.writes),
+                    "Pending writes",
+                ),
+                first_rows(
+                    ("handle", "table", "predicate", "records"),
+                    ((item.handle, item.name, item.predicate.text, len(item.held)) for item in readings),
+                    len(readings),
+                    "Continuous reads",
+                ),
+            ],
+        )
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

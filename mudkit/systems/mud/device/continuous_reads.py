@@ -106,6 +106,10 @@ class ContinuousReads:
         self._lives: dict[str, int] = {}
         """The latest life of each processor that was heard of."""
 
+    def readings(self) -> list[Reading]:
+        """Return the continuous reads."""
+        return [watch.reading for watch in self._watches.values()]
+
     def register(self, now_us: int, op_id: int, asked: Register) -> Sequence[Effect]:
         """Begin a continuous read."""
         sync = asked.sync_timestamp

@@ -173,6 +173,11 @@ class Local:
         """Iterate over the committed versions held of a table."""
         return (row for (table, _), row in self._rows.items() if table == name)
 
+    @property
+    def row_count(self) -> int:
+        """Number of committed records held."""
+        return len(self._rows)
+
     def hold(self, name: str, row: HeldRow) -> None:
         """Hold a committed version, unless a newer one is held, or the name has another table by now."""
         known, place = self.tables.get(name), (name, row.key)

@@ -31,11 +31,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from mudkit import words
 from mudkit.arguments import check_arguments, check_init
+from mudkit.display import Branch, Displayed, View, tree
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.mud.policies.density import Density
 
-__all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "sha256"]
+__all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "action_text", "question", "sha256"]
 
 FORMAT: Final = 2
 FEATURES: Final[Mapping[str, str]] = {
@@ -66,6 +68,41 @@ Action = str | float
 _Node = tuple[int, float, int, int, int]
 
 
+_MAX_COUNTED: Final = 10_000
+_MAX_LEVELS: Final = 3
+_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def question(feature: str, threshold: float) -> str:
+    """Return the test whether a feature is at most a threshold, in units that a person uses."""
+    whose = "the answer's " if feature.startswith("cached_") else ""
+    match feature.removeprefix("cached_"):
+        case "lat":
+            return f"{whose}place south of {threshold:.3f}°"
+        case "lon":
+            return f"{whose}place west of {threshold:.3f}°"
+        case "hour":
+            minutes = min(round(60 * threshold), 24 * 60)
+            return f"{whose}time before {minutes // 60:02d}:{minutes % 60:02d}"
+        case "weekday":
+            last = _WEEKDAYS[min(max(int(threshold), 0), 6)]
+            return last if last == "Monday" else f"Monday to {last}"
+        case "distance":
+            return f"at most {words.number(threshold)} km away"
+        case "age":
+            return f"at most {words.duration(threshold)} old"
+        case "held":
+            return f"it holds at most {words.number(threshold)} points"
+        case "density":
+            return f"at most {words.number(threshold)} points an hour"
+    return f"{feature} ≤ {words.number(threshold)}"
+
+
+def action_text(action: Action) -> str:
+    """Return what a leaf decides in words: ``local``, ``never``, ``10 min``."""
+    return action if isinstance(action, str) else words.duration(action) if action else "at once"
+
+
 def sha256(document: Mapping[str, Any]) -> str:
     """Give the digest of a document, but for the digest that it holds."""
     rest = {name: value for name, value in document.items() if name != "sha256"}
@@ -74,8 +111,8 @@ def sha256(document: Mapping[str, Any]) -> str:
 
 
 @check_init
-@dataclass(frozen=True)
-class Artefact:
+@dataclass(frozen=True, repr=False)
+class Artefact(Displayed):
     """A tree that can decide.
 
     Parameters
@@ -179,6 +216,34 @@ class Artefact:
                 "density", "a table" if table else "no table", "one where it is a feature, else none"
             )
         return cls(kind, version, features, nodes, document, None if table is None else Density.read(table))
+
+    def _view(self) -> View:
+        leaves = sum(not isinstance(node, tuple) for node in self.nodes[:_MAX_COUNTED])
+        facts = {
+            "decides": f"{self.kind}s",
+            "version": self.version,
+            "features": ", ".join(self.features),
+            "leaves": leaves if len(self.nodes) <= _MAX_COUNTED else None,
+            "sha256": str(self.document.get("sha256"))[:12],
+        }
+        notes = ["Levels below the third are left out."] if self._is_deep() else []
+        return View("mud.Artefact", facts, (), notes, picture=tree(self._branch(0, 0), "A decision tree"))
+
+    def _branch(self, number: int, level: int) -> Branch:
+        node = self.nodes[number]
+        if not isinstance(node, tuple):
+            return Branch(action_text(node))
+        text = f"{question(self.features[node[0]], node[1])}?"
+        if level == _MAX_LEVELS:
+            return Branch("…", text)
+        return Branch(text, "", self._branch(node[2], level + 1), self._branch(node[3], level + 1))
+
+    def _is_deep(self) -> bool:
+        level = [0]
+        for _ in range(_MAX_LEVELS):
+            nodes = [self.nodes[number] for number in level]
+            level = [child for node in nodes if isinstance(node, tuple) for child in node[2:4]]
+        return any(isinstance(self.nodes[number], tuple) for number in level)
 
     def but_inside(
         self, action: Action, *, south: float, north: float, west: float, east: float, version: int

@@ -35,6 +35,7 @@ from msgspec.structs import asdict, replace
 from mudkit.delivery.inbox import MAX_INCARNATIONS
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Incarnation, Lineage, continued, last_start, shared_since
+from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.systems.mud.messages import (
@@ -115,6 +116,23 @@ class BackEnd:
         """Acknowledged position of each follower; -1: not known."""
         self._unacknowledged: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
         """Followers that have been sent something."""
+
+    def overview(self) -> View:
+        """Return the tables, as a display shows them."""
+        tables = self._copy.tables
+        rows = (
+            (
+                table.name,
+                table.owner,
+                table.acl,
+                ", ".join(table.schema) if table.schema else "any",
+                self._copy.size(table),
+                table.partitions,
+            )
+            for table in tables.values()
+        )
+        columns = ("table", "app", "open to", "columns", "keys", "partitions")
+        return View("", {"tables": len(tables)}, [first_rows(columns, rows, len(tables))])
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

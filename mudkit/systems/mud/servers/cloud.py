@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.arguments import check_calls
+from mudkit.display import Displayed, View
 from mudkit.events import Installed, Network, Operation
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
@@ -28,7 +29,7 @@ PORT: Final = "mud"
 
 
 @check_calls
-class Cloud:
+class Cloud(Displayed):
     """What a client talks to (Mobius 2).
 
     Gateways, processors, the back-end store with its replicas, notification servers, and what ships policies.
@@ -89,7 +90,7 @@ class Cloud:
         def install(address: str, make: Callable[..., Any]) -> Installed:
             return lab.server(address.split("/")[0]).install(NAME, make, name=PORT)
 
-        install(
+        self._installed_back_end = install(
             self.back_end,
             partial(BackEnd, gateways=self.gateways, processors=self.processors, replicas=self.replicas),
         )
@@ -119,6 +120,18 @@ class Cloud:
                 NotificationServer, number=number_, servers=self.servers, processors=self.processors,
                 generator=self.generator, most_waiting=most_waiting, longest_s=longest_s,
             ))  # fmt: skip
+
+    def _view(self) -> View:
+        back_end = self._installed_back_end
+        inner = View("") if back_end.machine is None else back_end.machine.overview()
+        servers = {
+            "back end": "" if back_end.state == "running" else back_end.state,
+            "gateways": len(self.gateways),
+            "processors": len(self.processors),
+            "replicas": len(self.replicas),
+            "notification servers": len(self.servers),
+        }
+        return View("mud.Cloud", servers | dict(inner.facts), inner.tables)
 
     def ship(
         self, policy: Artefact | Mapping[str, Any], app: str, *, to: Sequence[str] | None = None

@@ -104,6 +104,10 @@ class TableReplica:
         ]
         return State(turn, self.lsn, list(self.tables.values()), rows)
 
+    def size(self, table: Table) -> int:
+        """Return the number of keys of a table, with those of deleted records."""
+        return sum(map(len, self._rows[table.number]))
+
     def get(self, table: Table, key: str) -> Row | None:
         """Return a row; None if the key was never written."""
         return self._place(table, key).get(key)

@@ -39,6 +39,7 @@ from msgspec import UNSET, UnsetType
 
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.display import View
 from mudkit.errors import OutboxFull, ParameterError, brief
 from mudkit.events import (
     Call,
@@ -119,6 +120,13 @@ class ClientMachine:
         self._is_restarted = ports.store.get("turn") is not None
         self._seen = SeenAggregates(self._store)
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
+
+    def overview(self) -> View:
+        """Return its server and what waits, as a display shows it."""
+        return View(
+            "",
+            {"server": self._server, "known to it": self._is_known, "waiting to be sent": len(self._outbox)},
+        )
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

@@ -36,6 +36,7 @@ from typing import Final
 
 from msgspec import UNSET, Struct
 
+from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.events import (
     Call,
@@ -122,6 +123,23 @@ class ServerMachine:
         self._due_us: float = math.inf
         self._is_again_set = False
         self._now_us = 0
+
+    def overview(self) -> View:
+        """Return its clients and what waits for them, as a display shows it."""
+        rows = (
+            (name, row.device, self._is_there(row), len(self._engine.waiting(name)))
+            for name, row in self._rows.items()
+        )
+        columns = ("client", "device", "reached", "waiting")
+        facts = {
+            "clients": len(self._rows),
+            "contexts": self._arrived,
+            "aggregates": self._aggregates,
+            "messages sent": self._link.messages_sent,
+            "dropped": self._engine.dropped or None,
+            "failures": self._engine.problems.count or None,
+        }
+        return View("", facts, [first_rows(columns, rows, len(self._rows))])
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

@@ -34,6 +34,7 @@ from mudkit.delivery.inbox import Inbox
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import FIRST_US, RetransmitTimer
+from mudkit.display import View
 from mudkit.errors import OutboxFull
 from mudkit.events import (
     Call,
@@ -119,6 +120,10 @@ class ClientMachine:
         """Time of the last report to the relay on the messages of a sender."""
         self._calls: dict[int, int] = {}  # op_id by sequence number: callers do not outlive the machine
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
+
+    def overview(self) -> View:
+        """Return its relay and what waits, as a display shows it."""
+        return View("", {"relay": self._relay, "waiting to be sent": len(self._outbox)})
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

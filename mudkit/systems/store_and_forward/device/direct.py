@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mudkit.delivery.records import delivery
+from mudkit.display import View
 from mudkit.events import Call, Complete, Effect, Event, Ports, Received, Send
 from mudkit.systems.receiving import dropped
 from mudkit.systems.store_and_forward.messages import FROM_PEER, Message
@@ -30,6 +31,10 @@ class DirectMachine:
     def __init__(self, ports: Ports, me: str) -> None:
         self._me = me
         self._unread: list[str] = []
+
+    def overview(self) -> View:
+        """Return what was not read, as a display shows it."""
+        return View("", {"not read": len(self._unread)})
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

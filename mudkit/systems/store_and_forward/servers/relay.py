@@ -34,6 +34,7 @@ import msgspec
 
 from mudkit.delivery.inbox import Inbox, Place
 from mudkit.delivery.session import Heard, rolled_back
+from mudkit.display import View, first_rows
 from mudkit.events import (
     Effect,
     Event,
@@ -109,6 +110,15 @@ class RelayMachine:
                 self._at[device.address] = device
         for key, message in self._store.items("for ", Deliver):
             self._device(message.to).put(message, int(key.split("\n")[2]))
+
+    def overview(self) -> View:
+        """Return the queues, as a display shows them."""
+        rows = (
+            (device.name, device.address, device.is_there, len(device.queue))
+            for device in self._devices.values()
+        )
+        columns = ("device", "address", "reached", "waiting")
+        return View("", {"devices": len(self._devices)}, [first_rows(columns, rows, len(self._devices))])
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

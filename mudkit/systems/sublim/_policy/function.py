@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from mudkit.arguments import check_arguments, check_init
+from mudkit.display import Displayed, View
 from mudkit.systems.sublim._policy.deciding import DROPPED, SENT, STOPPED, Seen, Verdict
 from mudkit.systems.sublim._policy.message import frozen, thawed_fields
 from mudkit.systems.sublim._policy.problems import PolicyError
@@ -25,7 +26,7 @@ Decides: TypeAlias = Callable[[Mapping[str, Any], State], Mapping[str, Any] | No
 
 
 @check_init
-class FunctionPolicy:
+class FunctionPolicy(Displayed):
     """A function as a policy; :func:`policy` makes it.
 
     Parameters
@@ -81,8 +82,8 @@ class FunctionPolicy:
         """Call the function itself."""
         return self.function(message, state)
 
-    def __repr__(self) -> str:
-        return f"FunctionPolicy({self.name!r})"
+    def _view(self) -> View:
+        return View("sublim.FunctionPolicy", {"name": self.name, "variables": self.variables})
 
 
 @check_arguments

@@ -20,6 +20,7 @@ from pathlib import Path as File
 from typing import Any, ClassVar, Final
 
 from mudkit.arguments import check_arguments, check_init
+from mudkit.display import Displayed, View, first_rows, one_line
 from mudkit.errors import MudkitError, brief
 from mudkit.files import existing
 from mudkit.predicates import Language, Predicate
@@ -88,7 +89,7 @@ class _Compiled:
 
 
 @check_init
-class Policy:
+class Policy(Displayed):
     """Ordered rules.
 
     Parameters
@@ -293,8 +294,17 @@ class Policy:
         parts = partial(Policy, message=self.message, variables=self.variables, places=self.places)
         return parts, (self.name, self.rules)
 
-    def __repr__(self) -> str:
-        return f"Policy({self.name!r}, {len(self.rules)} rules)"
+    def _view(self) -> View:
+        rows = (
+            (number, rule.name, rule.when or "always", "; ".join(map(_action_text, rule.actions)) or "send")
+            for number, rule in enumerate(self.rules, start=1)
+        )
+        return View(
+            "sublim.Policy",
+            {"name": self.name, "rules": len(self.rules), "variables": self.variables},
+            [first_rows(("rule", "name", "when", "do"), rows, len(self.rules))],
+            ["The first rule that holds fires; when none does, the message is dropped."],
+        )
 
     def _language(self) -> Language:
         if not self.message:
@@ -407,3 +417,7 @@ def _check_declared(message: Mapping[str, str], variables: Mapping[str, Any], pl
             State(variables, {}, 0.0).check()
         except Beyond as error:
             raise PolicyError("These variables cannot be kept.", found=str(error)) from None
+
+
+def _action_text(action: Action) -> str:
+    return one_line(described(action))

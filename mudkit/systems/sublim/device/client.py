@@ -31,6 +31,7 @@ from msgspec.structs import replace
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import incarnation, rolled_back
+from mudkit.display import View
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -150,6 +151,18 @@ class ClientMachine:
         self._unanswered: RetransmitTimer[str | int] = RetransmitTimer(_AGAIN)
         """The attachment, the policy, and reports by number."""
         self._calls: dict[int, int] = {}  # op_id by number of the policy
+
+    def overview(self) -> View:
+        """Return its access point and variables, as a display shows it."""
+        at = self._attachment.at
+        return View(
+            "",
+            {
+                "access point": at if self._is_attached else f"attaching to {at}" if at else "none",
+                "variables": self._automatic,
+                "variables reported": self._reported,
+            },
+        )
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

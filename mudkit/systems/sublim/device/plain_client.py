@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mudkit.delivery.records import delivery
+from mudkit.display import View
 from mudkit.events import (
     Call,
     Complete,
@@ -59,6 +60,13 @@ class PlainClientMachine:
         self._has_link = False
         self._last = 0
         self._unread: list[Plain] = []
+
+    def overview(self) -> View:
+        """Return its access point and condition, as a display shows it."""
+        return View(
+            "",
+            {"access point": self._at or "none", "condition": self._wanted, "not read": len(self._unread)},
+        )
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Follower, Lineage, last_start
+from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, brief
 from mudkit.events import (
     Call,
@@ -118,6 +119,24 @@ class AccessPointMachine:
         for key in self._store.keys("agent "):
             self._begin(key.removeprefix("agent "))
         self._over = Handover(ports, self._agents, self._begin, self._log)
+
+    def overview(self) -> View:
+        """Return its subscribers and what waits for them, as a display shows it."""
+        rows = (
+            (
+                agent.name,
+                None if agent.policy is None else agent.policy.name,
+                agent.waiting,
+                not agent.is_away,
+            )
+            for agent in self._agents.values()
+        )
+        columns = ("subscriber", "policy", "waiting", "reached")
+        return View(
+            "",
+            {"server": self._server, "subscribers": len(self._agents)},
+            [first_rows(columns, rows, len(self._agents))],
+        )
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

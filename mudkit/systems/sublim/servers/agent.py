@@ -72,6 +72,11 @@ class Agent:
         """The first of those that wait: they were sent, and nobody has confirmed them."""
         self.is_away = False
 
+    @property
+    def waiting(self) -> int:
+        """Number of messages that wait for its subscriber."""
+        return len(self._waiting)
+
     @staticmethod
     def install(store: Store, name: str, state: StateTransfer) -> None:
         """Store what a state transfer brings."""

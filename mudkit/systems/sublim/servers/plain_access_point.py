@@ -21,6 +21,7 @@ from msgspec import UNSET
 
 from mudkit.delivery.records import delivery
 from mudkit.delivery.session import Follower, Lineage, last_start, shared_seq
+from mudkit.display import View
 from mudkit.errors import PredicateError
 from mudkit.events import (
     Call,
@@ -123,6 +124,10 @@ class PlainAccessPointMachine:
         self._server = server
         self._service = PlainService()
         self._has_joined = False
+
+    def overview(self) -> View:
+        """Return its server, as a display shows it."""
+        return View("", {"server": self._server, "joined": self._has_joined})
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

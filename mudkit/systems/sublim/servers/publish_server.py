@@ -23,6 +23,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.session import Incarnation, Lineage, continued, last_start
+from mudkit.display import View
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.receiving import dropped
 from mudkit.systems.sublim.messages import TO_PUBLISHER, Have, Join, Messages, Published, Replay
@@ -69,6 +70,11 @@ class PublishServerMachine:
             self._restart = Incarnation(ports)
             self._points = dict.fromkeys([*(points or []), *(site.address for site in sites)], -1)
         self._is_waiting = False
+
+    def overview(self) -> View:
+        """Return what was published, as a display shows it."""
+        behind = sum(last < self._last for last in self._points.values())
+        return View("", {"messages published": self._last, "access points behind": behind or None})
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

@@ -1,0 +1,391 @@
+"""Displays of all objects that a notebook holds: empty, busy, closed and killed."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mudkit import Lab, consistency, show, trace
+from mudkit.consistency import History, Verdict
+from mudkit.display import Displayed
+from mudkit.fleet import Device, Host
+from mudkit.fleet.operation import Operation
+from mudkit.fleet.recorder import TABLES
+from mudkit.learning.batching import LearntWrites
+from mudkit.learning.costs import CLASSES
+from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES
+from mudkit.learning.policies import LearntReads
+from mudkit.learning.trees import grow
+from mudkit.pipeline import IngestReport, JobReport
+from mudkit.predicates import Predicate, SubscriptionIndex
+from mudkit.systems import contrail, lasthop, mud, radiator, store_and_forward, sublim
+from mudkit.systems.sublim.study.picu import picu
+from mudkit.trace import Loaded, LoadedLinks, Scan
+
+HOSTILE = "<script>alert('&')</script>"
+LONG = "😀" * 10_000
+MAX_HTML = 30_000
+"""Characters of a display: it does not grow with the data."""
+
+NAMED = {
+    Lab, Device, Host, Operation,
+    mud.Cloud, mud.Client, mud.ReadResult, mud.Conflict, mud.Artefact,
+    lasthop.Publications, lasthop.Topic, lasthop.Subscriber,
+    contrail.Relay, contrail.Module, contrail.Port,
+    radiator.Server, radiator.Client,
+    sublim.PublishServer, sublim.AccessPoint, sublim.Subscriber, sublim.PlainSubscriber,
+    sublim.Policy, sublim.FunctionPolicy,
+    store_and_forward.Relay, store_and_forward.Client,
+    LearntReads, LearntWrites,
+    History, Verdict, Predicate, SubscriptionIndex,
+    Loaded, LoadedLinks, Scan, IngestReport, JobReport,
+}  # fmt: skip
+"""Classes whose instances a call returns to a notebook; each has to be among the instances below."""
+
+
+class Elements(HTMLParser):
+    """Elements of an HTML text; each has to be closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+        self.open: list[str] = []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen.add(tag)
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+ALLOWED = {
+    "div", "p", "b", "span", "br", "pre", "table", "caption", "thead", "tbody", "tr", "th", "td",
+    "svg", "rect", "line", "path", "text",
+}  # fmt: skip
+
+
+def assert_displays(shown: Any) -> None:
+    line, html = repr(shown), shown._repr_html_()
+    assert len(line) < 1000 or isinstance(shown, Predicate)  # which shows how to write it again
+    assert "\n" not in line
+    assert "not readable" not in line, line
+    line.encode()
+    html.encode()
+    assert Elements(html).seen <= ALLOWED
+    assert len(html) < MAX_HTML
+    assert html.count("<tr>") <= 2 * 11
+    assert " object at 0x" not in line
+    for forbidden in ("<script", "<style", " id=", " object at 0x"):
+        assert forbidden not in html
+    assert show(shown, "Caption")._repr_html_().endswith(html)
+
+
+def labs() -> Iterator[tuple[Lab, list[Any]]]:
+    """Yield labs with one object of each system: empty, and busy with hostile and long contents."""
+    for is_busy in (False, True):
+        lab = Lab(seed=3)
+        token = lab.token(user="jane", app="news")
+        cloud = mud.Cloud(lab)
+        jane = mud.Client(
+            lab.device("jane", at=(30.0, -97.0), battery_j=5000), cloud, app="news", token=token
+        )
+        publications = lasthop.Publications(lab)
+        topic = publications.topic("arts")
+        subscriber = lasthop.Subscriber(lab.device("sub"), publications)
+        relay = contrail.Relay(lab)
+        module = contrail.Module(lab.device("al"), relay, friends=["bo"])
+        other = contrail.Module(lab.device("bo"), relay, friends=["al"])
+        port, there = module.open_port("chat"), other.open_port("chat")
+        server = radiator.Server(lab, lambda sender, receiver: radiator.Volume(9))
+        clients = [radiator.Client(lab.device(name), server) for name in ("ann", "cho")]
+        net = sublim.PublishServer(lab)
+        points = [sublim.AccessPoint(lab, net), sublim.AccessPoint(lab, net, stateful=False)]
+        doctor = sublim.Subscriber(lab.device("doc", link="wifi"), net)
+        plain = sublim.PlainSubscriber(lab.device("plain", link="wifi"), net, "message.pulse < 50")
+        post = store_and_forward.Relay(lab)
+        senders = [store_and_forward.Client(lab.device(name), post) for name in ("x", "y")]
+        shown: list[Any] = [
+            lab, *lab.devices.values(), *map(lab.server, ("relay", "mud-store")), cloud, jane, publications,
+            topic, subscriber, relay, module, port, other, there, server, *clients, net, *points, doctor, plain,
+            post, *senders,
+        ]  # fmt: skip
+        if is_busy:
+            shown += busy(lab, jane, subscriber, topic, port, there, clients, net, doctor, senders)
+        yield lab, shown
+
+
+def busy(
+    lab: Lab, jane: mud.Client, subscriber: lasthop.Subscriber, topic: lasthop.Topic, port: contrail.Port,
+    there: contrail.Port, clients: list[radiator.Client], net: sublim.PublishServer, doctor: sublim.Subscriber,
+    senders: list[store_and_forward.Client],
+) -> list[Any]:  # fmt: skip
+    """Give each system something to do, and return operations and their results."""
+    jane.create("news").result()
+    made = [jane.write("news", f"a{n}", {HOSTILE: HOSTILE, "long": LONG[:2000], "n": n}) for n in range(12)]
+    made[-1].result()
+    read = jane.read("news", "n >= 0")
+    watching = jane.read("news", "n >= 0", "continuous", callback=str)
+    refused = jane.read("nothing", "n >= 0")
+    subscriber.subscribe("arts").result()
+    topic.publish(LONG[:1000], 3).result()
+    filtered = there.install_filter("x > 1", to=("al", "chat"))
+    clients[0].propagate_context(radiator.Context({"ann"}, {"doing": HOSTILE})).result()
+    doctor.set_policy(picu(patients=[7])).result()
+    net.publish({"patient": 7, "pulse": 48, HOSTILE: HOSTILE})
+    senders[0].send("y", HOSTILE + LONG[:1000]).result()
+    lab.run(minutes=1)
+    result = read.result()
+    lab.faults.cut("jane")
+    waiting = [
+        jane.write("news", "late", {"text": LONG[:3000], HOSTILE: HOSTILE}),
+        senders[0].send("z", "hi"),
+    ]
+    return [*made, read, watching, refused, filtered, result, *waiting]
+
+
+def killed() -> list[Any]:
+    lab, shown = list(labs())[1]
+    for host in [
+        *lab.devices,
+        "relay",
+        "mud-store",
+        "spool",
+        "radiator",
+        "publish-server",
+        "contrail-storage",
+    ]:
+        lab.faults.kill(host)
+    lab.faults.switch_off("jane")
+    lab.faults.messages(loss_share=0.1)
+    return shown
+
+
+def tree_of(classes: int, features: int, *, is_leaf: bool) -> Any:
+    """Grow a tree that decides by its first two features, or one for which the last action costs nothing."""
+    generator = np.random.default_rng(1)
+    known = generator.uniform(0, 24, (800, features)).astype(np.float32)
+    truth = ((known[:, 0] > 12) * 1 + (known[:, 1] > 6) * 2).astype(np.int64) % classes
+    costs = 1.0 - np.eye(classes)
+    costs[:, -1] *= not is_leaf
+    return grow(known, truth, np.arange(800) % 10, classes).tree(costs)[0], costs
+
+
+def policies() -> list[Any]:
+    learnt: list[Any] = []
+    for is_leaf in (True, False):
+        tree, costs = tree_of(2, len(FEATURE_SETS["paper"]), is_leaf=is_leaf)
+        learnt.append(LearntReads(tree, "paper", costs))
+        learnt.append(LearntWrites(*tree_of(len(CLASSES), len(WRITE_FEATURES), is_leaf=is_leaf)))
+    leaf = mud.Artefact.made("read", 1, ["age"], [[0]], ["local"])
+    deep: list[list[Any]] = [[0, float(n), n + 1, 12, 12] for n in range(12)] + [[1]]
+    ward = sublim.Policy("none", [sublim.Rule()])
+    long = sublim.Policy(
+        HOSTILE,
+        [sublim.Rule(f"message.pulse < {n}", name=LONG[:500]) for n in range(40)],
+        variables={"x": [1]},
+    )
+    function = sublim.policy(lambda message, state: message)
+    return [
+        *learnt, leaf, mud.Artefact.made("write", 3, ["hour"], deep, [60.0, "never"]), ward, long,
+        picu(patients=[7]), function, sublim.policy(lambda message, state: None, x=[HOSTILE]),
+    ]  # fmt: skip
+
+
+def histories() -> list[Any]:
+    plain = History.of("ann:  w1        r2\nbob:       w2        r1")
+    hostile = History.from_json(plain.to_json().replace("bob", "<b>bob</b>"))
+    many = History.of("\n".join(f"c{n}: {'w' + str(n + 1)} {'r' + str(n + 1)}" for n in range(30)))
+    checked = [consistency.check(each, "linearizable") for each in (plain, hostile, History(), many)]
+    return [plain, hostile, History(), many, *checked]
+
+
+def predicates() -> list[Any]:
+    index = SubscriptionIndex()
+    for number in range(12):
+        index.add(
+            number, Predicate(f"topic = '{HOSTILE.replace(chr(39), '')}' AND n{number} < :most", most=5)
+        )
+    written = Predicate(" OR ".join(f"topic = '{n}'" for n in range(1, 60)) + f" OR t = '{LONG[:1000]}'")
+    return [Predicate("receiver.age > 3"), written, SubscriptionIndex(), index]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
+    folder = tmp_path_factory.mktemp("trace")
+    rows = [f"cab-{n % 3},{1_211_100_000 + 60 * n},37.7{n % 10},-122.4" for n in range(30)]
+    rows[3] = "cab-0,x,37,-122"
+    (folder / "one.csv").write_text("\n".join(["device,t,lat,lon", *rows]) + "\n")
+    columns = {"device": "device", "ts": "t", "lat": "lat", "lon": "lon"}
+    loaded = trace.load(folder / "one.csv", format="csv", columns=columns)
+    empty = Loaded(loaded.positions[:0], loaded.reads[:0], loaded.rejected[:0])
+    scan = trace.scan(folder / "one.csv", format="csv", columns=columns)
+    closed = trace.scan(folder / "one.csv", format="csv", columns=columns)
+    closed.close()
+    links = LoadedLinks(loaded.positions[:0], loaded.rejected[:0], {"name": HOSTILE})
+    reports = [
+        IngestReport(Path(HOSTILE), 0, 0, 0, {}, 0.0),
+        IngestReport(folder, 10_000, 9_000, 5, {f"reason {n}": n for n in range(40)}, 75.2, 3, 1),
+        JobReport(folder, 0, 1, 0, 0.1),
+        JobReport(folder, 10**9, 8, 2, 7500.0),
+    ]
+    yield [loaded, empty, scan, closed, links, replaced_links(links, loaded), *reports]
+    scan.close()
+
+
+def replaced_links(links: LoadedLinks, loaded: Loaded) -> LoadedLinks:
+    return LoadedLinks(loaded.positions, loaded.rejected, links.source)
+
+
+def conflicts() -> list[Any]:
+    record = {f"column {n}": LONG for n in range(20)} | {HOSTILE: {HOSTILE: [HOSTILE] * 1000}}
+    return [mud.Conflict("none"), mud.Conflict(HOSTILE, store=None, local=record, base={"n": 10**5000})]
+
+
+def results() -> list[Any]:
+    records = {f"{n}{HOSTILE}": {f"c{m}": LONG for m in range(20)} for n in range(2000)}
+    return [
+        mud.ReadResult(),
+        mud.ReadResult(records, dict.fromkeys(records, "local"), dict.fromkeys(records, 1.0), {}),
+        mud.ReadResult(aggregates={f"max(n{n})": LONG for n in range(40)}),
+    ]
+
+
+BUILDERS: dict[str, Callable[[], list[Any]]] = {
+    "empty labs": lambda: next(iter(labs()))[1],
+    "busy labs": lambda: list(labs())[1][1],
+    "killed": killed,
+    "policies": policies,
+    "histories": histories,
+    "predicates": predicates,
+    "conflicts": conflicts,
+    "results": results,
+}
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_each_object_displays_itself(name: str) -> None:
+    for shown in BUILDERS[name]():
+        assert_displays(shown)
+
+
+def test_traces_and_reports_display_themselves(files: list[Any]) -> None:
+    for shown in files:
+        assert_displays(shown)
+    assert "open" in repr(files[2])
+    assert "closed" in repr(files[3])
+
+
+def test_no_displayed_type_is_missing(files: list[Any]) -> None:
+    built = [each for builder in BUILDERS.values() for each in builder()] + files
+    counts = {kind: sum(type(each) is kind for each in built) for kind in NAMED}
+    assert [kind.__name__ for kind, count in counts.items() if count < 2] == []
+    for kind in NAMED:
+        assert kind._repr_html_ is not object, kind
+
+
+def test_a_display_of_what_is_half_built_does_not_raise() -> None:
+    for kind in NAMED:
+        if not issubclass(kind, Displayed):
+            continue
+        try:
+            shown = kind.__new__(kind)
+        except TypeError:  # an immutable struct
+            continue
+        assert repr(shown).startswith("<")
+        Elements(shown._repr_html_())
+
+
+def digest(lab: Lab) -> str:
+    frames = [lab.bill(), lab.deliveries(), *(lab.trace.table(table).to_pandas() for table in TABLES)]
+    return hashlib.sha256(b"".join(each.to_csv().encode() for each in frames)).hexdigest()
+
+
+def test_a_display_changes_nothing() -> None:
+    def played(is_shown: bool) -> str:
+        lab, shown = list(labs())[1]
+        for _ in range(4):
+            if is_shown:
+                for each in shown:
+                    repr(each), each._repr_html_()
+            lab.run(minutes=7)
+            lab.faults.mend("jane")
+        assert lab.world.now_us > 0
+        return digest(lab)
+
+    assert played(is_shown=True) == played(is_shown=False)
+
+
+def test_a_display_runs_no_time_and_answers_no_call() -> None:
+    lab = Lab(seed=1)
+    jane = mud.Client(lab.device("jane"), mud.Cloud(lab), app="news", token=lab.token(app="news"))
+    operation = jane.create("news")
+    before = lab.world.now_us
+    assert "status open" in repr(operation)
+    operation._repr_html_()
+    assert lab.world.now_us == before
+    assert not operation.done()
+
+
+def test_a_display_of_many_devices_is_bounded() -> None:
+    lab = Lab(seed=1, messages=False)
+    lab.fleet(10_050, link="ideal")
+    html = lab._repr_html_()
+    assert "those of the first 10,000 devices" in html
+    assert "<td style" in html
+    assert len(html) < MAX_HTML
+
+
+def test_the_lab_names_faults_and_problems() -> None:
+    lab = Lab(seed=1)
+    relay = store_and_forward.Relay(lab)
+    client = store_and_forward.Client(lab.device("ann"), relay)
+    client.on_message(lambda message: 1 / 0)
+    store_and_forward.Client(lab.device("bob"), relay).send("ann", "hi")
+    with pytest.warns(match="ZeroDivisionError"):
+        lab.run(minutes=1)
+    lab.faults.cut("bob")
+    lab.faults.kill("relay")
+    lab.faults.messages(loss_share=0.25)
+    line = repr(lab)
+    for part in ("links cut bob", "killed store and forward on relay", "25 % lost"):
+        assert part in line
+    assert "lab.problems lists" in lab._repr_html_()
+    assert "state killed" in repr(relay)
+    lab.faults.messages()
+    assert "mangled" not in repr(lab)
+
+
+def test_three_records_of_a_conflict_stand_side_by_side() -> None:
+    conflict = mud.Conflict("newer", store={"n": 3}, local={"n": 2}, base={"n": 1, "m": "x"})
+    lines = conflict._view().tables[0].text().splitlines()
+    assert [line.split()[0] for line in lines] == ["column", "n", "m"]
+    assert lines[1].split() == ["n", "1", "2", "3"]
+
+
+def test_a_verdict_draws_the_smallest_contradiction() -> None:
+    verdict = consistency.check(History.of("ann:  w1        r2\nbob:       w2        r1"), "sequential")
+    html = verdict._repr_html_()
+    assert html.count("<rect") == len(verdict.explanation.operations)
+    assert "aria-label" in html
+    assert "ILLEGAL" in html
+
+
+def test_displays_load_nothing_heavy() -> None:
+    code = (
+        "import sys, mudkit; from mudkit.display import Table; Table(['a'], [[1]]).html(); "
+        "print([name for name in ('pandas', 'numpy', 'plotly', 'pyspark') if name in sys.modules])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert loaded.strip() == "[]"
