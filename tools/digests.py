@@ -1,7 +1,8 @@
 """Digests of what mudkit computes, so that a change that is to change nothing can be shown to change nothing.
 
-They are of ten labs over all systems (bill, what was held, and each table of the trace, column by column), of
-runs of the fault campaign, and with ``--rows`` of each row of ``mudkit reproduce`` that measures no speed.
+They cover ten labs over all systems (bill, what was held, and each table of the trace, column by column),
+the tables of scoreboards, comparisons, order checks and scenarios, runs of the fault campaign, and with
+``--rows`` each row of ``mudkit reproduce`` that measures no speed.
 
 Usage: python tools/digests.py write FILE [--rows]
        python tools/digests.py compare BEFORE AFTER [OLD=NEW ...]     columns that were renamed
@@ -20,15 +21,25 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from mudkit.experiment import Scenario, run
-from mudkit.experiment.adapters import ADAPTERS, StoreAndForward, Sublim
-from mudkit.experiment.compositions import COMPOSITIONS
-from mudkit.experiment.scoreboard import play
+from mudkit import experiment
+from mudkit.experiment import Scenario, contacts, learnt, run, shown
+from mudkit.experiment.adapters import ADAPTERS, Contrail, Direct, LastHop, Radiator, StoreAndForward, Sublim
+from mudkit.experiment.audience import WAYS, Audience
+from mudkit.experiment.commuters import Accident, Commuters
+from mudkit.experiment.compositions import COMPOSITIONS, commuting, orders
+from mudkit.experiment.journal import Journal
+from mudkit.experiment.party_views import party_views
+from mudkit.experiment.scoreboard import play, scoreboard
 from mudkit.experiment.tasks import TASKS
+from mudkit.experiment.traffic import Traffic
+from mudkit.experiment.ward import POLICIES, Ward
 from mudkit.fleet.recorder import TABLES
 from mudkit.lab import Lab
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Poisson, TripStarts, WakingReads
+from mudkit.systems.contrail import Item
+from mudkit.systems.mud import NearAndRecent
+from mudkit.systems.radiator import Volume
 from mudkit.verify.campaign import judge as campaign_judge
 
 SCENARIO = Scenario(
@@ -55,6 +66,45 @@ def labs() -> dict[str, Callable[[], Lab]]:
     return result
 
 
+def tables() -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the tables of scoreboards, comparisons, order checks and scenarios, each with its name."""
+    board = scoreboard([task.over(devices=5, hours=0.2) for task in TASKS.values()], seeds=[21, 22])
+    friends = TASKS["friends nearby"].over(devices=6, hours=0.5)
+    composed = scoreboard([friends], COMPOSITIONS, seeds=[23])
+    for name, each in (("board", board), ("composed", composed)):
+        for part in ("runs", "privacy", "devices", "disclosed", "latencies"):
+            yield f"{name}: {part}", getattr(each, part)
+        for task in each.tasks:
+            for method in ("measured", "table", "differences", "pareto"):
+                yield f"{name}: {method} of {task}", getattr(each, method)(task)
+    systems = (Direct, StoreAndForward, LastHop, Contrail, Radiator, Sublim)
+    compared = experiment.compare(SCENARIO, {each.name: each for each in systems}, [24, 25])
+    yield "comparison: runs", compared.runs
+    yield "comparison: differences", compared.differences()
+    lab = run(SCENARIO, Contrail, 26).lab
+    for function in (contacts, learnt, shown):
+        yield f"privacy: {function.__name__}", function(lab)
+    checked = orders(scenarios=4, seed=27)
+    yield "orders", checked
+    yield "orders: commuting", commuting(checked)
+    for way in WAYS:
+        yield f"audience: {way}", Audience(readers=8, writes=2).run(28, way).readers
+    traffic = Traffic(cars=4, minutes=4)
+    yield "traffic: run", traffic.run(29, lambda sender, receiver: Volume(2)).heard
+    yield "traffic: heard", traffic.play(traffic.said(29), lambda sender, receiver: Volume(2))[0]
+    yield "traffic: sent", traffic.play(traffic.said(29), lambda sender, receiver: Volume(2))[1]
+    ward = Ward(patients=3, doctors=2, hours=0.5)
+    yield "ward: runs", ward.compare([30, 31], list(POLICIES)).runs
+    yield "ward: alarms", ward.run(30).alarms
+    accident = Accident(0.0, 0.0, 20_000.0, 8.0, 8.2)
+    driven = Commuters(cars=3, days=1).drive(32, "2010-03-01", NearAndRecent(), accident=accident)
+    yield "commuters: reads", driven.reads
+    yield "commuters: bill", driven.lab.bill()
+    yield "journal: history", Journal(operations=20).run(33, "committed_wio").history()
+    views = party_views(Item({"kind": "photo"}, b"x" * 500), "kind = 'photo'")
+    yield "party views", pd.DataFrame(views.rows)
+
+
 def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
     """Compute them: the name of each, and the digest, or one by column."""
     for name, made in tqdm(labs().items(), unit="lab"):
@@ -65,6 +115,8 @@ def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
         yield f"lab {name}: held", _of_text([] if held is None else sorted(map(repr, held.rows())))
         for table in TABLES:
             yield f"lab {name}: {table}", _of_frame(lab.trace.table(table).to_pandas())
+    for name, table in tqdm(tables(), unit="table"):
+        yield f"table {name}", _of_frame(table)
     for seed in tqdm(CAMPAIGN_SEEDS, unit="run"):
         result = campaign_judge.play(seed)
         verdicts = [*sorted(map(str, result.counts.items())), *result.problems]
