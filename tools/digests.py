@@ -15,6 +15,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def labs() -> dict[str, Callable[[], Lab]]:
 
 def tables() -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the tables of scoreboards, comparisons, order checks and scenarios, each with its name."""
-    board = scoreboard([task.over(devices=5, hours=0.2) for task in TASKS.values()], seeds=[21, 22])
+    small = [replace(task.over(devices=5, hours=0.2), feeds=min(task.feeds, 4)) for task in TASKS.values()]
+    board = scoreboard(small, seeds=[21, 22])
     friends = TASKS["friends nearby"].over(devices=6, hours=0.5)
     composed = scoreboard([friends], COMPOSITIONS, seeds=[23])
     for name, each in (("board", board), ("composed", composed)):
@@ -78,13 +80,15 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
             for method in ("measured", "table", "differences", "pareto"):
                 yield f"{name}: {method} of {task}", getattr(each, method)(task)
     systems = (Direct, StoreAndForward, LastHop, Contrail, Radiator, Sublim)
-    compared = experiment.compare(SCENARIO, {each.name: each for each in systems}, [24, 25])
+    compared = experiment.compare(
+        replace(SCENARIO, hours=2.0), {each.name: each for each in systems}, [24, 25]
+    )
     yield "comparison: runs", compared.runs
     yield "comparison: differences", compared.differences()
-    lab = run(SCENARIO, Contrail, 26).lab
+    lab = run(replace(SCENARIO, hours=1.0), Contrail, 26).lab
     for function in (contacts, learnt, shown):
         yield f"privacy: {function.__name__}", function(lab)
-    checked = orders(scenarios=4, seed=27)
+    checked = orders(scenarios=2, seed=27)
     yield "orders", checked
     yield "orders: commuting", commuting(checked)
     for way in WAYS:
@@ -93,7 +97,7 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
     yield "traffic: run", traffic.run(29, lambda sender, receiver: Volume(2)).heard
     yield "traffic: heard", traffic.play(traffic.said(29), lambda sender, receiver: Volume(2))[0]
     yield "traffic: sent", traffic.play(traffic.said(29), lambda sender, receiver: Volume(2))[1]
-    ward = Ward(patients=3, doctors=2, hours=0.5)
+    ward = Ward(patients=3, doctors=2, hours=0.2)
     yield "ward: runs", ward.compare([30, 31], list(POLICIES)).runs
     yield "ward: alarms", ward.run(30).alarms
     accident = Accident(0.0, 0.0, 20_000.0, 8.0, 8.2)
