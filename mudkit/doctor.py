@@ -153,7 +153,7 @@ def _spark(name: str) -> Check:
 
 def _spark_started(name: str) -> Check:
     from mudkit.pipeline import session, stop
-    from mudkit.pipeline.session import running
+    from mudkit.pipeline._session import running
 
     ran = running()
     begin = time.perf_counter()

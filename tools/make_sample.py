@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from mudkit.files import sha256, staged_file
-from mudkit.trace.generate import GENERATOR_VERSION, generate
+from mudkit.trace._generate import GENERATOR_VERSION, generate
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S

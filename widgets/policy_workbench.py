@@ -13,7 +13,7 @@ from mudkit import figures
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment.cache_bench import CacheBench
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
-from mudkit.systems.sublim.policy.firing import fired
+from mudkit.systems.sublim._policy.firing import fired
 from mudkit.widgets.cost_page import CostPage
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel, alert, read_object

@@ -25,12 +25,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
-from mudkit.pipeline.cells import cells
+from mudkit.pipeline._cells import cells
+from mudkit.pipeline._progress import progress
+from mudkit.pipeline._propagation import propagation
 from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.labels import check_horizon, labels_of
 from mudkit.pipeline.open import check_they_meet
-from mudkit.pipeline.progress import progress
-from mudkit.pipeline.propagation import propagation
 from mudkit.pipeline.resume import Stage, resumable
 from mudkit.pipeline.tables import OUTPUT_NAMES, read_folders, write_files, writing
 from mudkit.pipeline.writes import writes_of

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mudkit.errors import TraceContentError
 from mudkit.files import existing
-from mudkit.pipeline.ingest import ingest
+from mudkit.pipeline._ingest import ingest
 from mudkit.pipeline.tables import read
 from mudkit.trace import read_manifest
 from mudkit.trace.folder import is_trace, table_folder

@@ -33,10 +33,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from mudkit.errors import OutputExists, ParameterError
 from mudkit.files import existing, staged_file
+from mudkit.pipeline._progress import progress
 from mudkit.pipeline.keeper import WRITTEN, Engine, Event, Gone, Keeper, Start
 from mudkit.pipeline.launch.quiet_workers import hushed
 from mudkit.pipeline.launch.shipping import provide
-from mudkit.pipeline.progress import progress
 from mudkit.pipeline.tables import require_columns, writing
 
 __all__ = ["EVENTS", "Batch", "Engine", "Event", "Gone", "Start", "Streamed", "aggregate", "source"]

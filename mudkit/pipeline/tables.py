@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mudkit.errors import TraceContentError
 from mudkit.files import output_problem, staged_folder
-from mudkit.pipeline.column import column
+from mudkit.pipeline._column import column
 from mudkit.predicates import Predicate
 from mudkit.trace.folder import table_folder
 from mudkit.trace.schema import SCHEMAS

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from mudkit.experiment.compositions import commuting
 from mudkit.experiment.privacy import SERVERS
 from mudkit.experiment.scoreboard import MEASURES, Scoreboard
+from mudkit.experiment.scoreboard._disclosed import OTHERS
+from mudkit.experiment.scoreboard._knowledge import PHONE, RELAY
 from mudkit.experiment.scoreboard.axes import LABELS
-from mudkit.experiment.scoreboard.disclosed import OTHERS
-from mudkit.experiment.scoreboard.knowledge import PHONE, RELAY
 from mudkit.experiment.tasks import Task
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.experiment.compositions import PAIRS, PROMISES, Said, Trace
-from mudkit.experiment.compositions.orders import played
+from mudkit.experiment.compositions._orders import played
 
 said = st.lists(
     st.tuples(

@@ -1,6 +1,5 @@
 """Jobs in parts equal the jobs at once, whatever the parts, and go on where they were stopped."""
 
-import importlib
 import shutil
 from collections import Counter
 
@@ -22,11 +21,10 @@ from mudkit.errors import (
     PredicateError,
     TraceContentError,
 )
-from mudkit.pipeline import jobs
+from mudkit.pipeline import _ingest, jobs
 from mudkit.pipeline.resume import resumable
 
 pytestmark = pytest.mark.spark
-ingesting = importlib.import_module("mudkit.pipeline.ingest")  # the package names the function
 DAY = 86_400
 OPTIONS = {
     "cells": {"zooms": (10,), "bucket_s": 7 * 3600},  # buckets that lie across midnights
@@ -244,7 +242,7 @@ def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, outc
     out, wanted = tmp_path / "out", tmp_path / "wanted"
     pipeline.ingest(spark, cabs, wanted)
     with monkeypatch.context() as patch:
-        patch.setattr(ingesting, last, Stop(None, 0))
+        patch.setattr(_ingest, last, Stop(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, out)
     (left,) = tmp_path.glob(".out*")
@@ -252,7 +250,7 @@ def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, outc
     assert not out.exists()
     before = {file: file.stat().st_mtime_ns for file in (left / "work").rglob("part-*")}
     with monkeypatch.context() as patch:
-        patch.setattr(ingesting, "write_manifest", Stop(None, 0))
+        patch.setattr(_ingest, "write_manifest", Stop(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, out)
     assert before == {file: file.stat().st_mtime_ns for file in (left / "work").rglob("part-*")}
@@ -266,7 +264,7 @@ def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, outc
 
 def test_an_ingest_with_other_options_never_goes_on(spark, cabs, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(ingesting, "check_plausible", Stop(None, 0))
+        patch.setattr(_ingest, "check_plausible", Stop(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, tmp_path / "out")
     assert pipeline.ingest(spark, cabs, tmp_path / "out", rule="none").parts_found == 0

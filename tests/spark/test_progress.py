@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mudkit.pipeline.progress import progress
+from mudkit.pipeline._progress import progress
 from mudkit.progress import wanted
 
 bars = sys.modules[progress.__module__]  # the package's attribute of that name is the function

@@ -15,7 +15,7 @@ import pytest
 
 from mudkit import pipeline
 from mudkit.errors import ParameterError
-from mudkit.pipeline.session import running
+from mudkit.pipeline._session import running
 
 pytestmark = pytest.mark.spark
 

@@ -1,6 +1,5 @@
 """spread has the manners of map: order, errors, laziness; over both kinds of session."""
 
-import importlib
 import operator
 import os
 import signal
@@ -19,11 +18,11 @@ from mudkit.experiment import Scenario, compare
 from mudkit.experiment.adapters import ADAPTERS, StoreAndForward
 from mudkit.experiment.scoreboard import scoreboard
 from mudkit.experiment.tasks import WARD
+from mudkit.pipeline import _spread
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import sweep
 
 pytestmark = pytest.mark.spark
-module = importlib.import_module("mudkit.pipeline.spread")  # the package names the function
 
 
 def test_same_as_map(spark):
@@ -40,7 +39,7 @@ def test_same_as_map(spark):
 
 
 def test_one_item_a_task_and_wave_by_wave(spark, monkeypatch):
-    monkeypatch.setattr(module, "_WAVE_ITEMS", 3)
+    monkeypatch.setattr(_spread, "_WAVE_ITEMS", 3)
     taken = []
 
     def items():
@@ -58,7 +57,7 @@ def test_one_item_a_task_and_wave_by_wave(spark, monkeypatch):
     assert next(results) == (0, 0)
     assert taken == [0, 1, 2, 3]
     assert [next(results) for _ in range(7)] == [(n, n % 3) for n in range(1, 8)]
-    monkeypatch.setattr(module, "_WAVE_BYTES", 1000)
+    monkeypatch.setattr(_spread, "_WAVE_BYTES", 1000)
     assert list(pipeline.spread(spark)(len, [b"x" * 900] * 3)) == [900] * 3
 
 

@@ -16,8 +16,8 @@ from mudkit.experiment.adapters.hop import BaseHop, Batch, OnBatch, Way, text_of
 from mudkit.experiment.adapters.uplink import Uplink
 from mudkit.experiment.tasks import Interest, Item, Testbed
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
+from mudkit.systems.sublim._policy.actions import Drop
 from mudkit.systems.sublim.api import NAME
-from mudkit.systems.sublim.policy.actions import Drop
 
 __all__ = ["Sublim", "SublimAdapter", "SublimHop", "as_state", "not_wanted"]
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from mudkit.experiment.adapters import ContrailHop, LastHopHop, MudHop, RadiatorHop, SublimHop
 from mudkit.experiment.adapters.radiator import LATER_S
+from mudkit.experiment.compositions._orders import ALONE, PAIRS, SAME, commuting, orders
+from mudkit.experiment.compositions._traces import Said, Trace, traces
 from mudkit.experiment.compositions.chain import AtTheEnds, Chain, Handed, Logged
-from mudkit.experiment.compositions.orders import ALONE, PAIRS, SAME, commuting, orders
 from mudkit.experiment.compositions.promises import PROMISES
-from mudkit.experiment.compositions.traces import Said, Trace, traces
 from mudkit.experiment.tasks import Adapter, Testbed
 from mudkit.systems.radiator import Time
 

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from mudkit.experiment.compositions._traces import MIDNIGHT_MIN, Trace
 from mudkit.experiment.compositions.chain import Handed, Logged
-from mudkit.experiment.compositions.traces import MIDNIGHT_MIN, Trace
 from mudkit.experiment.scoreboard import Entry
 from mudkit.experiment.tasks import APP
 from mudkit.units import US_PER_S

@@ -12,10 +12,10 @@ from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.comparison import Comparison, interval
 from mudkit.experiment.running import check_seed
-from mudkit.experiment.scoreboard.by_device import by_device
-from mudkit.experiment.scoreboard.disclosed import disclosed
+from mudkit.experiment.scoreboard._by_device import by_device
+from mudkit.experiment.scoreboard._disclosed import disclosed
+from mudkit.experiment.scoreboard._knowledge import knowledge
 from mudkit.experiment.scoreboard.entry import MEASURES, play
-from mudkit.experiment.scoreboard.knowledge import knowledge
 from mudkit.experiment.tasks import Adapter, Task, Testbed
 from mudkit.progress import bar
 from mudkit.sources.parameters import of_kind
@@ -43,7 +43,7 @@ class Scoreboard:
         :data:`MEASURES`.
     privacy : pandas.DataFrame
         One row per (task, system, party) of the first seed: what parties learnt from what they held, see
-        :func:`~mudkit.experiment.scoreboard.knowledge.knowledge`. Empty if it was not kept.
+        :func:`~mudkit.experiment.scoreboard.knowledge`. Empty if it was not kept.
     baseline : str
         The system that the others are compared with.
     devices, disclosed, latencies : pandas.DataFrame

@@ -79,7 +79,7 @@ def resolve(
     Parameters
     ----------
     master, remote : str or None
-        The addresses, of which at most one is given; see `mudkit.pipeline.session.session`.
+        The addresses, of which at most one is given; see `mudkit.pipeline.session`.
     config : mapping or None
         Keys of Spark's configuration.
     environ : mapping

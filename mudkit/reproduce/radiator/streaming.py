@@ -255,7 +255,7 @@ def measure(
         session,  # loads Spark
         stop,
     )
-    from mudkit.pipeline.session import running
+    from mudkit.pipeline._session import running
 
     is_own = not running()
     with tempfile.TemporaryDirectory(prefix="mudkit-stream-") as place:

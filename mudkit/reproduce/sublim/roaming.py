@@ -14,8 +14,8 @@ from mudkit.lab import Lab
 from mudkit.reproduce.row import Figure, Measured, Say
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
+from mudkit.systems.sublim._policy.actions import Every, Keep, Remember, SetField, Summary
 from mudkit.systems.sublim.messages import Published, StateTransferAck
-from mudkit.systems.sublim.policy.actions import Every, Keep, Remember, SetField, Summary
 
 __all__ = ["Roamed", "Roaming", "measure", "roam"]
 

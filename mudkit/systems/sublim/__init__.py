@@ -4,14 +4,14 @@ The community of the paper's section 4 is {S, C, ST, P, M}: a server S (here the
 subscribers attached to it), subscribers C, for each a state of variables ST, a policy P, and messages M.
 """
 
+from mudkit.systems.sublim._policy.deciding import Explanation, Verdict
+from mudkit.systems.sublim._policy.function import FunctionPolicy, policy
+from mudkit.systems.sublim._policy.message import compress, create_message, expand, method, resize
+from mudkit.systems.sublim._policy.policy import Policy, Rule
+from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.systems.sublim._policy.state import State
 from mudkit.systems.sublim.api import AccessPoint, PlainSubscriber, PublishServer, Subscriber, explain
 from mudkit.systems.sublim.check.checker import Finding, checked, findings
-from mudkit.systems.sublim.policy.deciding import Explanation, Verdict
-from mudkit.systems.sublim.policy.function import FunctionPolicy, policy
-from mudkit.systems.sublim.policy.message import compress, create_message, expand, method, resize
-from mudkit.systems.sublim.policy.policy import Policy, Rule
-from mudkit.systems.sublim.policy.problems import PolicyError
-from mudkit.systems.sublim.policy.state import State
 
 __all__ = [
     "AccessPoint",

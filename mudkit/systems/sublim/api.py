@@ -13,14 +13,14 @@ from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
+from mudkit.systems.sublim._policy.deciding import Explanation
+from mudkit.systems.sublim._policy.function import FunctionPolicy
+from mudkit.systems.sublim._policy.message import create_message
+from mudkit.systems.sublim._policy.state import Beyond, checked_bytes
 from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.device.client import APP, PROBLEMS, ClientMachine
 from mudkit.systems.sublim.device.plain_client import PlainClientMachine
 from mudkit.systems.sublim.operations import Publish, Read, SetPolicy, State
-from mudkit.systems.sublim.policy.deciding import Explanation
-from mudkit.systems.sublim.policy.function import FunctionPolicy
-from mudkit.systems.sublim.policy.message import create_message
-from mudkit.systems.sublim.policy.state import Beyond, checked_bytes
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import AnyPolicy
 from mudkit.systems.sublim.servers.plain_access_point import LANGUAGE, PlainAccessPointMachine

@@ -7,7 +7,7 @@ from judged import told_apart
 
 from mudkit.exercises import judge
 from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
-from mudkit.systems.sublim.policy.actions import Compress, Every, Keep, Resize
+from mudkit.systems.sublim._policy.actions import Compress, Every, Keep, Resize
 from mudkit.systems.sublim.study.picu import function, one_timestamp, picu, stateless
 
 CHAPTER = "07_stateful_policies"

@@ -11,8 +11,8 @@ from mudkit.figures.policies import _DECISION_MARKS, _test_text
 from mudkit.learning import CostMatrix
 from mudkit.systems.mud.policies.artefact import FEATURES
 from mudkit.systems.sublim import Policy, Rule
-from mudkit.systems.sublim.policy.actions import Drop, Every, Keep
-from mudkit.systems.sublim.policy.firing import fired
+from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
+from mudkit.systems.sublim._policy.firing import fired
 
 POLICY = Policy(
     "p",

@@ -18,9 +18,10 @@ import pytest
 from mudkit.errors import OutputExists, ParameterError
 from mudkit.sources.city import CommuterTown
 from mudkit.sources.phones import PhoneUse
+from mudkit.trace import _generate
+from mudkit.trace._generate import generate
+from mudkit.trace._load import load
 from mudkit.trace.folder import read_manifest, read_table
-from mudkit.trace.generate import generate
-from mudkit.trace.load import load
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.plausible import judge
 from mudkit.trace.schema import POSITIONS, READS, epoch_us, with_read_ids
@@ -40,11 +41,6 @@ LATE = {
 @pytest.fixture(scope="module")
 def small():
     return generate(**SMALL)
-
-
-def module_of():
-    """The module, whatever ``mudkit.trace.generate`` is."""
-    return sys.modules["mudkit.trace.generate"]
 
 
 def by_device(table):
@@ -164,7 +160,7 @@ def test_a_row_at_midnight_is_written_once(tmp_path):
 @pytest.mark.parametrize("offset_h", [-12.0, -6.0, 0.0, 4.5, 14.0])
 def test_streaming_gives_the_same_rows_in_every_zone_and_in_blocks_of_cars(tmp_path, monkeypatch, offset_h):
     whole = generate(**SMALL, **LATE, towns=2, utc_offset_h=offset_h)
-    monkeypatch.setattr(module_of(), "_CARS_AT_ONCE", 5)
+    monkeypatch.setattr(_generate, "_CARS_AT_ONCE", 5)
     generate(**SMALL, **LATE, towns=2, utc_offset_h=offset_h, path=tmp_path / "trace")
     for name in ("positions", "reads"):
         assert by_device(read_table(tmp_path / "trace", name)).equals(by_device(getattr(whole, name)))
@@ -185,7 +181,7 @@ def test_a_saved_trace_is_the_streamed_one_and_loads_as_such(tmp_path, small):
 def test_same_seed_same_bytes_in_another_process(tmp_path):
     generate(**SMALL, path=tmp_path / "here")
     code = (
-        f"from mudkit.trace.generate import generate; generate(**{SMALL}, path={str(tmp_path / 'there')!r})"
+        f"from mudkit.trace._generate import generate; generate(**{SMALL}, path={str(tmp_path / 'there')!r})"
     )
     subprocess.run(
         [sys.executable, "-c", code], check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "77"}
@@ -197,7 +193,7 @@ def test_same_seed_same_bytes_in_another_process(tmp_path):
 
 def test_the_model_has_not_changed_without_a_new_version(small):
     """If this fails and the change is meant: raise GENERATOR_VERSION, write the sample again."""
-    assert module_of().GENERATOR_VERSION == 1
+    assert _generate.GENERATOR_VERSION == 1
     first = only(small.positions, "car-00003").slice(0, 2).to_pylist()
     reads = only(small.reads, "car-00003").slice(0, 1).to_pylist()
     assert [
@@ -253,7 +249,7 @@ def test_nothing_is_left_of_a_trace_that_was_stopped(tmp_path, monkeypatch):
     def fail(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module_of(), "queries", fail)
+    monkeypatch.setattr(_generate, "queries", fail)
     with pytest.raises(KeyboardInterrupt):
         generate(cars=1, days=1, path=tmp_path / "trace")
     assert list(tmp_path.iterdir()) == []

@@ -10,8 +10,8 @@ import pytest
 
 from mudkit.errors import ParameterError
 from mudkit.systems.sublim import Policy
+from mudkit.systems.sublim._policy.firing import fired
 from mudkit.systems.sublim.check.checker import findings
-from mudkit.systems.sublim.policy.firing import fired
 from mudkit.widgets import PolicyWorkbench
 
 PICU = (Path(__file__).parents[3] / "data" / "sample" / "picu.yaml").read_text()

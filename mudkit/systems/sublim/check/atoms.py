@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from mudkit.predicates import tree
-from mudkit.systems.sublim.policy.actions import (
+from mudkit.systems.sublim._policy.actions import (
     Compress,
     Every,
     Remember,

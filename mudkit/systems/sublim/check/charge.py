@@ -16,13 +16,13 @@ from mudkit.predicates import Language
 from mudkit.predicates.expression import Expression
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.values import EVERY_KIND
+from mudkit.systems.sublim._policy.actions import Call, Compress, Drop, Every, Resize, Summary
+from mudkit.systems.sublim._policy.execution import Doing
+from mudkit.systems.sublim._policy.message import RATIO
+from mudkit.systems.sublim._policy.policy import Policy
+from mudkit.systems.sublim._policy.state import State, Tables
 from mudkit.systems.sublim.check.atoms import given_expressions
 from mudkit.systems.sublim.check.contexts import Context, Contexts
-from mudkit.systems.sublim.policy.actions import Call, Compress, Drop, Every, Resize, Summary
-from mudkit.systems.sublim.policy.execution import Doing
-from mudkit.systems.sublim.policy.message import RATIO
-from mudkit.systems.sublim.policy.policy import Policy
-from mudkit.systems.sublim.policy.state import State, Tables
 
 __all__ = ["More", "Sends", "more_on_less"]
 

@@ -24,10 +24,7 @@ from numpy.typing import NDArray
 from mudkit.arguments import check_arguments
 from mudkit.predicates import tree
 from mudkit.predicates.expression import Expression
-from mudkit.systems.sublim.check.atoms import given_expressions
-from mudkit.systems.sublim.check.charge import more_on_less
-from mudkit.systems.sublim.check.situations import TRUE, Situations
-from mudkit.systems.sublim.policy.actions import (
+from mudkit.systems.sublim._policy.actions import (
     Call,
     Compress,
     Drop,
@@ -39,10 +36,13 @@ from mudkit.systems.sublim.policy.actions import (
     SetField,
     Summary,
 )
-from mudkit.systems.sublim.policy.message import RATIO
-from mudkit.systems.sublim.policy.policy import Policy, Rule
-from mudkit.systems.sublim.policy.problems import PolicyError
-from mudkit.systems.sublim.policy.state import AUTOMATIC
+from mudkit.systems.sublim._policy.message import RATIO
+from mudkit.systems.sublim._policy.policy import Policy, Rule
+from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.systems.sublim._policy.state import AUTOMATIC
+from mudkit.systems.sublim.check.atoms import given_expressions
+from mudkit.systems.sublim.check.charge import more_on_less
+from mudkit.systems.sublim.check.situations import TRUE, Situations
 
 __all__ = [
     "CONTRADICTION",

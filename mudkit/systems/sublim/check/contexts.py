@@ -17,6 +17,17 @@ import numpy as np
 from mudkit.predicates import tree
 from mudkit.predicates.expression import Expression
 from mudkit.sources.streams import Stream
+from mudkit.systems.sublim._policy.actions import (
+    Call,
+    Compress,
+    Every,
+    Forget,
+    Keep,
+    Remember,
+    Resize,
+    SetField,
+    Summary,
+)
 from mudkit.systems.sublim.check.atoms import (
     _MOST_LEVELS,
     Atom,
@@ -30,17 +41,6 @@ from mudkit.systems.sublim.check.atoms import (
     is_plain,
 )
 from mudkit.systems.sublim.check.situations import critical
-from mudkit.systems.sublim.policy.actions import (
-    Call,
-    Compress,
-    Every,
-    Forget,
-    Keep,
-    Remember,
-    Resize,
-    SetField,
-    Summary,
-)
 
 __all__ = [
     "Context",

@@ -49,6 +49,7 @@ from mudkit.events import (
 )
 from mudkit.systems.receiving import dropped
 from mudkit.systems.sublim import operations
+from mudkit.systems.sublim._policy.problems import PolicyError
 from mudkit.systems.sublim.messages import (
     TO_CLIENT,
     Attach,
@@ -66,7 +67,6 @@ from mudkit.systems.sublim.messages import (
     Reported,
     SetPolicy,
 )
-from mudkit.systems.sublim.policy.problems import PolicyError
 from mudkit.systems.sublim.sites import Site, best
 
 __all__ = ["APP", "PROBLEMS", "ClientMachine"]

@@ -41,6 +41,11 @@ from mudkit.events import (
 )
 from mudkit.systems.receiving import dropped
 from mudkit.systems.sublim import operations
+from mudkit.systems.sublim._policy.function import FunctionPolicy
+from mudkit.systems.sublim._policy.limits import MAX_TEXT
+from mudkit.systems.sublim._policy.policy import Policy
+from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.systems.sublim._policy.watching import error_text
 from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.messages import (
     FROM_CLIENT,
@@ -66,11 +71,6 @@ from mudkit.systems.sublim.messages import (
     SetPolicy,
     StateTransfer,
 )
-from mudkit.systems.sublim.policy.function import FunctionPolicy
-from mudkit.systems.sublim.policy.limits import MAX_TEXT
-from mudkit.systems.sublim.policy.policy import Policy
-from mudkit.systems.sublim.policy.problems import PolicyError
-from mudkit.systems.sublim.policy.watching import error_text
 from mudkit.systems.sublim.servers.agent import AGAIN, Agent, AnyPolicy
 from mudkit.systems.sublim.servers.handover import HANDOVER, Handover, Heard
 from mudkit.systems.sublim.servers.plain_access_point import PlainService

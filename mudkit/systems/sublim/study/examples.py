@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from mudkit.systems.sublim.policy.actions import Compress, Drop, Every, Keep, Remember, Summary
-from mudkit.systems.sublim.policy.policy import Policy, Rule
+from mudkit.systems.sublim._policy.actions import Compress, Drop, Every, Keep, Remember, Summary
+from mudkit.systems.sublim._policy.policy import Policy, Rule
 
 __all__ = ["ALERT", "REPORT", "disaster", "stocks"]
 

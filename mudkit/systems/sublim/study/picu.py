@@ -32,11 +32,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mudkit.systems.sublim.policy.actions import Compress, Drop, Every, Keep, Resize
-from mudkit.systems.sublim.policy.function import FunctionPolicy
-from mudkit.systems.sublim.policy.message import compress, create_message, resize
-from mudkit.systems.sublim.policy.policy import Policy, Rule
-from mudkit.systems.sublim.policy.state import State
+from mudkit.systems.sublim._policy.actions import Compress, Drop, Every, Keep, Resize
+from mudkit.systems.sublim._policy.function import FunctionPolicy
+from mudkit.systems.sublim._policy.message import compress, create_message, resize
+from mudkit.systems.sublim._policy.policy import Policy, Rule
+from mudkit.systems.sublim._policy.state import State
 
 __all__ = ["MESSAGE", "function", "one_timestamp", "picu", "stateless"]
 

@@ -24,8 +24,8 @@ from mudkit.experiment.compositions import (
     traces,
 )
 from mudkit.experiment.compositions import promises as p
-from mudkit.experiment.compositions.orders import played
-from mudkit.experiment.compositions.traces import smaller
+from mudkit.experiment.compositions._orders import played
+from mudkit.experiment.compositions._traces import smaller
 from mudkit.experiment.scoreboard import play
 from mudkit.experiment.tasks import TASKS, Interest, Item
 

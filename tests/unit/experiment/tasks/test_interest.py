@@ -11,7 +11,7 @@ from mudkit.experiment.tasks import TASKS, Interest
 from mudkit.experiment.tasks.catalogue import listed
 from mudkit.predicates import Predicate
 from mudkit.systems.sublim import Policy, Rule
-from mudkit.systems.sublim.policy.actions import Drop
+from mudkit.systems.sublim._policy.actions import Drop
 
 _names = st.sampled_from(["a", "b", "it's"])
 _lists = st.lists(_names, max_size=3).map(listed)

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from mudkit.errors import EnvironmentProblem, ParameterError
+from mudkit.pipeline._session import session
 from mudkit.pipeline.launch import jvm as jvms
 from mudkit.pipeline.launch.archive import Archive
 from mudkit.pipeline.launch.jvm import environment, jvm_config
 from mudkit.pipeline.launch.settings import Wanted
-from mudkit.pipeline.session import session
 
 sessions = sys.modules[session.__module__]  # the package's attribute of that name is the function
 

@@ -6,9 +6,9 @@ import pytest
 
 from mudkit import Lab
 from mudkit.systems.sublim import AccessPoint, Policy, PolicyError, PublishServer, Rule, Subscriber, policy
+from mudkit.systems.sublim._policy.actions import Keep, Remember, SetField
 from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.operations import SetPolicy
-from mudkit.systems.sublim.policy.actions import Keep, Remember, SetField
 
 
 def ward(**policies):

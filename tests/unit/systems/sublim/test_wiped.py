@@ -10,7 +10,7 @@ from mudkit import Lab
 from mudkit.events import Ports, Received, Send
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
-from mudkit.systems.sublim.policy.actions import Drop, Keep
+from mudkit.systems.sublim._policy.actions import Drop, Keep
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.sites import Site
 from mudkit.wire import as_wire

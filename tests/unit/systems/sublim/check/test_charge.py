@@ -10,9 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from mudkit.systems.sublim import Policy, PolicyError, Rule, method
-from mudkit.systems.sublim.check.charge import more_on_less
-from mudkit.systems.sublim.check.checker import MORE_ON_LESS, NOT_CHECKED, checked, findings
-from mudkit.systems.sublim.policy.actions import (
+from mudkit.systems.sublim._policy.actions import (
     Call,
     Compress,
     Drop,
@@ -23,6 +21,8 @@ from mudkit.systems.sublim.policy.actions import (
     Resize,
     SetField,
 )
+from mudkit.systems.sublim.check.charge import more_on_less
+from mudkit.systems.sublim.check.checker import MORE_ON_LESS, NOT_CHECKED, checked, findings
 
 FIELDS = {"pulse": "number", "ecg": "bytes", "note": "string", "t": "number"}
 LOW, REST = "state.battery < 25", None

@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit.systems.sublim import Policy, PolicyError, Rule
-from mudkit.systems.sublim.check.checker import (
-    CONTRADICTION,
-    MORE_ON_LESS,
-    NOT_CHECKED,
-    UNKNOWN,
-    UNREACHABLE,
-    checked,
-    findings,
-)
-from mudkit.systems.sublim.policy.actions import (
+from mudkit.systems.sublim._policy.actions import (
     Compress,
     Drop,
     Every,
@@ -23,6 +14,15 @@ from mudkit.systems.sublim.policy.actions import (
     Remember,
     Resize,
     Summary,
+)
+from mudkit.systems.sublim.check.checker import (
+    CONTRADICTION,
+    MORE_ON_LESS,
+    NOT_CHECKED,
+    UNKNOWN,
+    UNREACHABLE,
+    checked,
+    findings,
 )
 from mudkit.systems.sublim.study.examples import disaster, stocks
 from mudkit.systems.sublim.study.picu import one_timestamp, picu, stateless

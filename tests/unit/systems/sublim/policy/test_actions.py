@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit.systems.sublim import Policy, PolicyError, Rule, method
-from mudkit.systems.sublim.policy.actions import (
+from mudkit.systems.sublim._policy.actions import (
     ACTIONS,
     Call,
     Compress,

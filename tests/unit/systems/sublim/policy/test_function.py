@@ -13,9 +13,9 @@ import pytest
 
 from mudkit.errors import ParameterError
 from mudkit.systems.sublim import Policy, PolicyError, Rule, create_message, method, policy
-from mudkit.systems.sublim.policy import watching
-from mudkit.systems.sublim.policy.actions import Call
-from mudkit.systems.sublim.policy.limits import MAX_MESSAGE_BYTES, MAX_STATE_BYTES, MAX_VARIABLES
+from mudkit.systems.sublim._policy import watching
+from mudkit.systems.sublim._policy.actions import Call
+from mudkit.systems.sublim._policy.limits import MAX_MESSAGE_BYTES, MAX_STATE_BYTES, MAX_VARIABLES
 
 BODY = {"pulse": 48, "nested": {"a": [1, 2]}}
 

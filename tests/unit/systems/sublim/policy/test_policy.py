@@ -8,9 +8,9 @@ import pytest
 
 from mudkit.errors import InputMissing
 from mudkit.systems.sublim import Policy, PolicyError, Rule
+from mudkit.systems.sublim._policy.actions import Drop, Keep, Remember, SetField
+from mudkit.systems.sublim._policy.limits import MAX_ACTIONS, MAX_RULES, MAX_STATE_BYTES
 from mudkit.systems.sublim.check.checker import checked, findings
-from mudkit.systems.sublim.policy.actions import Drop, Keep, Remember, SetField
-from mudkit.systems.sublim.policy.limits import MAX_ACTIONS, MAX_RULES, MAX_STATE_BYTES
 
 MESSAGE = {"patient": 7, "pulse": 48}
 

@@ -7,7 +7,7 @@ import pytest
 from mudkit import Lab
 from mudkit.errors import PredicateError
 from mudkit.systems.sublim import AccessPoint, PlainSubscriber, Policy, PublishServer, Rule, Subscriber
-from mudkit.systems.sublim.policy.actions import Every
+from mudkit.systems.sublim._policy.actions import Every
 
 NORTH, SOUTH = (0.01, 0.0), (0.0, 0.0)  # more than a kilometre apart
 

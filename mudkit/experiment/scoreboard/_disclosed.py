@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.errors import ParameterError
 from mudkit.experiment.privacy import SERVERS
+from mudkit.experiment.scoreboard._knowledge import seen
 from mudkit.experiment.scoreboard.entry import Entry
-from mudkit.experiment.scoreboard.knowledge import seen
 
 if TYPE_CHECKING:
     import pandas as pd

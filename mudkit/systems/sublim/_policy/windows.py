@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeGuard
 
 from mudkit.predicates import Language
-from mudkit.systems.sublim.policy.execution import (
+from mudkit.systems.sublim._policy.execution import (
     KEY_LETTERS,
     NUMBER,
     Doing,
@@ -23,8 +23,8 @@ from mudkit.systems.sublim.policy.execution import (
     checked_names,
     key_of,
 )
-from mudkit.systems.sublim.policy.limits import MAX_KEYS
-from mudkit.systems.sublim.policy.state import State
+from mudkit.systems.sublim._policy.limits import MAX_KEYS
+from mudkit.systems.sublim._policy.state import State
 
 __all__ = ["Every", "Summary"]
 

@@ -20,8 +20,8 @@ from typing import Any, Final
 from mudkit.arguments import check_init
 from mudkit.events import size_bytes
 from mudkit.systems.arguments import MAX_DEPTH, is_storable
-from mudkit.systems.sublim.policy.limits import MAX_STATE_BYTES, MAX_VARIABLES
-from mudkit.systems.sublim.policy.message import thawed
+from mudkit.systems.sublim._policy.limits import MAX_STATE_BYTES, MAX_VARIABLES
+from mudkit.systems.sublim._policy.message import thawed
 
 __all__ = ["AUTOMATIC", "KINDS", "Beyond", "State", "Tables", "checked_bytes"]
 

@@ -11,7 +11,7 @@ from pyspark.sql import types as T  # noqa: N812 - the same
 from pyspark.sql.pandas.functions import arrow_udf
 
 from mudkit.errors import PredicateError
-from mudkit.pipeline.session import session
+from mudkit.pipeline._session import session
 from mudkit.predicates import Column as Place
 from mudkit.predicates import Layout, Predicate, tree
 

@@ -11,6 +11,7 @@ from mudkit.errors import ParameterError
 from mudkit.experiment.adapters import ContrailHop, LastHopHop, MudHop, RadiatorHop, SublimHop
 from mudkit.experiment.adapters.hop import MakeHop
 from mudkit.experiment.adapters.meaning import RULES
+from mudkit.experiment.compositions._traces import Trace, smaller, traces
 from mudkit.experiment.compositions.chain import AtTheEnds, Chain, Logged
 from mudkit.experiment.compositions.promises import (
     ALL,
@@ -32,12 +33,11 @@ from mudkit.experiment.compositions.promises import (
     clock,
     tell,
 )
-from mudkit.experiment.compositions.traces import Trace, smaller, traces
 from mudkit.experiment.tasks import Testbed
 from mudkit.sources.parameters import whole_number
 from mudkit.systems.radiator import People, Time
 from mudkit.systems.sublim import Rule
-from mudkit.systems.sublim.policy.actions import Every
+from mudkit.systems.sublim._policy.actions import Every
 
 if TYPE_CHECKING:
     import pandas as pd

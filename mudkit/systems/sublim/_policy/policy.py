@@ -7,7 +7,7 @@ and ``weekday`` take). A field that a message does not have is NULL: a compariso
 the rule does not fire.
 
 A policy is compiled when it is read. It can do nothing but what its rules say: there is no other state, no
-loop and no Python in reach; what it keeps and sends has limits (:mod:`~mudkit.systems.sublim.policy.limits`).
+loop and no Python in reach; :mod:`~mudkit.systems.sublim._policy.limits` bounds what it keeps and sends.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from mudkit.errors import MudkitError, brief
 from mudkit.files import existing
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
-from mudkit.systems.sublim.policy.actions import Action, Every, Summary, action_of, described
-from mudkit.systems.sublim.policy.deciding import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
-from mudkit.systems.sublim.policy.execution import Doing, Step
-from mudkit.systems.sublim.policy.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MAX_RULES, MAX_VARIABLES
-from mudkit.systems.sublim.policy.message import thawed
-from mudkit.systems.sublim.policy.problems import Places, PolicyError
-from mudkit.systems.sublim.policy.state import AUTOMATIC, Beyond, State, Tables
-from mudkit.systems.sublim.policy.watching import TooLong, error_text
-from mudkit.systems.sublim.policy.yaml_text import read_yaml
+from mudkit.systems.sublim._policy.actions import Action, Every, Summary, action_of, described
+from mudkit.systems.sublim._policy.deciding import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
+from mudkit.systems.sublim._policy.execution import Doing, Step
+from mudkit.systems.sublim._policy.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MAX_RULES, MAX_VARIABLES
+from mudkit.systems.sublim._policy.message import thawed
+from mudkit.systems.sublim._policy.problems import Places, PolicyError
+from mudkit.systems.sublim._policy.state import AUTOMATIC, Beyond, State, Tables
+from mudkit.systems.sublim._policy.watching import TooLong, error_text
+from mudkit.systems.sublim._policy.yaml_text import read_yaml
 
 __all__ = ["SCOPES", "Policy", "Rule"]
 
@@ -100,7 +100,7 @@ class Policy:
         ``struct``, ``bytes``); a rule that names another one is refused. Without, any field may be named.
     variables : mapping of str to object, optional
         First values of the manual variables; a list is a table of the language
-        (:class:`~mudkit.systems.sublim.policy.state.Tables`).
+        (:class:`~mudkit.systems.sublim._policy.state.Tables`).
     places : Places, optional
         Where each part stands in the text that it was read from, for errors; :meth:`from_yaml` gives it.
 
@@ -111,7 +111,7 @@ class Policy:
 
     Examples
     --------
-    >>> from mudkit.systems.sublim.policy.actions import Drop, Keep
+    >>> from mudkit.systems.sublim._policy.actions import Drop, Keep
     >>> quiet = Policy("quiet", [Rule("state.battery < 20", Keep(("price",))), Rule()])
     >>> quiet.decide({"price": 7, "chart": b"..."}, {}, {"battery": 10}).out
     {'price': 7}

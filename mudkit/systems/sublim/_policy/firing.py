@@ -10,7 +10,7 @@ from mudkit.events import size_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mudkit.systems.sublim.policy.policy import Policy
+    from mudkit.systems.sublim._policy.policy import Policy
 
 __all__ = ["fired"]
 
@@ -40,7 +40,7 @@ def fired(
     -------
     pandas.DataFrame
         ``message, state, rule, name, outcome, fields, bytes``: the number of the rule from 1 (0: none fires),
-        its name, one of :mod:`~mudkit.systems.sublim.policy.deciding`'s outcomes, and the names and the size
+        its name, one of :mod:`~mudkit.systems.sublim._policy.deciding`'s outcomes, and the names and the size
         of what is sent; nothing and 0 when it is not.
     """
     import pandas as pd

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit.errors import ParameterError
-from mudkit.pipeline.cells import cells
+from mudkit.pipeline._cells import cells
 from mudkit.pipeline.tables import require_columns
 
 __all__ = ["propagation"]

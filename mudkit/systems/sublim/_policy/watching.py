@@ -5,7 +5,7 @@ What is counted is what Python runs: lines, calls, and where a loop is one instr
 what is ended. Two things are not counted:
 
 * A call into a library that looks at signals while it works (``10**10**10``, a regular expression that
-  backtracks) is ended by a clock after :data:`~mudkit.systems.sublim.policy.limits.MAX_CPU_S` seconds of
+  backtracks) is ended by a clock after :data:`~mudkit.systems.sublim._policy.limits.MAX_CPU_S` seconds of
   processor time, in the main thread; so is a function that a debugger or a measure of coverage traces
   already.
 * A call into a library that does not (``sum(itertools.count())``) **cannot be ended**: the process must be.
@@ -24,7 +24,7 @@ import threading
 from types import CodeType
 from typing import Any, Final
 
-from mudkit.systems.sublim.policy.limits import MAX_CPU_S, MAX_LINES
+from mudkit.systems.sublim._policy.limits import MAX_CPU_S, MAX_LINES
 
 __all__ = ["TooLong", "Watched", "error_text"]
 

@@ -4,7 +4,7 @@
 drop         the message is not sent
 keep         only these fields are sent
 set          a field gets a value
-compress     a field becomes smaller, see :func:`~mudkit.systems.sublim.policy.message.compress`
+compress     a field becomes smaller, see :func:`~mudkit.systems.sublim._policy.message.compress`
 resize       a field becomes no longer than a number of pixels
 remember     a manual variable gets a value
 forget       a manual variable is removed
@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from mudkit.errors import brief
 from mudkit.predicates import Language
-from mudkit.systems.sublim.policy.execution import (
+from mudkit.systems.sublim._policy.execution import (
     Doing,
     Step,
     check_at_least,
@@ -35,11 +35,11 @@ from mudkit.systems.sublim.policy.execution import (
     checked_names,
     value_of,
 )
-from mudkit.systems.sublim.policy.message import compress, method_of, resize, thawed, thawed_fields
-from mudkit.systems.sublim.policy.problems import PolicyError
-from mudkit.systems.sublim.policy.state import checked_bytes
-from mudkit.systems.sublim.policy.watching import Watched
-from mudkit.systems.sublim.policy.windows import Every, Summary
+from mudkit.systems.sublim._policy.message import compress, method_of, resize, thawed, thawed_fields
+from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.systems.sublim._policy.state import checked_bytes
+from mudkit.systems.sublim._policy.watching import Watched
+from mudkit.systems.sublim._policy.windows import Every, Summary
 
 __all__ = [
     "ACTIONS",
@@ -243,7 +243,7 @@ class Call:
     Parameters
     ----------
     name : str
-        As it was given to :func:`~mudkit.systems.sublim.policy.message.method`.
+        As it was given to :func:`~mudkit.systems.sublim._policy.message.method`.
     """
 
     name: str

@@ -1,10 +1,10 @@
 """Policies that are Python functions, for trusted notebooks: they run as they are.
 
 A function is given the message, which it cannot change, and the state. It gives back the message to be sent:
-the one that was published, or another one (:func:`~mudkit.systems.sublim.policy.message.create_message`);
+the one that was published, or another one (:func:`~mudkit.systems.sublim._policy.message.create_message`);
 nothing drops it. What it raises, and what goes beyond a limit (lines run, size of the state and of the
 message), stops it for this message only: the state is as it was before, and other subscribers notice
-nothing. It is no sandbox: :mod:`~mudkit.systems.sublim.policy.watching` says what cannot be ended.
+nothing. It is no sandbox: :mod:`~mudkit.systems.sublim._policy.watching` says what cannot be ended.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from mudkit.arguments import check_arguments, check_init
-from mudkit.systems.sublim.policy.deciding import DROPPED, SENT, STOPPED, Seen, Verdict
-from mudkit.systems.sublim.policy.message import frozen, thawed_fields
-from mudkit.systems.sublim.policy.problems import PolicyError
-from mudkit.systems.sublim.policy.state import Beyond, State, checked_bytes
-from mudkit.systems.sublim.policy.watching import TooLong, Watched, error_text
+from mudkit.systems.sublim._policy.deciding import DROPPED, SENT, STOPPED, Seen, Verdict
+from mudkit.systems.sublim._policy.message import frozen, thawed_fields
+from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.systems.sublim._policy.state import Beyond, State, checked_bytes
+from mudkit.systems.sublim._policy.watching import TooLong, Watched, error_text
 
 __all__ = ["FunctionPolicy", "policy"]
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 import yaml
 
 from mudkit.errors import brief
-from mudkit.systems.sublim.policy.limits import MAX_TEXT
-from mudkit.systems.sublim.policy.problems import Path, Places, PolicyError
+from mudkit.systems.sublim._policy.limits import MAX_TEXT
+from mudkit.systems.sublim._policy.problems import Path, Places, PolicyError
 
 __all__ = ["read_yaml"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mudkit.events import size_bytes
 from mudkit.predicates import Predicate
-from mudkit.systems.sublim.policy.limits import MAX_MESSAGE_BYTES
-from mudkit.systems.sublim.policy.state import Beyond, State
+from mudkit.systems.sublim._policy.limits import MAX_MESSAGE_BYTES
+from mudkit.systems.sublim._policy.state import Beyond, State
 
 if TYPE_CHECKING:
     import pandas as pd

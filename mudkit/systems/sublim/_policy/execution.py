@@ -10,10 +10,10 @@ from mudkit.errors import brief
 from mudkit.predicates import Language
 from mudkit.predicates.expression import Expression
 from mudkit.systems.arguments import is_storable
-from mudkit.systems.sublim.policy.limits import MAX_BOOKS_BYTES
-from mudkit.systems.sublim.policy.message import thawed
-from mudkit.systems.sublim.policy.problems import PolicyError
-from mudkit.systems.sublim.policy.state import State, Tables
+from mudkit.systems.sublim._policy.limits import MAX_BOOKS_BYTES
+from mudkit.systems.sublim._policy.message import thawed
+from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.systems.sublim._policy.state import State, Tables
 
 __all__ = [
     "KEY_LETTERS",

@@ -12,8 +12,8 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from mudkit.errors import MudkitError, SimulationProblem
+from mudkit.pipeline._progress import progress
 from mudkit.pipeline.launch.shipping import provide
-from mudkit.pipeline.progress import progress
 
 __all__ = ["spread"]
 
