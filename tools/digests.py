@@ -23,17 +23,33 @@ import pandas as pd
 from tqdm import tqdm
 
 from mudkit import experiment
-from mudkit.experiment import Scenario, contacts, learnt, run, shown
-from mudkit.experiment.adapters import ADAPTERS, Contrail, Direct, LastHop, Radiator, StoreAndForward, Sublim
-from mudkit.experiment.audience import WAYS, Audience
-from mudkit.experiment.commuters import Accident, Commuters
-from mudkit.experiment.compositions import COMPOSITIONS, commuting, orders
-from mudkit.experiment.journal import Journal
-from mudkit.experiment.party_views import party_views
-from mudkit.experiment.scoreboard import play, scoreboard
-from mudkit.experiment.tasks import TASKS
-from mudkit.experiment.traffic import Traffic
-from mudkit.experiment.ward import POLICIES, Ward
+from mudkit.experiment import (
+    ADAPTERS,
+    COMPOSITIONS,
+    TASKS,
+    Accident,
+    Audience,
+    Commuters,
+    Contrail,
+    Direct,
+    Journal,
+    LastHop,
+    Radiator,
+    Scenario,
+    StoreAndForward,
+    Sublim,
+    Traffic,
+    Ward,
+    commuting,
+    contacts,
+    learnt,
+    orders,
+    party_views,
+    run,
+    scoreboard,
+    shown,
+)
+from mudkit.experiment.ward import POLICIES
 from mudkit.fleet.recorder import TABLES
 from mudkit.lab import Lab
 from mudkit.sources.outages import Outages
@@ -58,10 +74,10 @@ def labs() -> dict[str, Callable[[], Lab]]:
         [*TASKS.items(), next(iter(TASKS.items()))], ADAPTERS.items(), strict=True
     ):
         small = task.over(devices=6, hours=0.5)
-        result[f"{name}, {task_name}"] = lambda small=small, system=system: play(small, system, seed=11).lab
+        result[f"{name}, {task_name}"] = lambda small=small, system=system: run(small, system, seed=11).lab
     for name in list(COMPOSITIONS)[:2]:
         small = TASKS["friends nearby"].over(devices=6, hours=0.5)
-        result[name] = lambda small=small, name=name: play(small, COMPOSITIONS[name], seed=12).lab
+        result[name] = lambda small=small, name=name: run(small, COMPOSITIONS[name], seed=12).lab
     result["store and forward"] = lambda: run(SCENARIO, StoreAndForward, 13).lab
     result["sublim"] = lambda: run(SCENARIO, Sublim, 14).lab
     return result
@@ -91,7 +107,7 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
     checked = orders(scenarios=2, seed=27)
     yield "orders", checked
     yield "orders: commuting", commuting(checked)
-    for way in WAYS:
+    for way in Audience.WAYS:
         yield f"audience: {way}", Audience(readers=8, writes=2).run(28, way).readers
     traffic = Traffic(cars=4, minutes=4)
     yield "traffic: run", traffic.run(29, lambda sender, receiver: Volume(2)).heard

@@ -10,7 +10,8 @@ import ipywidgets
 import numpy as np
 
 from mudkit import figures
-from mudkit.experiment.cache_bench import CacheBench, Tried, nodes
+from mudkit.experiment import CacheBench, nodes
+from mudkit.experiment.caching import Tried
 from mudkit.learning import COSTS, FixedRule
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel

@@ -9,9 +9,8 @@ import ipywidgets
 
 from mudkit import figures
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES
-from mudkit.experiment.scoreboard import Scoreboard as Measured
-from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
+from mudkit.experiment import GAINS, LABELS, MEASURES, OF_DEVICES, front
+from mudkit.experiment import Scoreboard as Measured
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
 
@@ -36,7 +35,7 @@ class Scoreboard(Panel):
 
     Parameters
     ----------
-    measured : mudkit.experiment.scoreboard.Scoreboard
+    measured : mudkit.experiment.Scoreboard
     x, y : str
         Measures at the axes at first.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -23,16 +23,13 @@ from mudkit.systems.mud import Client, Cloud
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NEAR", "STATES", "WAYS", "Audience", "Audited"]
+__all__ = ["Audience", "Audited"]
 
-WAYS: Final = ("predicate", "list", "everyone")
-NEAR: Final = "receiver.age >= :age AND within_km(receiver.loc, sender.loc, :km)"
+_NEAR: Final = "receiver.age >= :age AND within_km(receiver.loc, sender.loc, :km)"
 """What the writer means."""
 
 TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK = "told for the first time", "told again", "taken back"
 TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER = "told, not meant", "meant, not told", "neither"
-STATES: Final = (TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK, TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER)
-"""What may come of a write for a reader."""
 
 _APP, _TABLE, _KEY, _SETTLE_S = "city", "news", "a17", 30.0
 _BLOCK_M: Final = 300.0
@@ -47,7 +44,7 @@ class Audited(NamedTuple):
     readers : pandas.DataFrame
         A row for each write and reader: ``write, at_s, reader, age, lat, lon`` (where it is), ``is_meant``
         (old enough and near there), ``is_known_near`` (by what it said last), ``told`` (``upsert``,
-        ``remove`` or nothing) and ``state``, one of :data:`STATES`.
+        ``remove`` or nothing) and ``state``, one of ``Audience.STATES``.
     """
 
     lab: Lab
@@ -86,6 +83,11 @@ class Audience:
     10
     """
 
+    WAYS: ClassVar = ("predicate", "list", "everyone")
+    """Ways to name the intended readers."""
+    STATES: ClassVar = (TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK, TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER)
+    """States of a reader after a write."""
+
     readers: int = 60
     city_km: float = 6.0
     reach_km: float = 1.6
@@ -117,9 +119,9 @@ class Audience:
             The writer names those who are meant at the first write (``list``), or nobody (``everyone``); only
             for a predicate do readers say again where they are.
         """
-        if way not in WAYS:
+        if way not in self.WAYS:
             raise ParameterError(
-                "There is no such way.", where="way", found=repr(way), expected=", ".join(WAYS)
+                "There is no such way.", where="way", found=repr(way), expected=", ".join(self.WAYS)
             )
         run = _Run(self, seed, way)
         for write in range(1, self.writes + 1):
@@ -129,7 +131,7 @@ class Audience:
 
     def predicate(self) -> Predicate:
         """Give what the writer means, with where the writer is as a constant."""
-        return Predicate(NEAR, age=self.adult_years, km=self.reach_km).bind(
+        return Predicate(_NEAR, age=self.adult_years, km=self.reach_km).bind(
             sender={"loc": (self.lat, self.lon)}
         )
 

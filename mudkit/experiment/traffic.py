@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -33,11 +33,7 @@ from mudkit.units import KM_PER_DEGREE, distance_km, middle
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FAR", "NEAR", "Drive", "Traffic"]
-
-NEAR: Final = "downtown"
-FAR: Final = "out of town"
-"""Who stands still and listens: in the middle of what is said, and a way north of it."""
+__all__ = ["Drive", "Traffic"]
 
 _Heard: TypeAlias = list[list[Any]]
 
@@ -96,6 +92,11 @@ class Traffic:
     (6, 6)
     """
 
+    NEAR: ClassVar = "downtown"
+    """Name of the stationary listener in the middle of the reports."""
+    FAR: ClassVar = "out of town"
+    """Name of the stationary listener ``far_km`` north of the middle."""
+
     cars: int = 20
     minutes: float = 15.0
     every_s: float = 60.0
@@ -153,7 +154,7 @@ class Traffic:
     def listeners(self, said: pd.DataFrame) -> dict[str, tuple[float, float]]:
         """Give the places of those who stand still and listen."""
         lat, lon = self.middle(said)
-        return {NEAR: (lat, lon), FAR: (round(lat + self.far_km / KM_PER_DEGREE, 5), lon)}
+        return {self.NEAR: (lat, lon), self.FAR: (round(lat + self.far_km / KM_PER_DEGREE, 5), lon)}
 
     @staticmethod
     def application(aggregability: Function | Aggregability, cell_km: float = 1.0) -> Application:
@@ -198,7 +199,7 @@ class Traffic:
         places = self._places(said) | stand
         clients = {}
         for name, device in lab.devices.items():
-            loc = places.get(name, stand[NEAR])  # one that never says anything is as good as downtown
+            loc = places.get(name, stand[self.NEAR])  # one that never says anything is as good as downtown
             clients[name] = Client(
                 device,
                 server,
@@ -220,7 +221,7 @@ class Traffic:
         }
         still = {
             name: (np.zeros(1), np.array([lat]), np.array([lon]))
-            for name, (lat, lon) in ((name, places.get(name, stand[NEAR])) for name in clients)
+            for name, (lat, lon) in ((name, places.get(name, stand[self.NEAR])) for name in clients)
         }
         table = heard(heard_by, {**still, **tracks}).rename(columns={"value": "speed_kmh"})
         return Drive(table, server.counts().result(), lab)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from mudkit.experiment._party_views import RECEIVER, SENDER, PartyView, Seen
+from mudkit.experiment import PartyView, Seen
+from mudkit.experiment.pairs import RECEIVER, SENDER
 from mudkit.figures.style import BLUE, ORANGE
 
 __all__ = ["HtmlTable", "holdings", "party_views"]
@@ -132,8 +133,8 @@ def party_views(rows: Sequence[PartyView], *, title: str = "") -> HtmlTable:
 
     Parameters
     ----------
-    rows : sequence of mudkit.experiment._party_views.PartyView
-        As :func:`mudkit.experiment._party_views.party_views` returns them.
+    rows : sequence of mudkit.experiment.PartyView
+        As :func:`mudkit.experiment.party_views` returns them.
     title : str
         Caption of the table.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from mudkit.errors import TraceContentError
-from mudkit.experiment.cache_bench import CacheBench, Shuffled
+from mudkit.experiment import CacheBench, Shuffled
 from mudkit.learning import (
     Batch,
     BatchBound,

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from mudkit import learning, pipeline, trace
-from mudkit.experiment.closed_loop import DriftAlarm, close_the_loop, generate_policy, mine
-from mudkit.experiment.commuters import Commuters
+from mudkit.experiment import Commuters, DriftAlarm, close_the_loop, generate_policy, mine
 from mudkit.learning import Always, Batch, Bound, FixedRule, Tree
 from mudkit.learning.pairs import Pairs
 from mudkit.reproduce import mobius

@@ -17,7 +17,7 @@ from mudkit.experiment.adapters.own import own_machine
 from mudkit.experiment.adapters.radiator import Radiator, RadiatorAdapter, RadiatorHop
 from mudkit.experiment.adapters.store_and_forward import Direct, StoreAndForward, ToEveryone
 from mudkit.experiment.adapters.sublim import Sublim, SublimAdapter, SublimHop
-from mudkit.experiment.tasks import Adapter, Testbed
+from mudkit.experiment.testbed import Adapter, Testbed
 
 __all__ = [
     "ADAPTERS",

@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from mudkit.events import Network, Operation
+from mudkit.events import Operation
 from mudkit.experiment.adapters.hop import PORT, BaseHop, Batch, OnBatch, Way, text_of
-from mudkit.experiment.tasks import Item, Testbed
+from mudkit.experiment.tasks import Item
+from mudkit.experiment.testbed import Testbed
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail import Item as Sealed
 from mudkit.systems.contrail import Module, Relay
@@ -41,7 +42,7 @@ class Contrail:
 
     Parameters
     ----------
-    lab : Network
+    testbed : Testbed
     friends : mapping of str to collection of str, optional
         The devices from which each device expects something from the beginning, by its name.
     **parameters
@@ -51,8 +52,9 @@ class Contrail:
     name: Final = NAME
 
     def __init__(
-        self, lab: Network, friends: Mapping[str, Collection[str]] | None = None, **parameters: Any
+        self, testbed: Testbed, friends: Mapping[str, Collection[str]] | None = None, **parameters: Any
     ) -> None:
+        lab = testbed.lab
         relay = Relay(lab)
         self._modules = {name: Module(device, relay) for name, device in lab.devices.items()}
         self._ports = {name: module.open_port(_ITEMS, **parameters) for name, module in self._modules.items()}
@@ -67,20 +69,24 @@ class Contrail:
             for other in others:
                 self._ask(other, name)
 
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let a device send an item of a size to others."""
-        addressed = Sealed({"destination": "".join(f"|{each}|" for each in receivers)}, b"x" * size_bytes)
+    def publish(self, item: Item) -> None:
+        """Send an item to its receivers."""
+        name, sender, receivers = item.name, item.sender, item.about["to"]
+        addressed = Sealed({"destination": "".join(f"|{each}|" for each in receivers)}, item.filler.encode())
         ready = [each for each in receivers if (sender, each) in self._has_come]
         if ready:
-            self._ports[sender].publish(addressed, item, called=item, only=ready)
+            self._ports[sender].publish(addressed, name, called=name, only=ready)
         for receiver in receivers:
             if receiver not in ready:
-                self._waiting.setdefault((sender, receiver), []).append((item, addressed))
+                self._waiting.setdefault((sender, receiver), []).append((name, addressed))
                 self._ask(sender, receiver)
 
-    def read(self, device: str) -> None:
-        """Let the user of a device read what has come."""
-        self._ports[device].receive_all()
+    def moved(self, phone: str) -> None:
+        """Do nothing: places do not matter."""
+
+    def look(self, phone: str) -> None:
+        """Read what has arrived."""
+        self._ports[phone].receive_all()
 
     def _ask(self, sender: str, receiver: str) -> None:
         """Let a device become another one's friend, and ask it for what is for it."""

@@ -1,20 +1,20 @@
 """Last hop as experiments run it: a topic is a query; a phone gets what its user is likely to read (3, 4).
 
 Where a phone is is a constant of its query: when it has moved, it subscribes to another one. How items come
-to the server the paper does not say (see :class:`~mudkit.experiment.adapters.uplink.Uplink`).
+to the server the paper does not say (see :class:`~mudkit.experiment.adapters.store_and_forward.Uplink`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from mudkit.events import Network, Operation
+from mudkit.events import Operation
 from mudkit.experiment.adapters.hop import BaseHop, Batch, OnBatch, Way, text_of
-from mudkit.experiment.adapters.uplink import Uplink
-from mudkit.experiment.tasks import Item, Testbed
-from mudkit.experiment.tasks.testbed import not_hers
+from mudkit.experiment.adapters.store_and_forward import Uplink
+from mudkit.experiment.tasks import Item
+from mudkit.experiment.testbed import Testbed, not_hers
 from mudkit.systems.lasthop import Publications, Subscriber, Subscription, query
 from mudkit.systems.lasthop.api import NAME
 
@@ -29,28 +29,32 @@ class LastHop:
 
     Parameters
     ----------
-    lab : Network
+    testbed : Testbed
     **settings
         The settings of each :class:`Subscription`.
     """
 
     name: Final = NAME
 
-    def __init__(self, lab: Network, **settings: Any) -> None:
+    def __init__(self, testbed: Testbed, **settings: Any) -> None:
+        lab = testbed.lab
         publications = Publications(lab)
         self._subscribers = {name: Subscriber(device, publications) for name, device in lab.devices.items()}
         self._topics = {name: publications.topic(f"{_INBOX} {name}") for name in lab.devices}
         for name, subscriber in self._subscribers.items():
             subscriber.subscribe(f"{_INBOX} {name}", **{"max": None, **settings})
 
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let an item of a size come for some devices; who sends it does not matter here."""
-        for receiver in receivers:
-            self._topics[receiver].publish("x" * size_bytes, item=item)
+    def publish(self, item: Item) -> None:
+        """Publish an item on the topics of its receivers; its sender does not matter here."""
+        for receiver in item.about["to"]:
+            self._topics[receiver].publish(item.filler, item=item.name)
 
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._subscribers[device].read(f"{_INBOX} {device}")
+    def moved(self, phone: str) -> None:
+        """Do nothing: places do not matter."""
+
+    def look(self, phone: str) -> None:
+        """Read what has arrived."""
+        self._subscribers[phone].read(f"{_INBOX} {phone}")
 
 
 class LastHopAdapter:

@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any, Final
 
 from mudkit.events import Operation
-from mudkit.experiment.adapters.hop import PORT, BaseHop, Batch, OnBatch, Way, text_of
-from mudkit.experiment.adapters.meaning import RULES, meant_by
-from mudkit.experiment.tasks import Item, Testbed
-from mudkit.experiment.tasks.testbed import not_hers
+from mudkit.experiment.adapters.hop import PORT, RULES, BaseHop, Batch, OnBatch, Way, meant_by, text_of
+from mudkit.experiment.tasks import Item
+from mudkit.experiment.testbed import Testbed, not_hers
 from mudkit.systems.mud import Change, Client, Cloud
 
 __all__ = ["MudAdapter", "MudHop"]

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from mudkit.events import Call, Complete, Effect, Event, Network, Record
+from mudkit.events import Call, Complete, Effect, Event, Record
 from mudkit.experiment.adapters.hop import BaseHop, Batch, OnBatch, Way, text_of
-from mudkit.experiment.tasks import TASKS, Item, Testbed
-from mudkit.experiment.tasks.task import SETTLE_S
+from mudkit.experiment.tasks import SETTLE_S, TASKS, Item
+from mudkit.experiment.testbed import Testbed
 from mudkit.systems.radiator import NAME, Aggregability, Client, ClientMachine, Context, Server, Time, Volume
 from mudkit.systems.radiator.aggregation.joins import concatenation
 from mudkit.systems.radiator.aggregation.thresholds import Function, Threshold
@@ -68,7 +68,7 @@ class Radiator:
 
     Parameters
     ----------
-    lab : Network
+    testbed : Testbed
     aggregability : callable
         The aggregability function; by default everything goes at once.
     p2p_enabled : bool
@@ -81,12 +81,13 @@ class Radiator:
 
     def __init__(
         self,
-        lab: Network,
+        testbed: Testbed,
         aggregability: Function | Aggregability = _at_once,
         *,
         p2p_enabled: bool = True,
         **settings: Any,
     ) -> None:
+        lab = testbed.lab
         server = Server(lab, aggregability, concatenation, **settings)
         attributes: Mapping[str, Any] = {"p2p_enabled": p2p_enabled}
         self._clients = {
@@ -94,14 +95,17 @@ class Radiator:
             for name, device in lab.devices.items()
         }
 
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let a device propagate an item of a size; it goes to all, and some wait for it."""
-        attributes = {"item": item, "receivers": list(receivers), "text": "x" * size_bytes}
-        self._clients[sender].propagate_context(Context(frozenset((sender,)), attributes))
+    def publish(self, item: Item) -> None:
+        """Propagate an item to all devices, its receivers among them."""
+        attributes = {"item": item.name, "receivers": list(item.about["to"]), "text": item.filler}
+        self._clients[item.sender].propagate_context(Context(frozenset((item.sender,)), attributes))
 
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._clients[device].installed.call("read")
+    def moved(self, phone: str) -> None:
+        """Do nothing: places do not matter."""
+
+    def look(self, phone: str) -> None:
+        """Read what has arrived."""
+        self._clients[phone].installed.call("read")
 
 
 class RadiatorAdapter:

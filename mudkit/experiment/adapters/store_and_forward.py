@@ -1,23 +1,19 @@
-"""Store and forward as experiments run it, and the baselines of all others.
-
-On a task, every item goes to every phone at once, and the application there decides: this is what a plain
-push service costs that knows nothing of anybody.
-"""
+"""Store and forward in experiments: the baselines, and the uplink of other systems."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from mudkit.events import Installed, Network
-from mudkit.experiment.tasks import TASKS, Item, Testbed
-from mudkit.experiment.tasks.task import called
+from mudkit.events import Installed
+from mudkit.experiment.tasks import TASKS, Item, called
+from mudkit.experiment.testbed import Testbed
 from mudkit.systems.store_and_forward import Client, DirectMachine, Relay
 from mudkit.systems.store_and_forward.api import NAME
 from mudkit.systems.store_and_forward.operations import Read, Submit
 
-__all__ = ["Direct", "StoreAndForward", "ToEveryone"]
+__all__ = ["Direct", "StoreAndForward", "ToEveryone", "Uplink"]
 
 _BRIDGE: Final = "desk"
 _DIRECT: Final = "direct"
@@ -28,18 +24,21 @@ class StoreAndForward:
 
     name: Final = NAME
 
-    def __init__(self, lab: Network) -> None:
-        relay = Relay(lab)
-        self._clients = {name: Client(device, relay) for name, device in lab.devices.items()}
+    def __init__(self, testbed: Testbed) -> None:
+        relay = Relay(testbed.lab)
+        self._clients = {name: Client(device, relay) for name, device in testbed.lab.devices.items()}
 
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let a device send an item of a size to others."""
-        for receiver in receivers:
-            self._clients[sender].send(receiver, "x" * size_bytes, item)
+    def publish(self, item: Item) -> None:
+        """Send an item to each of its receivers."""
+        for receiver in item.about["to"]:
+            self._clients[item.sender].send(receiver, item.filler, item.name)
 
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._clients[device].read()
+    def moved(self, phone: str) -> None:
+        """Do nothing: places do not matter."""
+
+    def look(self, phone: str) -> None:
+        """Read what has arrived."""
+        self._clients[phone].read()
 
 
 class Direct:
@@ -47,20 +46,23 @@ class Direct:
 
     name: Final = _DIRECT
 
-    def __init__(self, lab: Network) -> None:
+    def __init__(self, testbed: Testbed) -> None:
         self._machines: dict[str, Installed] = {
             name: device.install(_DIRECT, partial(DirectMachine, me=name), name=_DIRECT)
-            for name, device in lab.devices.items()
+            for name, device in testbed.lab.devices.items()
         }
 
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let a device send an item of a size to others."""
-        for receiver in receivers:
-            self._machines[sender].call(Submit(receiver, "x" * size_bytes, item))
+    def publish(self, item: Item) -> None:
+        """Send an item to each of its receivers."""
+        for receiver in item.about["to"]:
+            self._machines[item.sender].call(Submit(receiver, item.filler, item.name))
 
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._machines[device].call(Read())
+    def moved(self, phone: str) -> None:
+        """Do nothing: places do not matter."""
+
+    def look(self, phone: str) -> None:
+        """Read what has arrived."""
+        self._machines[phone].call(Read())
 
 
 class ToEveryone:
@@ -106,3 +108,30 @@ class ToEveryone:
 
     def _come(self, phone: str, message: dict[str, Any]) -> None:
         self._testbed.arrived(phone, called(message["text"]))
+
+
+class Uplink:
+    """Takes items to a server.
+
+    Parameters
+    ----------
+    testbed : Testbed
+    came : callable
+        Called with each item when it has got there.
+    """
+
+    def __init__(self, testbed: Testbed, came: Callable[[Item], Any]) -> None:
+        relay = Relay(testbed.lab, "uplink")
+        self._clients = {name: Client(testbed.lab.devices[name], relay) for name in testbed.senders}
+        self._came = came
+        self._under_way: dict[str, Item] = {}
+        bridge = Client(testbed.lab.server(_BRIDGE), relay)
+        bridge.on_message(self._arrived)
+
+    def send(self, item: Item) -> None:
+        """Send an item up."""
+        self._under_way[item.name] = item
+        self._clients[item.sender].send(_BRIDGE, item.text, item.name)
+
+    def _arrived(self, message: dict[str, Any]) -> None:
+        self._came(self._under_way.pop(called(message["text"])))

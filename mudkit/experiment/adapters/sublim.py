@@ -2,7 +2,7 @@
 
 What a subscriber says of herself is state; where she is she sets anew, with the policy, when she has moved.
 How items come to the publish server the paper does not say (see
-:class:`~mudkit.experiment.adapters.uplink.Uplink`).
+:class:`~mudkit.experiment.adapters.store_and_forward.Uplink`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from mudkit.events import Network
 from mudkit.experiment.adapters.hop import BaseHop, Batch, OnBatch, Way, text_of
-from mudkit.experiment.adapters.uplink import Uplink
-from mudkit.experiment.tasks import Interest, Item, Testbed
+from mudkit.experiment.adapters.store_and_forward import Uplink
+from mudkit.experiment.tasks import Interest, Item
+from mudkit.experiment.testbed import Testbed
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Drop
 from mudkit.systems.sublim.api import NAME
@@ -29,7 +29,7 @@ class Sublim:
 
     Parameters
     ----------
-    lab : Network
+    testbed : Testbed
     rules : sequence of Rule
         What is done with what is for a device; by default it is sent as it is. A message has the fields
         ``to`` and ``text``.
@@ -37,7 +37,8 @@ class Sublim:
 
     name: Final = NAME
 
-    def __init__(self, lab: Network, rules: Sequence[Rule] = (Rule(),)) -> None:
+    def __init__(self, testbed: Testbed, rules: Sequence[Rule] = (Rule(),)) -> None:
+        lab = testbed.lab
         self._net = PublishServer(lab)
         AccessPoint(lab, self._net)
         self._subscribers = {name: Subscriber(device, self._net) for name, device in lab.devices.items()}
@@ -45,14 +46,17 @@ class Sublim:
         for name, subscriber in self._subscribers.items():
             subscriber.set_policy(Policy("mine", [others, *rules], variables={"me": name}))
 
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Publish an item of a size for some devices; who sends it does not matter here."""
-        for receiver in receivers:
-            self._net.publish({"to": receiver, "text": "x" * size_bytes}, item)
+    def publish(self, item: Item) -> None:
+        """Publish an item for its receivers; its sender does not matter here."""
+        for receiver in item.about["to"]:
+            self._net.publish({"to": receiver, "text": item.filler}, item.name)
 
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._subscribers[device].read()
+    def moved(self, phone: str) -> None:
+        """Do nothing: places do not matter."""
+
+    def look(self, phone: str) -> None:
+        """Read what has arrived."""
+        self._subscribers[phone].read()
 
 
 def not_wanted(want: Interest) -> Rule:

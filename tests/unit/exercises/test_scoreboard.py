@@ -8,9 +8,8 @@ from judged import told_apart
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
 from mudkit.exercises import grade, judge
-from mudkit.experiment.adapters import MudAdapter, own_machine
-from mudkit.experiment.scoreboard import play, scoreboard
-from mudkit.experiment.tasks import NEWS, TRAFFIC
+from mudkit.experiment import NEWS, TRAFFIC, own_machine, run, scoreboard
+from mudkit.experiment.adapters.mud import MudAdapter
 
 CHAPTER = "10_scoreboard"
 HEAD = "from mudkit.events import Call, Complete, LinkUp, Notify, Received, Send, SendFailed, SetTimer, TimerFired\n"
@@ -281,4 +280,4 @@ def test_what_nobody_has_published_is_refused():
         return [Notify("items", {"name": "a jam"})] if isinstance(event, Call) else []
 
     with pytest.raises(ParameterError, match="nobody has published"):
-        play(task, own_machine(invents))
+        run(task, own_machine(invents))

@@ -6,7 +6,7 @@ from learning_traces import labelled_reads
 
 from mudkit import figures
 from mudkit.errors import ParameterError
-from mudkit.experiment.cache_bench import CacheBench, nodes
+from mudkit.experiment import CacheBench, nodes
 from mudkit.figures.policies import _DECISION_MARKS, _test_text
 from mudkit.learning import CostMatrix
 from mudkit.systems.mud.policies.artefact import FEATURES

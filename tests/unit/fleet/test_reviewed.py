@@ -11,7 +11,7 @@ from fleet_machines import Puppet, Stage
 from mudkit import Lab
 from mudkit.errors import FailureWarning, ParameterError, SimulationProblem
 from mudkit.events import Call, Ciphertext, Complete, Received, Record, Send, SetTimer, TimerFired
-from mudkit.experiment.adapters import Direct, StoreAndForward
+from mudkit.experiment import Direct, StoreAndForward
 from mudkit.fleet import World
 from mudkit.fleet.store import MemoryStore, SqliteStore
 from mudkit.sources.mobility import Replay

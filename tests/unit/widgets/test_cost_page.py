@@ -9,7 +9,7 @@ from learning_traces import labelled_reads
 
 from mudkit import figures
 from mudkit.errors import ParameterError
-from mudkit.experiment.cache_bench import CacheBench, nodes
+from mudkit.experiment import CacheBench, nodes
 from mudkit.learning import FixedRule
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.widgets import PolicyWorkbench

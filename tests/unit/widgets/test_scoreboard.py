@@ -9,11 +9,8 @@ import pytest
 
 from mudkit import figures
 from mudkit.errors import ParameterError
-from mudkit.experiment.adapters import ADAPTERS
-from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES, scoreboard
-from mudkit.experiment.scoreboard import Scoreboard as Found
-from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
-from mudkit.experiment.tasks import PHOTOS, WARD
+from mudkit.experiment import ADAPTERS, GAINS, LABELS, MEASURES, OF_DEVICES, PHOTOS, WARD, front, scoreboard
+from mudkit.experiment import Scoreboard as Found
 from mudkit.widgets import Scoreboard
 
 SOME = {name: ADAPTERS[name] for name in ("to everyone", "SUBLIM", "Last hop")}

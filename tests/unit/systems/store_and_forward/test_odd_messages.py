@@ -10,7 +10,7 @@ from odd_messages import bombard, forge, overhear
 
 from mudkit import Lab
 from mudkit.events import Ports, Received, Record
-from mudkit.experiment.adapters import Direct
+from mudkit.experiment import Direct
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.store_and_forward import Client, DirectMachine, Relay, RelayMachine
 from mudkit.systems.store_and_forward.messages import FROM_CLIENT, FROM_RELAY

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mudkit.experiment.adapters import ContrailHop
+from mudkit.experiment.adapters.contrail import ContrailHop
 from mudkit.experiment.adapters.hop import Batch, Hop, MakeHop, Way
-from mudkit.experiment.adapters.sublim import as_state, not_wanted
-from mudkit.experiment.tasks import Item, Testbed
+from mudkit.experiment.adapters.lasthop import LastHopHop
+from mudkit.experiment.adapters.mud import MudHop
+from mudkit.experiment.adapters.radiator import LATER_S, RadiatorHop
+from mudkit.experiment.adapters.sublim import SublimHop, as_state, not_wanted
+from mudkit.experiment.tasks import Item
+from mudkit.experiment.testbed import Adapter, Testbed
+from mudkit.systems.radiator import Time
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.units import US_PER_S
 
-__all__ = ["AtTheEnds", "Chain", "Handed", "Logged"]
+__all__ = ["COMPOSITIONS", "AtTheEnds", "Chain", "Handed", "Logged"]
 
 _BRIDGE: Final = "desk of "
 
@@ -169,3 +174,20 @@ class AtTheEnds(Logged):
         verdict = self._policy.decide(item.about, state, {}, now_s)
         self._kept[keeper, phone] = dict(verdict.variables)
         return verdict.out is not None
+
+
+_DROPPING: Final = partial(SublimHop, drops=True)
+_WAITING: Final = partial(RadiatorHop, until=Time(LATER_S))
+
+COMPOSITIONS: Final[dict[str, Callable[[Testbed], Adapter]]] = {
+    "MUD, then Last hop": partial(Chain, hops=[MudHop, LastHopHop]),
+    "MUD, then Radiator": partial(Chain, hops=[MudHop, _WAITING]),
+    "MUD, then Contrail": partial(Chain, hops=[MudHop, ContrailHop]),
+    "Radiator, then MUD": partial(Chain, hops=[_WAITING, partial(MudHop, of_several="each")]),
+    "Contrail, then SUBLIM": partial(Chain, hops=[ContrailHop, _DROPPING]),
+    "Contrail, SUBLIM on the phone": partial(AtTheEnds, place="receiver"),
+}
+"""Compositions as they enter the scoreboard, beside :data:`mudkit.experiment.ADAPTERS`, by name.
+
+A policy at each sender is not among them: how senders learn what readers say of themselves nobody pays for.
+"""

@@ -6,7 +6,7 @@ from learning_traces import asked as asked_reads
 from learning_traces import first_labels, labelled_reads, written
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.experiment.cache_bench import CacheBench, Shuffled, nodes
+from mudkit.experiment import CacheBench, Shuffled, nodes
 from mudkit.learning import Always, BatchTree, Bound, CostMatrix, FixedRule, Tree, evaluate_reads
 from mudkit.learning.features import read_features, write_features
 from mudkit.learning.replay import SENT, replay
