@@ -19,10 +19,10 @@ if TYPE_CHECKING:
         Contrail,
         Direct,
         LastHop,
+        Mud,
         Radiator,
         StoreAndForward,
         Sublim,
-        ToEveryone,
         own_machine,
     )
     from mudkit.experiment.audience import Audience
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "adapters": (
-        "ADAPTERS", "CANNOT", "Contrail", "Direct", "LastHop", "Radiator", "StoreAndForward",
-        "Sublim", "ToEveryone", "own_machine",
+        "ADAPTERS", "CANNOT", "Contrail", "Direct", "LastHop", "Mud", "Radiator", "StoreAndForward",
+        "Sublim", "own_machine",
     ),
     "audience": ("Audience",),
     "caching": ("CacheBench", "Shuffled", "nodes"),
@@ -120,6 +120,7 @@ __all__ = [
     "Item",
     "Journal",
     "LastHop",
+    "Mud",
     "PartyView",
     "PartyViews",
     "Radiator",
@@ -132,7 +133,6 @@ __all__ = [
     "Sublim",
     "Task",
     "Testbed",
-    "ToEveryone",
     "Traffic",
     "Ward",
     "by_device",

@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mudkit.experiment.adapters.contrail import ContrailHop
-from mudkit.experiment.adapters.hop import Batch, Hop, MakeHop, Way
-from mudkit.experiment.adapters.lasthop import LastHopHop
-from mudkit.experiment.adapters.mud import MudHop
-from mudkit.experiment.adapters.radiator import LATER_S, RadiatorHop
-from mudkit.experiment.adapters.sublim import SublimHop, as_state, not_wanted
+from mudkit.experiment.adapters.contrail import Contrail
+from mudkit.experiment.adapters.lasthop import LastHop
+from mudkit.experiment.adapters.mud import Mud
+from mudkit.experiment.adapters.radiator import LATER_S, Radiator
+from mudkit.experiment.adapters.sublim import Sublim, as_state, not_wanted
+from mudkit.experiment.adapters.system import Batch, MakePart, System, Way
 from mudkit.experiment.tasks import Item
 from mudkit.experiment.testbed import Adapter, Testbed
 from mudkit.systems.radiator import Time
@@ -77,7 +77,7 @@ class Chain(Logged):
         One, or two with a bridge for each phone in between.
     """
 
-    def __init__(self, testbed: Testbed, hops: Sequence[MakeHop]) -> None:
+    def __init__(self, testbed: Testbed, hops: Sequence[MakePart]) -> None:
         super().__init__(testbed)
         devices = testbed.lab.devices
         sources = {name: devices[name] for name in testbed.senders}
@@ -85,15 +85,15 @@ class Chain(Logged):
         bridges = (
             {phone: testbed.lab.server(f"{_BRIDGE}{phone}") for phone in testbed.phones} if hops[1:] else ends
         )
-        self._hops: list[Hop] = []
+        self._hops: list[System] = []
         self._tellers: dict[str, Client] = {}
         if hops[1:]:
-            second = hops[1](Way(testbed, bridges, ends, is_first=False), self._hand)
-            self._hops = [hops[0](Way(testbed, sources, bridges, is_first=True), second.send), second]
+            second = hops[1](Way(testbed, bridges, ends, is_first=False, on_batch=self._hand))
+            self._hops = [hops[0](Way(testbed, sources, bridges, on_batch=second.send)), second]
             if testbed.task.want.moves and self._hops[0].listens:
                 self._tell_bridges(testbed)
         else:
-            self._hops = [hops[0](Way(testbed, sources, ends, is_first=True), self._hand)]
+            self._hops = [hops[0](Way(testbed, sources, ends, on_batch=self._hand))]
 
     def publish(self, item: Item) -> None:
         """Let it enter the first hop."""
@@ -144,7 +144,7 @@ class AtTheEnds(Logged):
         devices = testbed.lab.devices
         ends = {phone: devices[phone] for phone in testbed.phones}
         sources = {name: devices[name] for name in testbed.senders}
-        self._contrail = ContrailHop(Way(testbed, sources, ends, is_first=True), self._come)
+        self._contrail = Contrail(Way(testbed, sources, ends, on_batch=self._come))
 
     def publish(self, item: Item) -> None:
         """Send it to those to whom the policy lets it go."""
@@ -176,15 +176,15 @@ class AtTheEnds(Logged):
         return verdict.out is not None
 
 
-_DROPPING: Final = partial(SublimHop, drops=True)
-_WAITING: Final = partial(RadiatorHop, until=Time(LATER_S))
+_DROPPING: Final = partial(Sublim, drops=True)
+_WAITING: Final = partial(Radiator, until=Time(LATER_S))
 
 COMPOSITIONS: Final[dict[str, Callable[[Testbed], Adapter]]] = {
-    "MUD, then Last hop": partial(Chain, hops=[MudHop, LastHopHop]),
-    "MUD, then Radiator": partial(Chain, hops=[MudHop, _WAITING]),
-    "MUD, then Contrail": partial(Chain, hops=[MudHop, ContrailHop]),
-    "Radiator, then MUD": partial(Chain, hops=[_WAITING, partial(MudHop, of_several="each")]),
-    "Contrail, then SUBLIM": partial(Chain, hops=[ContrailHop, _DROPPING]),
+    "MUD, then Last hop": partial(Chain, hops=[Mud, LastHop]),
+    "MUD, then Radiator": partial(Chain, hops=[Mud, _WAITING]),
+    "MUD, then Contrail": partial(Chain, hops=[Mud, Contrail]),
+    "Radiator, then MUD": partial(Chain, hops=[_WAITING, partial(Mud, of_several="each")]),
+    "Contrail, then SUBLIM": partial(Chain, hops=[Contrail, _DROPPING]),
     "Contrail, SUBLIM on the phone": partial(AtTheEnds, place="receiver"),
 }
 """Compositions as they enter the scoreboard, beside :data:`mudkit.experiment.ADAPTERS`, by name.

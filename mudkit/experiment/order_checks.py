@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.adapters.contrail import ContrailHop
-from mudkit.experiment.adapters.hop import RULES, MakeHop
-from mudkit.experiment.adapters.lasthop import LastHopHop
-from mudkit.experiment.adapters.mud import MudHop
-from mudkit.experiment.adapters.radiator import RadiatorHop
-from mudkit.experiment.adapters.sublim import SublimHop
+from mudkit.experiment.adapters.contrail import Contrail
+from mudkit.experiment.adapters.lasthop import LastHop
+from mudkit.experiment.adapters.mud import Mud
+from mudkit.experiment.adapters.radiator import Radiator
+from mudkit.experiment.adapters.sublim import Sublim
+from mudkit.experiment.adapters.system import RULES, MakePart
 from mudkit.experiment.chains import AtTheEnds, Chain, Handed, Logged
 from mudkit.experiment.runs import Run, run
 from mudkit.experiment.tasks import Scenario, Task
@@ -437,7 +437,7 @@ class _System(NamedTuple):
     """A system as it stands in a pair, and what it promises whatever stands beside it."""
 
     does: str
-    make: MakeHop
+    make: MakePart
     promises: tuple[str, ...]
 
 
@@ -460,12 +460,12 @@ class Order(NamedTuple):
 
 
 _SYSTEMS: Final[dict[str, _System]] = {
-    "MUD": _System("writer predicates", MudHop, (HIDDEN,)),
-    "Last hop": _System("a daily limit", partial(LastHopHop, per_day=PER_DAY), (TOO_MANY,)),
-    "SUBLIM": _System("a rate limit", partial(SublimHop, rules=_LIMITED), (TOO_SOON,)),
-    "Contrail": _System("sealing", ContrailHop, (RELAY, READ)),
-    "Radiator": _System("aggregation by time", partial(RadiatorHop, until=Time(_WAIT_S)), (ALL,)),
-    "Radiator of k": _System("aggregation by people", partial(RadiatorHop, until=People(PEOPLE)), (UNSEEN,)),
+    "MUD": _System("writer predicates", Mud, (HIDDEN,)),
+    "Last hop": _System("a daily limit", partial(LastHop, per_day=PER_DAY), (TOO_MANY,)),
+    "SUBLIM": _System("a rate limit", partial(Sublim, rules=_LIMITED), (TOO_SOON,)),
+    "Contrail": _System("sealing", Contrail, (RELAY, READ)),
+    "Radiator": _System("aggregation by time", partial(Radiator, until=Time(_WAIT_S)), (ALL,)),
+    "Radiator of k": _System("aggregation by people", partial(Radiator, until=People(PEOPLE)), (UNSEEN,)),
 }
 _SPENT_ON: Final = {
     ("Last hop",): SEEN_PER_DAY,

@@ -2,103 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mudkit.events import Installed
+from mudkit.experiment.adapters.system import System
 from mudkit.experiment.tasks import TASKS, Item, called
 from mudkit.experiment.testbed import Testbed
 from mudkit.systems.store_and_forward import Client, DirectMachine, Relay
 from mudkit.systems.store_and_forward.api import NAME
 from mudkit.systems.store_and_forward.operations import Read, Submit
 
-__all__ = ["Direct", "StoreAndForward", "ToEveryone", "Uplink"]
+__all__ = ["Direct", "StoreAndForward", "Uplink"]
 
 _BRIDGE: Final = "desk"
 _DIRECT: Final = "direct"
 
 
-class StoreAndForward:
-    """The system as :func:`mudkit.experiment.run` runs it: a relay, and a client on each device."""
+class StoreAndForward(System):
+    """A relay, and a client on each device.
 
-    name: Final = NAME
+    An item goes to each receiver that it names. Otherwise it goes up to a bridge once, and from there to
+    every phone: the cost of a plain push service that knows nothing of its users.
+    """
+
+    label: ClassVar = "to everyone"
+    charged: ClassVar = NAME
+    cannot: ClassVar = dict.fromkeys(
+        TASKS, "Nothing is chosen on the way: what nobody wanted is sent all the same."
+    )
 
     def __init__(self, testbed: Testbed) -> None:
-        relay = Relay(testbed.lab)
-        self._clients = {name: Client(device, relay) for name, device in testbed.lab.devices.items()}
+        super().__init__(testbed)
+        relay = Relay(self._lab)
+        self._clients = {name: Client(device, relay) for name, device in self._lab.devices.items()}
+        if not self._task.is_addressed:
+            self._bridge = Client(self._lab.server(_BRIDGE), relay)
+            self._bridge.on_message(self._pass_on)
+            for phone in testbed.phones:
+                self._clients[phone].on_message(partial(self._receive, phone))
 
     def publish(self, item: Item) -> None:
-        """Send an item to each of its receivers."""
+        """Send an item to each of its receivers, or to the bridge."""
+        if not self._task.is_addressed:
+            self._clients[item.sender].send(_BRIDGE, item.text, item.name)
+            return
         for receiver in item.about["to"]:
             self._clients[item.sender].send(receiver, item.filler, item.name)
 
-    def moved(self, phone: str) -> None:
-        """Do nothing: places do not matter."""
-
     def look(self, phone: str) -> None:
-        """Read what has arrived."""
-        self._clients[phone].read()
-
-
-class Direct:
-    """The baseline as :func:`mudkit.experiment.run` runs it: a machine on each device, and no server."""
-
-    name: Final = _DIRECT
-
-    def __init__(self, testbed: Testbed) -> None:
-        self._machines: dict[str, Installed] = {
-            name: device.install(_DIRECT, partial(DirectMachine, me=name), name=_DIRECT)
-            for name, device in testbed.lab.devices.items()
-        }
-
-    def publish(self, item: Item) -> None:
-        """Send an item to each of its receivers."""
-        for receiver in item.about["to"]:
-            self._machines[item.sender].call(Submit(receiver, item.filler, item.name))
-
-    def moved(self, phone: str) -> None:
-        """Do nothing: places do not matter."""
-
-    def look(self, phone: str) -> None:
-        """Read what has arrived."""
-        self._machines[phone].call(Read())
-
-
-class ToEveryone:
-    """Store and forward, to all: an item goes up to a bridge once, and from there to every phone.
-
-    Parameters
-    ----------
-    testbed : Testbed
-        The phones, and who wants what.
-    """
-
-    name: Final = "to everyone"
-    cannot: Final[Mapping[str, str]] = dict.fromkeys(
-        TASKS, "Nothing is chosen on the way: what nobody wanted is sent all the same."
-    )
-    """What its paper cannot say, by the name of the task."""
-
-    def __init__(self, testbed: Testbed) -> None:
-        self._testbed = testbed
-        relay = Relay(testbed.lab)
-        self._clients = {name: Client(device, relay) for name, device in testbed.lab.devices.items()}
-        self._bridge = Client(testbed.lab.server(_BRIDGE), relay)
-        self._bridge.on_message(self._pass_on)
-        for phone in testbed.phones:
-            self._clients[phone].on_message(partial(self._come, phone))
-
-    def publish(self, item: Item) -> None:
-        """Send it to the bridge."""
-        self._clients[item.sender].send(_BRIDGE, item.text, item.name)
-
-    def moved(self, phone: str) -> None:
-        """Nobody needs to know."""
-
-    def look(self, phone: str) -> None:
-        """Show what has come."""
-        self._testbed.show(phone)
+        """Read, or show, what has arrived."""
+        if self._task.is_addressed:
+            self._clients[phone].read()
+        else:
+            super().look(phone)
 
     def _pass_on(self, message: dict[str, Any]) -> None:
         name, sender = called(message["text"]), message["from"]
@@ -106,8 +64,31 @@ class ToEveryone:
             if phone != sender:
                 self._bridge.send(phone, message["text"], name)
 
-    def _come(self, phone: str, message: dict[str, Any]) -> None:
+    def _receive(self, phone: str, message: dict[str, Any]) -> None:
         self._testbed.arrived(phone, called(message["text"]))
+
+
+class Direct(System):
+    """A machine on each device, and no server, for items that name their receivers."""
+
+    label: ClassVar = _DIRECT
+    charged: ClassVar = _DIRECT
+
+    def __init__(self, testbed: Testbed) -> None:
+        super().__init__(testbed)
+        self._machines: dict[str, Installed] = {
+            name: device.install(_DIRECT, partial(DirectMachine, me=name), name=_DIRECT)
+            for name, device in self._lab.devices.items()
+        }
+
+    def publish(self, item: Item) -> None:
+        """Send an item to each of its receivers."""
+        for receiver in item.about["to"]:
+            self._machines[item.sender].call(Submit(receiver, item.filler, item.name))
+
+    def look(self, phone: str) -> None:
+        """Read what has arrived."""
+        self._machines[phone].call(Read())
 
 
 class Uplink:

@@ -27,12 +27,12 @@ from mudkit.experiment import (
     run,
     scoreboard,
 )
-from mudkit.experiment.adapters.lasthop import LastHopAdapter
-from mudkit.experiment.adapters.mud import MudAdapter
-from mudkit.experiment.adapters.sublim import SublimAdapter
+from mudkit.experiment.adapters.lasthop import LastHop
+from mudkit.experiment.adapters.mud import Mud
+from mudkit.experiment.adapters.sublim import Sublim
 
 _TASKS = [TRAFFIC.over(devices=5, hours=0.3), WARD.over(devices=2, hours=0.05)]
-_SYSTEMS = {"MUD": MudAdapter, "SUBLIM": SublimAdapter}
+_SYSTEMS = {"MUD": Mud, "SUBLIM": Sublim}
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +101,13 @@ def test_runs_are_spread_by_a_map_of_ones_own(board):
 
 
 def test_who_changes_what_all_depend_on_is_found_out():
-    class Cheat(MudAdapter):
+    class Cheat(Mud):
         def __init__(self, testbed):
             super().__init__(testbed)
             testbed.lab.faults.cut(testbed.phones[0], minutes=1)
 
     with pytest.raises(SimulationProblem, match="not given the same"):
-        scoreboard(_TASKS[1:], {"MUD": MudAdapter, "cheat": Cheat}, seeds=[1])
+        scoreboard(_TASKS[1:], {"MUD": Mud, "cheat": Cheat}, seeds=[1])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_front_of_a_board(board):
 def test_what_a_system_cannot_say_is_of_a_task_that_there_is():
     assert list(CANNOT) == list(ADAPTERS)
     assert {task for answer in CANNOT.values() for task in answer} <= set(TASKS)
-    assert LastHopAdapter.cannot["traffic alerts"].endswith(".")
+    assert LastHop.cannot["traffic alerts"].endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_is_of_a_wrong_kind_is_named(tasks, systems, seeds, where, answer):
 
 def test_one_entry_is_refused_as_a_scoreboard_is():
     with pytest.raises(ParameterError, match="a task, such as NEWS"):
-        run("news", MudAdapter)
+        run("news", Mud)
     with pytest.raises(ParameterError, match=r"ADAPTERS\['MUD'\]"):
         run(_TASKS[0], "MUD")
 

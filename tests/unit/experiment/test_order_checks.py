@@ -22,12 +22,12 @@ from mudkit.experiment import (
     run,
 )
 from mudkit.experiment import order_checks as p
-from mudkit.experiment.adapters.contrail import ContrailHop
-from mudkit.experiment.adapters.hop import meant_by
-from mudkit.experiment.adapters.lasthop import LastHopHop
-from mudkit.experiment.adapters.mud import MudHop
-from mudkit.experiment.adapters.radiator import RadiatorHop
-from mudkit.experiment.adapters.sublim import SublimHop
+from mudkit.experiment.adapters.contrail import Contrail
+from mudkit.experiment.adapters.lasthop import LastHop
+from mudkit.experiment.adapters.mud import Mud
+from mudkit.experiment.adapters.radiator import Radiator
+from mudkit.experiment.adapters.sublim import Sublim
+from mudkit.experiment.adapters.system import meant_by
 from mudkit.experiment.chains import Chain
 from mudkit.experiment.order_checks import ALONE, Said, Trace, played, smaller, traces
 
@@ -54,14 +54,14 @@ def times(came):
 @pytest.mark.parametrize(
     ("hop", "expected"),
     [
-        (MudHop, [(20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (30, 0, [2]), (30, 1, [2])]),
+        (Mud, [(20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (30, 0, [2]), (30, 1, [2])]),
         (
-            partial(LastHopHop, per_day=2),
+            partial(LastHop, per_day=2),
             [(20, 0, [0]), (20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (90, 0, [2]), (90, 1, [2])],
         ),
-        (RadiatorHop, [(50, 0, [0, 1, 2]), (50, 1, [0, 1, 2])]),
-        (SublimHop, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
-        (ContrailHop, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
+        (Radiator, [(50, 0, [0, 1, 2]), (50, 1, [0, 1, 2])]),
+        (Sublim, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
+        (Contrail, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
     ],
 )
 def test_a_hop_alone_does_what_its_system_does(hop, expected):
@@ -148,13 +148,13 @@ def test_a_relay_that_could_read_is_seen(monkeypatch):
     from mudkit.experiment.adapters import contrail
 
     monkeypatch.setattr(contrail, "Module", partial(contrail.Module, encrypted=False))
-    came = played(CROWD, partial(Chain, hops=[ContrailHop]))
+    came = played(CROWD, partial(Chain, hops=[Contrail]))
     assert "contrail-" in PROMISES[p.RELAY](came)
 
 
 def test_each_promise_breaks_when_what_was_handed_over_is_changed():
     """The checks themselves, on runs that keep everything and are then spoilt."""
-    came = played(HIDDEN_FROM_ONE, partial(Chain, hops=[MudHop]))
+    came = played(HIDDEN_FROM_ONE, partial(Chain, hops=[Mud]))
     assert PROMISES[p.HIDDEN](came) is None
     assert PROMISES[p.ALL](came) is None
     handed = came.adapter.handed

@@ -1,10 +1,15 @@
-"""Hops: systems as parts of a chain, between where items enter and where they leave."""
+"""What adapters have in common: a system alone on its testbed, or as one part of a chain.
+
+Between the two parts of a chain stands a bridge for each phone, a server of its own. The client of the first
+system runs there and passes what arrives to the second one. So each machine runs as its paper has it, and
+knows nothing of the other.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from mudkit.errors import ParameterError
 from mudkit.events import Host
@@ -12,75 +17,88 @@ from mudkit.experiment.tasks import Interest, Item
 from mudkit.experiment.testbed import Testbed
 from mudkit.predicates import Predicate
 
-__all__ = ["PORT", "RULES", "BaseHop", "Batch", "Hop", "MakeHop", "OnBatch", "Way", "meant_by", "text_of"]
+__all__ = ["PORT", "RULES", "Batch", "MakePart", "OnBatch", "System", "Way", "meant_by", "text_of"]
 
 PORT: Final = "board"
-"""The application, or the port, under which adapters run on a task."""
+"""Application, or port, under which adapters run on a task."""
 Batch: TypeAlias = tuple[Item, ...]
-"""What travels together: one item, or those of an aggregate."""
+"""Items that travel together: one, or those of an aggregate."""
 OnBatch: TypeAlias = Callable[[str, Batch], None]
-"""Told for whom something has come out, and what."""
+"""Callback for what leaves a part of a chain: the phone, and the batch."""
 
 
 class Way(NamedTuple):
-    """From where to where a hop goes.
+    """Route through a system.
 
     Parameters
     ----------
     testbed : Testbed
     sources, ends : mapping of str to Host
-        Where it enters, by sender (of a second hop, by phone), and where it comes out, by phone.
+        Where items enter, by sender (of a second part, by phone), and where they leave, by phone.
     is_first : bool
-        A first hop takes what is for everybody; a second one what the first has let through for one phone.
+        A first part takes items for everybody; a second one what the first has let through for one phone.
+    on_batch : callable, optional
+        Callback of a part of a chain; None: the system is alone, and items arrive at the testbed's phones.
     """
 
     testbed: Testbed
     sources: Mapping[str, Host]
     ends: Mapping[str, Host]
-    is_first: bool
+    is_first: bool = True
+    on_batch: OnBatch | None = None
 
 
-class Hop(Protocol):
-    """A system in a chain.
+class System:
+    """Base of the adapters.
+
+    Alone, a system chooses the items that each phone wants. As a part of a chain it passes on all of them,
+    or those of its rules, in batches; only contents travel, the rest of an item stays in the lab. If items
+    name their receivers, it sends each to these.
+
+    Parameters
+    ----------
+    place : Testbed or Way
 
     Attributes
     ----------
     listens : bool
-        Whether it matters to it what phones say of themselves.
+        Whether what phones say of themselves matters to it.
     """
 
-    listens: bool
+    label: ClassVar[str]
+    """Name on the scoreboard."""
+    charged: ClassVar[str]
+    """Name on the bill."""
+    cannot: ClassVar[Mapping[str, str]] = {}
+    """What its paper cannot say, by the name of the task."""
 
-    def send(self, source: str, batch: Batch) -> None:
-        """Take something in; of a second hop, the source is the phone that it is for."""
-        ...
-
-    def moved(self, phone: str, about: Mapping[str, Any]) -> None:
-        """Take note of what a phone says of itself now."""
-        ...
-
-    def look(self, phone: str) -> None:
-        """Show the user of a phone what has come; what waits until she looks, comes first."""
-        ...
-
-
-MakeHop: TypeAlias = Callable[[Way, OnBatch], Hop]
-
-
-class BaseHop:
-    """What all hops have: what is under way, by name. The text travels; the rest of an item is in the lab."""
-
-    def __init__(self, way: Way, on_batch: OnBatch) -> None:
-        self._way, self._on_batch = way, on_batch
+    def __init__(self, place: Testbed | Way) -> None:
+        self._way = place if isinstance(place, Way) else _whole(place)
+        self._testbed, self._task = self._way.testbed, self._way.testbed.task
+        self._lab = self._testbed.lab
+        self._is_alone = self._way.on_batch is None
         self.listens = False
         self._under_way: dict[str, Batch] = {}
 
-    def moved(self, phone: str, about: Mapping[str, Any]) -> None:
-        """Nobody here needs to know."""
+    @property
+    def name(self) -> str:
+        """Name of the system in results."""
+        return self.charged if self._task.is_addressed else self.label
+
+    def publish(self, item: Item) -> None:
+        """Publish an item on its sender."""
+        self.send(item.sender, (item,))
+
+    def send(self, source: str, batch: Batch) -> None:
+        """Take in a batch; of a second part, the source is the phone that it is for."""
+        raise NotImplementedError
+
+    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
+        """Handle what a phone says of itself now; None: as the testbed has it. By default it is ignored."""
 
     def look(self, phone: str) -> None:
-        """Show what has come: nothing waits for her to look."""
-        self._way.testbed.show(phone)
+        """Show what has arrived."""
+        self._testbed.show(phone)
 
     def _note(self, batch: Batch) -> str:
         name = " + ".join(item.name for item in batch)
@@ -91,7 +109,23 @@ class BaseHop:
         return [each for each in self._way.ends if each != source] if self._way.is_first else [source]
 
     def _out(self, phone: str, name: str) -> None:
-        self._on_batch(phone, self._under_way[name])
+        """Hand over the item, or the batch, of a name."""
+        if self._way.on_batch is None:
+            self._testbed.arrived(phone, name)
+        else:
+            self._way.on_batch(phone, self._under_way[name])
+
+
+MakePart: TypeAlias = Callable[[Way], System]
+
+
+def _whole(testbed: Testbed) -> Way:
+    devices = testbed.lab.devices
+    return Way(
+        testbed,
+        {name: devices[name] for name in testbed.senders},
+        {name: devices[name] for name in testbed.phones},
+    )
 
 
 def text_of(batch: Batch) -> str:
