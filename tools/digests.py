@@ -97,7 +97,7 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
                 yield f"{name}: {method} of {task}", getattr(each, method)(task)
     systems = (Direct, StoreAndForward, LastHop, Contrail, Radiator, Sublim)
     compared = experiment.compare(
-        replace(SCENARIO, hours=2.0), {each.name: each for each in systems}, [24, 25]
+        replace(SCENARIO, hours=2.0), {each.charged: each for each in systems}, [24, 25]
     )
     yield "comparison: runs", compared.runs
     yield "comparison: differences", compared.differences()
@@ -159,7 +159,7 @@ def _of_text(values: list[str]) -> str:
 
 
 def compare(before: dict[str, Any], after: dict[str, Any], renamed: dict[str, str]) -> list[str]:
-    """Tell what is not the same."""
+    """Return what differs."""
     different = []
     for name in [*before, *(each for each in after if each not in before)]:
         one, other = before.get(name), after.get(name)
