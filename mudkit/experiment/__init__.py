@@ -13,23 +13,19 @@ from typing import TYPE_CHECKING, Any
 from mudkit.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from mudkit.experiment.adapters import (
-        ADAPTERS,
-        CANNOT,
-        Contrail,
-        Direct,
-        LastHop,
-        Mud,
-        Radiator,
-        StoreAndForward,
-        Sublim,
-        own_machine,
-    )
-    from mudkit.experiment.audience import Audience
-    from mudkit.experiment.caching import CacheBench, Shuffled, nodes
+    from mudkit.experiment.adapters import ADAPTERS, CANNOT
+    from mudkit.experiment.adapters.contrail import Contrail
+    from mudkit.experiment.adapters.lasthop import LastHop
+    from mudkit.experiment.adapters.mud import Mud
+    from mudkit.experiment.adapters.own import own_machine
+    from mudkit.experiment.adapters.radiator import Radiator
+    from mudkit.experiment.adapters.store_and_forward import Direct, StoreAndForward
+    from mudkit.experiment.adapters.sublim import Sublim
+    from mudkit.experiment.audience import Audience, AudienceRun
+    from mudkit.experiment.caching import CacheBench, CachingRun, Shuffled, nodes
     from mudkit.experiment.chains import COMPOSITIONS
     from mudkit.experiment.closed_loop import Dispatcher, DriftAlarm, close_the_loop, generate_policy, mine
-    from mudkit.experiment.commuters import Accident, Commuters
+    from mudkit.experiment.commuters import Accident, Commuters, CommutersRun
     from mudkit.experiment.comparison import (
         GAINS,
         LABELS,
@@ -58,19 +54,19 @@ if TYPE_CHECKING:
         Task,
     )
     from mudkit.experiment.testbed import Adapter, Testbed
-    from mudkit.experiment.traffic import Traffic
-    from mudkit.experiment.ward import Ward, pulses
+    from mudkit.experiment.traffic import Traffic, TrafficRun
+    from mudkit.experiment.ward import Ward, WardRun, pulses
 
 _NAMES = {
     "adapters": (
         "ADAPTERS", "CANNOT", "Contrail", "Direct", "LastHop", "Mud", "Radiator", "StoreAndForward",
         "Sublim", "own_machine",
     ),
-    "audience": ("Audience",),
-    "caching": ("CacheBench", "Shuffled", "nodes"),
+    "audience": ("Audience", "AudienceRun"),
+    "caching": ("CacheBench", "CachingRun", "Shuffled", "nodes"),
     "chains": ("COMPOSITIONS",),
     "closed_loop": ("Dispatcher", "DriftAlarm", "close_the_loop", "generate_policy", "mine"),
-    "commuters": ("Accident", "Commuters"),
+    "commuters": ("Accident", "Commuters", "CommutersRun"),
     "comparison": (
         "Comparison", "GAINS", "LABELS", "Scoreboard", "compare", "front", "pareto", "scoreboard",
     ),
@@ -84,8 +80,8 @@ _NAMES = {
         "Task", "WARD",
     ),
     "testbed": ("Adapter", "Testbed"),
-    "traffic": ("Traffic",),
-    "ward": ("Ward", "pulses"),
+    "traffic": ("Traffic", "TrafficRun"),
+    "ward": ("Ward", "WardRun", "pulses"),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -109,8 +105,11 @@ __all__ = [
     "Accident",
     "Adapter",
     "Audience",
+    "AudienceRun",
     "CacheBench",
+    "CachingRun",
     "Commuters",
+    "CommutersRun",
     "Comparison",
     "Contrail",
     "Direct",
@@ -134,7 +133,9 @@ __all__ = [
     "Task",
     "Testbed",
     "Traffic",
+    "TrafficRun",
     "Ward",
+    "WardRun",
     "by_device",
     "close_the_loop",
     "commuting",

@@ -42,7 +42,7 @@ class Handed(NamedTuple):
 
 
 class Logged:
-    """What adapters of this package have in common: they keep what was published and handed over.
+    """Base of adapters that log published and delivered items.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Logged:
         self.handed: list[Handed] = []
 
     def _hand(self, phone: str, batch: Batch) -> None:
-        """Hand something to the application on a phone."""
+        """Deliver a batch to the application on a phone."""
         self.handed.append(Handed(self._testbed.lab.world.now_us, phone, batch))
         for item in batch:
             self._testbed.arrived(phone, item.name)
@@ -96,23 +96,23 @@ class Chain(Logged):
             self._hops = [hops[0](Way(testbed, sources, ends, on_batch=self._hand))]
 
     def publish(self, item: Item) -> None:
-        """Let it enter the first hop."""
+        """Send an item into the first part."""
         self.published.append(item)
         self._hops[0].send(item.sender, (item,))
 
     def moved(self, phone: str) -> None:
-        """Tell the hop that ends on the phone, and send word to the bridge, on which the other one does."""
+        """Update the part that ends on the phone, and send a report to the bridge of the other one."""
         about = self._testbed.about(phone)
         self._hops[-1].moved(phone, about)
         if phone in self._tellers:
             self._tellers[phone].send(f"{_BRIDGE}{phone}", msgspec.json.encode(about).decode())
 
     def look(self, phone: str) -> None:
-        """Let what waits for her at the last hop come, and show what has come."""
+        """Fetch what waits at the last part, and show what has arrived."""
         self._hops[-1].look(phone)
 
     def _tell_bridges(self, testbed: Testbed) -> None:
-        """Let phones send what they say of themselves to their bridges, by store and forward, on the bill."""
+        """Connect phones to their bridges by store and forward, for reports of themselves."""
         relay = Relay(testbed.lab, "telling")
         for phone in testbed.phones:
             self._tellers[phone] = Client(testbed.lab.devices[phone], relay)
@@ -155,10 +155,10 @@ class AtTheEnds(Logged):
         self._contrail.send(item.sender, (item,), only)
 
     def moved(self, phone: str) -> None:
-        """Nobody needs to know."""
+        """Do nothing: places do not matter."""
 
     def look(self, phone: str) -> None:
-        """Show what has come."""
+        """Show what has arrived."""
         self._testbed.show(phone)
 
     def _come(self, phone: str, batch: Batch) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import learning
-from mudkit.experiment.commuters import APP, Commuters, Drive, Driven
+from mudkit.experiment.commuters import APP, Commuters, CommutersRun, Drive
 from mudkit.learning import Batch, BatchTree, Tree, held_completeness, least_sent
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
@@ -70,7 +70,7 @@ class Promised(NamedTuple):
 
 
 class Mined(NamedTuple):
-    """What clients did, with the labels that Spark gives it.
+    """Operations of the clients, with the labels that Spark computes.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Mined(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """What came of it.
+    """Result of the comparison.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def generate_policy(
     comes_us: NDArray[np.int64] | None = None,
     features: str = "extended",
 ) -> Promised:
-    """Learn a read policy from the labelled reads of all clients.
+    """Train a read policy on the labelled reads of all clients.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def generate_policy(
 
 
 def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
-    """Give the 95 % confidence interval of the share of stale answers.
+    """Return the 95 % confidence interval of the share of stale answers.
 
     The wider of that over devices and that over reads: of few devices none may have been stale once.
 
@@ -191,7 +191,7 @@ def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
 
 
 def generate_write_policy(mined: Mined, match: Batch, *, version: int = 1) -> tuple[Artefact, LearntWrites]:
-    """Learn a write policy from the labelled writes of all clients.
+    """Train a write policy on the labelled writes of all clients.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def close_the_loop(
     rule = Shipped(until=NearAndRecent())
     delayed = None if writes is None else Shipped(until=Later(60.0 * writes.minutes))
     learnt_on, decided_on = _LATER
-    mined = mine(traffic.drive(seed, learnt_on, rule, write_policy=delayed))
+    mined = mine(traffic.run(seed, learnt_on, rule, write_policy=delayed))
     write_artefact, comes_us = None, None
     if writes is not None:
         write_artefact, learnt = generate_write_policy(mined, writes)
@@ -272,7 +272,7 @@ def close_the_loop(
         ]
     rows, pairs = [], None
     for name, ship in ships:
-        driven = traffic.drive(seed, decided_on, rule, ship, write_policy=delayed)
+        driven = traffic.run(seed, decided_on, rule, ship, write_policy=delayed)
         if pairs is None:  # all see the same reads
             later = mine(driven)
             pairs = Pairs.of(later.labels, later.reads)
@@ -282,8 +282,8 @@ def close_the_loop(
     return Loop(pd.DataFrame(rows), promised, alarm, driven.versions, write_artefact, driven.write_versions)
 
 
-def mine(driven: Driven) -> Mined:
-    """Let Spark label what clients did in a lab."""
+def mine(driven: CommutersRun) -> Mined:
+    """Label with Spark what clients did in a lab."""
     from mudkit import pipeline  # loads Spark
 
     spark = pipeline.session()
@@ -299,7 +299,7 @@ def mine(driven: Driven) -> Mined:
 
 
 def _comes_us(mined: Mined, learnt: LearntWrites) -> NDArray[np.int64]:
-    """Tell when each position comes to the cloud with a write policy, in the order of the table."""
+    """Return when each position reaches the cloud under a write policy, in the order of the table."""
     writes = Writes.of(mined.firsts, mined.positions)
     rows = pa.compute.sort_indices(mined.positions, [("device", "ascending"), ("ts", "ascending")])
     comes_us = np.empty(len(writes.t_us), dtype=np.int64)
@@ -307,7 +307,7 @@ def _comes_us(mined: Mined, learnt: LearntWrites) -> NDArray[np.int64]:
     return comes_us
 
 
-def _measured(driven: Driven, pairs: Pairs, completeness: float) -> dict[str, Any]:
+def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[str, Any]:
     reads, bill = driven.reads, driven.lab.bill()
     stale = reads["completeness"] < completeness
     served = fewest_sends(pairs, pairs.completeness < completeness, pairs.devices(), int(stale.sum()))
@@ -333,7 +333,7 @@ def _measured(driven: Driven, pairs: Pairs, completeness: float) -> dict[str, An
 
 
 def wilson(reads: int, stale: int) -> tuple[float, float]:
-    """Say where the true share lies, by 95 % (Wilson's score interval, JASA 22, 1927)."""
+    """Return the 95 % interval of a share (Wilson's score interval, JASA 22, 1927)."""
     z, n = 1.959964, max(reads, 1)
     share = stale / n
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
@@ -352,7 +352,7 @@ class DriftAlarm:
     reads, stale : int
         What was seen so far.
     least_reads : int
-        No alarm before so many.
+        Fewest reads for an alarm.
     """
 
     low: float
@@ -367,18 +367,18 @@ class DriftAlarm:
         whole_number("least_reads", self.least_reads, 1, 1 << 31)
 
     def seen(self, reads: int, stale: int) -> DriftAlarm:
-        """Take note of more reads, and how many of them were stale."""
+        """Return the alarm after more reads, of which some were stale."""
         whole_number("stale", stale, 0, whole_number("reads", reads, 0, 1 << 31))
         return replace(self, reads=self.reads + reads, stale=self.stale + stale)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the true share lies, by 95 %: :func:`wilson`."""
+        """95 % interval of the true share: :func:`wilson`."""
         return wilson(self.reads, self.stale)
 
     @property
     def rings(self) -> bool:
-        """Whether what was seen can hardly come from what was promised."""
+        """True if the observed share is not compatible with the promised one."""
         low, high = self.interval
         return self.reads >= self.least_reads and (low > self.high or high < self.low)
 
@@ -410,7 +410,7 @@ class Surge(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """What was shipped to some devices.
+    """Update shipped to some devices.
 
     Parameters
     ----------
@@ -523,7 +523,7 @@ class Dispatcher:
         )
         cells = {(each.row, each.column) for each in surging}
         if cells == {(each.row, each.column) for each in self._places}:
-            self._tell_who_has_come(surging)
+            self._update_arrivals(surging)
         elif surging:
             self._ship(self._near(surging), tuple(surging))
         else:
@@ -533,7 +533,7 @@ class Dispatcher:
         return surging
 
     def _near(self, surging: Sequence[Surge]) -> set[str]:
-        """Say who is near: by the last place that each device has written from."""
+        """Return the devices near a surge, by the last place that each has written from."""
         last = {row: (lat, lon) for row, _, lat, lon in self.drive.written}
         return {
             self.drive.devices[row].name
@@ -541,7 +541,7 @@ class Dispatcher:
             if any(distance_km(*place, each.lat, each.lon) <= self.near_km for each in surging)
         }
 
-    def _tell_who_has_come(self, surging: Sequence[Surge]) -> None:
+    def _update_arrivals(self, surging: Sequence[Surge]) -> None:
         come = self._near(surging) - self._have_update if surging else set()
         if come:
             self._send(self._updated(surging, self.pushed[-1].version), come, tuple(surging))
@@ -560,7 +560,7 @@ class Dispatcher:
         self._have_update |= to
 
     def _updated(self, surging: Sequence[Surge], version: int) -> Artefact:
-        """Make the policy that asks near each surge; without any the old one, as a newer version."""
+        """Return the policy that asks near each surge; without any the old one, as a newer version."""
         updated = self.policy
         for each in surging:
             north = self.near_km / KM_PER_DEGREE

@@ -49,7 +49,7 @@ class Comparison:
     baseline: str
 
     def differences(self, confidence: float = 0.95) -> pd.DataFrame:
-        """Give what a system changes against the baseline, paired by seed.
+        """Return the differences of each system from the baseline, paired by seed.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ def _measured(what: tuple[Scenario | Task, Callable[[Testbed], Adapter], str, in
 
 
 def interval(values: Any, confidence: float) -> tuple[float, float]:
-    """Give the interval of a mean (Student's t); NaN with fewer than two values."""
+    """Return the interval of a mean (Student's t); NaN with fewer than two values."""
     if len(values) < 2:
         return math.nan, math.nan
     from scipy import stats
@@ -188,12 +188,12 @@ RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "kb_per_useful": (("up_kb", "down_kb"), "useful"),
     "j_per_useful": (("radio_j",), "useful"),
 }
-"""What a run without a useful delivery does not have: what is added up, and by what it is divided."""
+"""Ratios that a run without useful deliveries lacks: summed measures, and the divisor."""
 
 
 @dataclass(frozen=True)
 class Scoreboard:
-    """What came of it.
+    """Result of the comparison.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ class Scoreboard:
         return list(dict.fromkeys(self.runs["task"]))
 
     def measured(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
-        """Give a task's measures: ``system, measure, mean, low, high, seeds``.
+        """Return a task's measures: ``system, measure, mean, low, high, seeds``.
 
         The mean of a ratio is that of all seeds together (:data:`RATIOS`): a seed without a useful delivery
         has none of its own, and what it took counts all the same. The interval is of the seeds that have one.
@@ -257,7 +257,7 @@ class Scoreboard:
         return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
 
     def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-        """Give the table that a reader can quote: a row a system, a column a measure, means of the seeds.
+        """Return one row per system and one column per measure, means of the seeds.
 
         Ratios are those of all seeds together (:data:`RATIOS`).
         """
@@ -269,12 +269,12 @@ class Scoreboard:
         return pd.DataFrame(rows, columns=list(measures), index=index)
 
     def differences(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
-        """Give what each system changes against the baseline, paired by seed; see :class:`Comparison`."""
+        """Return each system's differences from the baseline, paired by seed; see :class:`Comparison`."""
         runs = self._of(task)[["system", "seed", *MEASURES]]
         return Comparison(runs, self.baseline).differences(confidence)
 
     def pareto(self, task: str, gain: str = "useful_share", cost: str = "j_per_useful") -> pd.DataFrame:
-        """Give ``system``, a gain, a cost, and ``is_best``: none has more of one for no more of the other."""
+        """Return ``system``, a gain, a cost, and ``is_best``: on the Pareto front of both."""
         table = self.table(task, [gain, cost]).reset_index()
         table["is_best"] = pareto(table[gain], table[cost])
         return table
@@ -302,7 +302,7 @@ def scoreboard(
     privacy: bool = True,
     map: Callable[..., Iterable[dict[str, Any]]] = map,  # noqa: A002 - the name of what it stands for
 ) -> Scoreboard:
-    """Let systems do tasks, each on the same seeds.
+    """Run systems on tasks, each with the same seeds.
 
     Parameters
     ----------
@@ -379,7 +379,7 @@ def _shown(given: Any) -> str:
 
 
 def pareto(gain: Iterable[float], cost: Iterable[float]) -> list[bool]:
-    """Say of each whether no other has at least its gain for at most its cost, and more of one.
+    """Return for each whether no other has at least its gain for at most its cost, and is better in one.
 
     What is not a number is never among the best.
     """
@@ -395,7 +395,7 @@ def pareto(gain: Iterable[float], cost: Iterable[float]) -> list[bool]:
 
 
 def _mean(runs: pd.DataFrame, measure: str) -> float:
-    """Give the mean of a measure over seeds; a ratio is that of all of them together."""
+    """Return the mean of a measure over seeds; a ratio is that of all of them together."""
     if measure not in RATIOS:
         return float(runs[measure].mean())
     parts, whole = RATIOS[measure]
@@ -434,7 +434,7 @@ def _of(table: pd.DataFrame, task: str, system: str) -> pd.DataFrame:
 
 
 GAINS: Final = frozenset({"useful", "useful_share", "battery_h"})
-"""Of these measures more is better; of all others less."""
+"""Measures of which more is better; of all others less is."""
 
 LABELS: Final[Mapping[str, str]] = {
     "useful": "useful deliveries",
@@ -456,11 +456,11 @@ LABELS: Final[Mapping[str, str]] = {
     "kb_per_useful": "for each useful delivery, kB",
     "j_per_useful": "for each useful delivery, J",
 }
-"""What stands at the axis of a measure, units included."""
+"""Axis labels of the measures, with units."""
 
 
 def front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Say which systems are on the Pareto front of two measures.
+    """Return which systems are on the Pareto front of two measures.
 
     Parameters
     ----------

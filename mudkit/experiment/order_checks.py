@@ -66,10 +66,10 @@ __all__ = [
 ]
 
 MIDNIGHT_MIN: Final = 90
-"""A story begins so many minutes before it."""
-_LONGEST_MIN: Final = 180
+"""Minutes from the start of a trace to midnight."""
+_MAX_MINUTES: Final = 180
 _AFTER_H: Final = 2.0
-_MOST_SAID: Final = 12
+_MAX_ITEMS: Final = 12
 _AGES: Final = (10, 20, 40)
 _FROM: Final = (0, 18, 30)
 _START: Final = "2010-03-01T22:30"
@@ -95,7 +95,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """Who reads, and what is said.
+    """Random scenario of an order check: readers, and items.
 
     Parameters
     ----------
@@ -114,11 +114,11 @@ class Trace:
         return len(self.said), len(self.ages)
 
     def task(self) -> Task:
-        """Give it as a task: over links without outages, and with time for all that waits to come."""
+        """Return it as a task: over links without outages, and with time for all that waits to arrive."""
         feeds = max(each.sender for each in self.said) + 1
         scenario = Scenario(
             devices=len(self.ages),
-            hours=_LONGEST_MIN / 60 + _AFTER_H,
+            hours=_MAX_MINUTES / 60 + _AFTER_H,
             items=_Moments(self.said),
             size_bytes=60,
             start=_START,
@@ -134,7 +134,7 @@ class Trace:
         )
 
     def plays(self, make: Callable[[Testbed], Adapter]) -> Run:
-        """Let an adapter do it."""
+        """Run an adapter on it."""
         return run(self.task(), make, 0, name="a composition", messages=False)
 
     def _about(self, seed: int, sender: str, number: int, loc: Any) -> Mapping[str, Any]:
@@ -152,7 +152,7 @@ class _Moments:
     said: tuple[Said, ...]
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
-        """As :meth:`mudkit.sources.workloads.Workload.moments`."""
+        """Return the moments; see :meth:`mudkit.sources.workloads.Workload.moments`."""
         return Moments(
             np.array([each.sender for each in self.said], dtype=np.int64),
             np.array([each.at_s * US_PER_S for each in self.said], dtype=np.int64),
@@ -174,20 +174,20 @@ def traces(count: int, seed: int = 0, *, hides: bool = True) -> Iterator[Trace]:
     for number in range(count):
         stream = Stream(seed, f"story {number}")
         # Every other one is large: it takes many items to break some promises, and few in the right places.
-        fewest, most = (2, 4) if number % 2 == 0 else (6, _MOST_SAID)
+        fewest, most = (2, 4) if number % 2 == 0 else (6, _MAX_ITEMS)
         items = int(stream.integers(0, 0, fewest, most + 1))
         readers = int(stream.integers(0, 1, 1, min(3, items) + 1))
         feeds = int(stream.integers(0, 2, 1, 5)) if number % 2 == 0 else 4
         steps = np.arange(items)
         # Some limits are for crowds only, and some waits for what is far apart.
-        kind, begin = int(stream.integers(0, 3, 0, 3)), int(stream.integers(0, 4, 5, _LONGEST_MIN // 2))
+        kind, begin = int(stream.integers(0, 3, 0, 3)), int(stream.integers(0, 4, 5, _MAX_MINUTES // 2))
         if kind == 0:
-            minutes = stream.integers(1, steps, 5, _LONGEST_MIN)
+            minutes = stream.integers(1, steps, 5, _MAX_MINUTES)
         elif kind == 1:
-            minutes = begin + stream.integers(1, steps, 0, _LONGEST_MIN // 4)
+            minutes = begin + stream.integers(1, steps, 0, _MAX_MINUTES // 4)
         else:
-            minutes = begin + np.cumsum(stream.integers(1, steps, _LONGEST_MIN // 6, _LONGEST_MIN // 4))
-        minutes = np.unique(minutes[minutes < _LONGEST_MIN])
+            minutes = begin + np.cumsum(stream.integers(1, steps, _MAX_MINUTES // 6, _MAX_MINUTES // 4))
+        minutes = np.unique(minutes[minutes < _MAX_MINUTES])
         minutes = minutes[minutes != MIDNIGHT_MIN]
         steps = np.arange(len(minutes))
         senders = stream.integers(2, steps, 0, feeds).tolist()
@@ -242,7 +242,7 @@ _SPENT: Final = {SEEN_PER_DAY: (True, False), SEEN_SPACED: (False, True), SEEN_S
 
 
 class Played(NamedTuple):
-    """What came of a story.
+    """Result of a trace.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ class Played(NamedTuple):
 
 
 def tell(story: Trace) -> str:
-    """Tell a story in words."""
+    """Return a trace in words."""
     said = ", ".join(
         f"{clock(each.at_s)} by sender {each.sender + 1}"
         + (f" from {each.least} years on" if each.least else "")
@@ -320,7 +320,7 @@ def _too_many(played: Played) -> str | None:
     return None
 
 
-def _too_soon(played: Played) -> str | None:
+def _too_close(played: Played) -> str | None:
     last: dict[str, Handed] = {}
     for each in played.handed:
         before = last.get(each.phone)
@@ -395,7 +395,7 @@ def _spent(which: str) -> Callable[[Played], str | None]:
 
 
 PROMISES: Final[dict[str, Callable[[Played], str | None]]] = {
-    HIDDEN: _hidden, ALL: _all, TOO_MANY: _too_many, TOO_SOON: _too_soon, UNSEEN: _unseen, RELAY: _relay,
+    HIDDEN: _hidden, ALL: _all, TOO_MANY: _too_many, TOO_SOON: _too_close, UNSEEN: _unseen, RELAY: _relay,
     READ: _read, RADIO: _radio, **{each: _spent(each) for each in _SPENT},
 }  # fmt: skip
 """By what they say."""
@@ -412,7 +412,7 @@ def _at(handed: Handed) -> str:
 
 
 def clock(at_s: float) -> str:
-    """Give a moment of a story as the time of the day."""
+    """Return a moment of a trace as the time of the day."""
     minutes = (int(at_s) // 60 - MIDNIGHT_MIN) % (24 * 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
@@ -478,7 +478,7 @@ _RULES_TOLD: Final = dict(
 
 
 def _promises(names: Sequence[str]) -> tuple[str, ...]:
-    """Say what systems promise together.
+    """Return what systems promise together.
 
     Limits are for leaving something out, and waiting for people does; so to leave nothing out is promised
     where none of these is, and by Radiator, whose paper says it of itself.
@@ -547,7 +547,7 @@ def orders(
     -------
     pandas.DataFrame
         One row per (composition, order, promise): ``held``, ``scenarios``, ``messages`` (that came in all of
-        them: where none comes, most promises are kept), ``broken`` (in so many scenarios) and
+        them: where none comes, most promises are kept), ``broken`` (number of scenarios) and
         ``counterexample``, the smallest that was found, in words. A row of :data:`SAME` says whether what it
         shows is what the first order of the composition shows.
 
@@ -572,7 +572,7 @@ def orders(
 
 
 def commuting(table: pd.DataFrame) -> pd.DataFrame:
-    """Say of each composition whether its orders commute.
+    """Return for each composition whether its orders commute.
 
     Parameters
     ----------
@@ -606,7 +606,7 @@ def commuting(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def played(story: Trace, make: Callable[[Testbed], Logged]) -> Played:
-    """Let an adapter do a story."""
+    """Run an adapter on a trace."""
     kept: list[Logged] = []
 
     def made(testbed: Testbed) -> Any:

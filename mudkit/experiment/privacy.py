@@ -1,4 +1,4 @@
-"""What parties learnt, computed from what they held and not from what a system promises."""
+"""Privacy: knowledge of the parties, computed from what they held, not from promises."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EXAMPLE: Final = 40
 
 
 def contacts(lab: Lab) -> pd.DataFrame:
-    """Give who was seen talking to whom, when, and how much.
+    """Return who was seen talking to whom, when, and how much.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def learnt(lab: Lab) -> pd.DataFrame:
 
 
 def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
-    """Give what servers received in clear, field by field: names, groups, white-lists, sizes, times.
+    """Return what servers received in clear, field by field: names, groups, white-lists, sizes, times.
 
     Parameters
     ----------
@@ -153,11 +153,11 @@ RELAY: Final = "relay"
 PHONE: Final = "a phone"
 """Any of them: means over all."""
 _ENOUGH: Final = 24
-"""So many letters of an item are in no other one."""
+"""Number of first letters that identify an item."""
 
 
 def knowledge(entry: Run) -> pd.DataFrame:
-    """Give what parties know.
+    """Return what parties know after a task.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ _NUMBER: Final = re.compile(rb"-?\d+\.\d+")
 
 
 def disclosed(entry: Run) -> pd.DataFrame:
-    """Give of how many phones parties know where they were, and what their users want.
+    """Return the shares of phones whose places and wants parties know.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def _written(loc: tuple[float, float]) -> frozenset[bytes]:
 
 
 def _routes(entry: Run) -> dict[str, list[frozenset[bytes]]]:
-    """Give for each phone the places where it was, but those that items are about."""
+    """Return the places of each phone, without those that items are about."""
     if not entry.task.want.moves:
         return {}
     items = entry.testbed.items.values()

@@ -105,7 +105,7 @@ class Run:
 
     @cached_property
     def held(self) -> pd.DataFrame:
-        """What each party held, in clear or as ciphertext; see :meth:`mudkit.lab.Lab.held`."""
+        """Fields that each party held, in clear or as ciphertext; see :meth:`mudkit.lab.Lab.held`."""
         return self.lab.held()
 
     @cached_property
@@ -371,7 +371,7 @@ OF_DEVICES: Final = (
 
 
 def by_device(run: Run) -> pd.DataFrame:
-    """Give the measures of each device, from the bill and the table of deliveries.
+    """Return the measures of each device, from the bill and the table of deliveries.
 
     What is counted adds up to what :meth:`Run.measures` says of all. A feed is nobody's phone: it gets
     nothing that counts, and what its radio takes does not count either.

@@ -50,7 +50,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens, whatever the system.
+    """Plan of a run, whatever the system.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Scenario:
     expires_s : float, optional
         How long after its creation an item is worth reading; None: for ever.
     reads : Workload
-        When each device's user looks at what has come.
+        When each device's user looks at what has arrived.
     queries : Workload, optional
         When each device's user asks for what is around her (a row of the trace's ``reads``); needs a
         mobility.
@@ -143,11 +143,11 @@ class Scenario:
             )
 
     def describe(self) -> dict[str, str]:
-        """Say everything that shapes a run, in words."""
+        """Return all parameters of a run, in words."""
         return {field.name: _text(getattr(self, field.name)) for field in fields(self)}
 
     def table(self) -> pd.DataFrame:
-        """Give the parameters as a table: ``parameter, value``."""
+        """Return the parameters as a table: ``parameter, value``."""
         import pandas as pd
 
         return pd.DataFrame(list(self.describe().items()), columns=["parameter", "value"])
@@ -205,20 +205,20 @@ class Interest:
 
     @property
     def moves(self) -> bool:
-        """Whether it depends on where its reader is."""
+        """True if it depends on where its reader is."""
         return "loc" in self.of_me
 
     def over_items(self, me: Mapping[str, Any], language: Language = _ANY) -> Predicate:
-        """Give it as its reader's predicate over items: what she says of herself are constants in it."""
+        """Return the reader's predicate over items, with what she says of herself as constants."""
         given = {name: me.get(name) for name in self.of_me}
         return Predicate.parse(self._written("", ":"), given, language=language)
 
     def by_writer(self, item: Mapping[str, Any]) -> Predicate:
-        """Give it as the writer's predicate over readers: what there is to say of the item are constants."""
+        """Return the writer's predicate over readers, with the item's metadata as constants."""
         return self._by_writer.bind(sender={name: item.get(name) for name in self.of_item})
 
     def as_text(self, me: Mapping[str, Any]) -> str:
-        """Give the text of its reader's predicate over items, with what she says of herself written out."""
+        """Return the text of the reader's predicate over items, with what she says of herself as literals."""
 
         def written(match: re.Match[str]) -> str:
             return match[2] if match[1] == "item" else _literal(me.get(match[2]))
@@ -226,11 +226,11 @@ class Interest:
         return _NAME.sub(written, self.text)
 
     def over_state(self) -> str:
-        """Give the text of a SUBLIM rule: over the ``message`` and the ``state`` of its subscriber."""
+        """Return the text of a SUBLIM rule over the ``message`` and the ``state`` of its subscriber."""
         return self._written("message.", "state.")
 
     def holds(self, item: Mapping[str, Any], me: Mapping[str, Any]) -> bool:
-        """Say whether it holds of an item and a reader."""
+        """Return whether an item and a reader satisfy it."""
         return self._whole(item, me=me) is True
 
     def _written(self, item: str, me: str) -> str:
@@ -254,7 +254,7 @@ def _literal(value: Any) -> str:
 
 
 SETTLE_S: Final = 600.0
-"""So long a run goes on after its scenario's hours: nothing is published any more, and what waits is sent."""
+"""Settling time after the scenario's hours: nothing new is published, and what waits is sent."""
 _OF_RUNS: Final = {
     "battery_j": "the measure battery_h tells the hours of a battery; mudkit.experiment.run has empty ones",
     "queries": "leave them out; mudkit.experiment.run has them",
@@ -303,19 +303,19 @@ class Item(NamedTuple):
 
 
 def called(text: str) -> str:
-    """Give the name of the item whose :attr:`Item.text` this is."""
+    """Return the name of the item whose :attr:`Item.text` is given."""
     return str(msgspec.json.decode(text)["called"])
 
 
 Tells: TypeAlias = Callable[[int, str, int, "tuple[float, float] | None"], Mapping[str, Any]]
-"""What there is to say of an item: of the seed, its sender, its number and where the sender is."""
+"""Function of the seed, sender, number and sender's place; returns the metadata of an item."""
 Says: TypeAlias = Callable[[int, Sequence[str], Sequence[str]], Sequence[Mapping[str, Any]]]
-"""What the readers say of themselves: of the seed, the phones and the senders; one a phone."""
+"""Function of the seed, phones and senders; returns what each phone's user says of herself."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a fleet is to be told, and when somebody looks.
+    """Items that are useful to the users of a fleet, and when the users look.
 
     Parameters
     ----------
@@ -336,7 +336,7 @@ class Task:
     most : int or None
         Items that a user looks at in one go, the highest ranks first; None: all.
     renew_s, renew_km : float
-        A phone whose want has its place in it says again where it is after so long, if it has moved so far.
+        Shortest time and distance between two reports of a phone whose want depends on its place.
     is_addressed : bool
         Whether each item names its receivers, and machines record their deliveries themselves; see
         :meth:`addressed`.
@@ -396,7 +396,7 @@ class Task:
         )
 
     def over(self, **changes: Any) -> Task:
-        """Give the same task over another scenario, for instance ``devices=200, hours=24``.
+        """Return the task with other parameters of its scenario, for instance ``devices=200, hours=24``.
 
         Parameters
         ----------
@@ -421,7 +421,7 @@ class Task:
         return replace(self, scenario=replace(self.scenario, **changes))
 
     def describe(self) -> dict[str, str]:
-        """Say everything that shapes a run, in words."""
+        """Return all parameters of a run, in words."""
         if self.is_addressed:
             return self.scenario.describe()
         left_out = {"receivers", *_OF_RUNS}
@@ -471,7 +471,7 @@ def _place(seed: int, sender: str, number: int, loc: tuple[float, float] | None)
 
 
 def _tags(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
-    """Let each want two kinds of photographs of her friends."""
+    """Draw two kinds of photographs of her friends for each user."""
     first = Stream(seed, "tags").integers(np.arange(len(phones)), 0, 0, len(_TOPICS)).tolist()
     kinds = [listed([_TOPICS[each], _TOPICS[(each + 1) % len(_TOPICS)]]) for each in first]
     return [{**mine, "tags": kind} for mine, kind in zip(_friends(seed, phones, senders), kinds, strict=True)]
@@ -483,7 +483,7 @@ def _photo(seed: int, sender: str, number: int, loc: tuple[float, float] | None)
 
 
 def _readers(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
-    """Let each be interested in two subjects, from a rank on."""
+    """Draw two subjects, and a lowest rank, for each user."""
     rows = np.arange(len(phones))
     first = Stream(seed, "topics").integers(rows, 0, 0, len(_TOPICS)).tolist()
     least = Stream(seed, "thresholds").uniform(rows, 0, 0.0, 3.0).round(1).tolist()

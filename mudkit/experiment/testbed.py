@@ -35,11 +35,11 @@ from mudkit.units import US_PER_S, distance_km
 __all__ = ["APP", "Adapter", "Carried", "Testbed", "not_hers"]
 
 _KEY: Final = 8
-"""By so many first bytes a content is looked for."""
+"""Number of first bytes by which a content is looked up."""
 _BITS: Final = 20
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT: Final = np.uint64(64 - _BITS)
-_MOST_READ: Final = 256
+_MAX_CACHED: Final = 256
 """Texts whose items are remembered: one text goes to many phones."""
 
 
@@ -117,7 +117,7 @@ class Carried:
             )
 
     def _takes(self, device: str, direction: str, item: Item, since_us: int) -> bool:
-        """Let a ciphertext count for an item, if there is one that can hold it."""
+        """Count a ciphertext as an item, if there is one that can hold it."""
         need, sealed = _least(item), self._sealed.get((device, direction), [])
         # The oldest that can be: a later one may be all there is for an item that was published later.
         for each in sealed[bisect_left(sealed, [since_us]) :]:
@@ -151,7 +151,7 @@ class Carried:
     def _items_in(self, part: str | bytes) -> frozenset[str]:
         known = self._read.get(part)
         if known is None:
-            if len(self._read) >= _MOST_READ:
+            if len(self._read) >= _MAX_CACHED:
                 self._read.clear()
             known = frozenset(name for _, _, data in leaves(part) for name in self._contents_in(data))
             self._read[part] = known
@@ -174,12 +174,12 @@ _EXPECTED: Final = (
 
 
 def _least(item: Item) -> int:
-    """Give in how many bytes a content can be written."""
+    """Return the fewest bytes in which a content can be written."""
     return -(-item.size_bytes * 3 // 4)
 
 
 def _places(data: bytes) -> Any:
-    """Give for each eight bytes of a text where they stand in the table of marks."""
+    """Return the position in the table of marks of each eight bytes of a text."""
     words = np.ndarray((len(data) - _KEY + 1,), "<u8", data, 0, (1,))
     return (words * _MIX) >> _SHIFT
 
@@ -256,7 +256,7 @@ class Adapter(Protocol):
 
 
 class Testbed:
-    """Who is there, and who wants what.
+    """Devices, wants and deliveries of a run.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class Testbed:
         }
         self.wanted = 0
         self.given = hashlib.sha256("\n".join(lab.devices).encode())
-        """Of what is asked of a system, whichever it is."""
+        """Digest of all that the system is given."""
         self._items: dict[str, tuple[Item, int]] = {}
         self._wanted: dict[str, frozenset[str]] = {}
         self._arrived: set[tuple[str, str]] = set()
@@ -297,7 +297,7 @@ class Testbed:
     # -- for an adapter
 
     def about(self, phone: str) -> dict[str, Any]:
-        """Give what a phone says of itself now: what its user wants, and where it is (``loc``)."""
+        """Return what a phone says of itself now: what its user wants, and where it is (``loc``)."""
         said = dict(self._said[phone])
         if self.task.want.moves and (loc := self.lab.devices[phone].loc) is not None:
             said["loc"] = loc
@@ -305,9 +305,9 @@ class Testbed:
         return said
 
     def arrived(self, phone: str, item: str) -> None:
-        """Take note that an item has come to a phone.
+        """Record that an item has arrived on a phone.
 
-        What came before, or was published there, does not count. All of the item's content must have left its
+        Repeated arrivals, and those on the sender, do not count. All of the item's content must have left its
         sender over its link, and come over the link to this phone, in a message, since it was published: as
         it is, with others, packed, or sealed. Its name is none of it.
 
@@ -361,31 +361,31 @@ class Testbed:
 
     @property
     def items(self) -> Mapping[str, Item]:
-        """What was published so far, by name."""
+        """Published items, by name."""
         return {name: item for name, (item, _) in self._items.items()}
 
     def is_for(self, item: str, phone: str) -> bool:
-        """Say whether somebody wanted an item, or has published it."""
+        """Return whether a phone wanted an item, or has published it."""
         return phone in self._wanted[item] or phone == self._items[item][0].sender
 
     def wanted_by(self, phone: str) -> int:
-        """Say how many items a phone wanted so far."""
+        """Return the number of items that a phone wanted so far."""
         return sum(phone in wanting for wanting in self._wanted.values())
 
     # -- for who plays
 
     def enter(self, adapter: Adapter) -> None:
-        """Let a system begin; phones that move say so from now on."""
+        """Start the system; phones that move report it from now on."""
         self._adapter = adapter
         if self.task.want.moves:
             self._look_around(None)
 
     def end(self) -> None:
-        """Let the system say what was not as it must be, if it can."""
+        """Call the adapter's ``end``, if it has one."""
         getattr(self._adapter, "end", lambda: None)()
 
     def publish(self, item: Item) -> None:
-        """Let an item be published: note who wants it, by where everybody is now."""
+        """Publish an item: record who wants it, by where everybody is now."""
         assert self._adapter is not None
         created_us = self.lab.world.now_us
         if self._carried is None:
@@ -406,7 +406,7 @@ class Testbed:
         self._adapter.publish(item)
 
     def look(self, phone: str) -> None:
-        """Let the user of a phone look."""
+        """Call the adapter when the user of a phone looks."""
         assert self._adapter is not None
         self._adapter.look(phone)
 
@@ -447,7 +447,7 @@ class Testbed:
 
 
 def not_hers(phone: str) -> str:
-    """Give the predicate over items that spares a phone what it has published itself."""
+    """Return the predicate over items that excludes those that a phone has published."""
     return f"who <> '{phone}'"
 
 

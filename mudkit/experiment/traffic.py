@@ -33,14 +33,14 @@ from mudkit.units import KM_PER_DEGREE, distance_km, middle
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Drive", "Traffic"]
+__all__ = ["Traffic", "TrafficRun"]
 
 _Heard: TypeAlias = list[list[Any]]
 
 
 @dataclass(frozen=True)
-class Drive:
-    """What came of one way to propagate.
+class TrafficRun:
+    """Result of one way to propagate.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Drive:
     lab: Lab
 
     def delays(self, near_km: float) -> tuple[float, float]:
-        """Give the mean delay of messages about cells within a distance of the receiver, and beyond it; s."""
+        """Return the mean delays, in s, of messages about cells near the receiver and beyond."""
         is_near = self.heard["distance_km"] <= near_km
         near_s, far_s = (_mean_delay_s(self.heard[each]) for each in (is_near, ~is_near))
         return near_s, far_s
@@ -64,7 +64,7 @@ class Drive:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What is said, whatever becomes of it.
+    """Plan of cars that report their speeds, whatever becomes of the reports.
 
     In the middle third of the time cars within ``jam_km`` of the middle say a quarter of their speed.
 
@@ -112,7 +112,7 @@ class Traffic:
         number("jam_km", self.jam_km, 0.0, 1000.0)
 
     def said(self, seed: int) -> pd.DataFrame:
-        """Give what is said, in order: ``t_s, car, lat, lon, speed_kmh``.
+        """Return the reports in order: ``t_s, car, lat, lon, speed_kmh``.
 
         Raises
         ------
@@ -147,18 +147,18 @@ class Traffic:
 
     @staticmethod
     def middle(said: pd.DataFrame) -> tuple[float, float]:
-        """Give the middle of what is said, degrees."""
+        """Return the middle of the reports, in degrees."""
         lat, lon = middle(said["lat"], said["lon"])
         return round(lat, 5), round(lon, 5)
 
     def listeners(self, said: pd.DataFrame) -> dict[str, tuple[float, float]]:
-        """Give the places of those who stand still and listen."""
+        """Return the places of the stationary listeners."""
         lat, lon = self.middle(said)
         return {self.NEAR: (lat, lon), self.FAR: (round(lat + self.far_km / KM_PER_DEGREE, 5), lon)}
 
     @staticmethod
     def application(aggregability: Function | Aggregability, cell_km: float = 1.0) -> Application:
-        """Give the application ``traffic`` with a function of one's own and cells of another size."""
+        """Return the application ``traffic`` with another function and cells of another size."""
         function = aggregability if isinstance(aggregability, Aggregability) else Aggregability(aggregability)
         join = partial(joins.mean_per_cell, km=cell_km)
         return replace(APPLICATIONS["traffic"], aggregability=function, join=join)
@@ -171,15 +171,15 @@ class Traffic:
         cell_km: float = 1.0,
         longest_s: float = 300.0,
         **settings: Any,
-    ) -> Drive:
-        """Let it be said on a fleet, and let everything arrive.
+    ) -> TrafficRun:
+        """Run the reports on a fleet until everything has arrived.
 
         Parameters
         ----------
         seed : int
         aggregability : callable
         cell_km : float
-            Side of the cells whose mean speeds are told.
+            Side of the cells whose mean speeds are propagated.
         longest_s : float
             No message waits for longer.
         **settings
@@ -224,7 +224,7 @@ class Traffic:
             for name, (lat, lon) in ((name, places.get(name, stand[self.NEAR])) for name in clients)
         }
         table = heard(heard_by, {**still, **tracks}).rename(columns={"value": "speed_kmh"})
-        return Drive(table, server.counts().result(), lab)
+        return TrafficRun(table, server.counts().result(), lab)
 
     def play(
         self,
@@ -239,7 +239,7 @@ class Traffic:
         Returns
         -------
         heard, sent : pandas.DataFrame
-            As in :class:`Drive` and :class:`mudkit.systems.radiator.Played`.
+            As in :class:`TrafficRun` and :class:`mudkit.systems.radiator.Played`.
 
         Raises
         ------
@@ -267,7 +267,7 @@ class Traffic:
 
     @staticmethod
     def _places(said: pd.DataFrame) -> dict[str, tuple[float, float]]:
-        """Give where each car is at first."""
+        """Return the first place of each car."""
         first = said.drop_duplicates("car")
         return {
             car: (lat, lon) for car, lat, lon in zip(first["car"], first["lat"], first["lon"], strict=True)

@@ -299,7 +299,7 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
         from mudkit.experiment import nodes
 
         table = nodes(policy)
-    remedy = "pass the learnt policy of CacheBench.tried, or its nodes"
+    remedy = "pass the learnt policy of CacheBench.run, or its nodes"
     rows = require_columns(table, "policy", _TREE_COLUMNS, remedy=remedy).to_dict("records")
     depth = [0] * len(rows)
     for row in rows[1:]:

@@ -36,4 +36,4 @@ _ALL: Final[tuple[type[System], ...]] = (StoreAndForward, Mud, LastHop, Contrail
 ADAPTERS: Final[dict[str, Callable[[Testbed], Adapter]]] = {each.label: each for each in _ALL}
 """The systems that the scoreboard compares, by name; the first is the baseline."""
 CANNOT: Final[dict[str, Mapping[str, str]]] = {each.label: each.cannot for each in _ALL}
-"""What a system cannot say of a task, in a sentence, by system and task; nothing: all of it."""
+"""Sentences on what a system cannot express of a task, by system and task; no entry: nothing."""

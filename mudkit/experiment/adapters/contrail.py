@@ -209,7 +209,7 @@ class Contrail(System):
                 self._ask(sender, receiver)
 
     def _ask(self, sender: str, receiver: str) -> None:
-        """Make two devices friends, and install the receiver's filter on the sender."""
+        """Befriend two devices, and install the receiver's filter on the sender."""
         if (sender, receiver) in self._asking:
             return
         self._asking.add((sender, receiver))

@@ -34,7 +34,7 @@ class Copies:
     Parameters
     ----------
     code : callable
-        The code of whoever writes a machine.
+        Code of the machine.
 
     Raises
     ------
@@ -48,7 +48,7 @@ class Copies:
         self._made: list[Callable[..., Any]] = []
 
     def make(self) -> Callable[..., Any]:
-        """Give one more copy, as the code was at first."""
+        """Return a new copy of the original code."""
         made: Callable[..., Any] = cloudpickle.loads(self._code)
         self._made.append(made)
         return made
@@ -112,7 +112,7 @@ def _written(code: Callable[..., Any]) -> bytes:
 
 @contextmanager
 def _by_value(code: Callable[..., Any]) -> Iterator[None]:
-    """Have the module of somebody's code copied, too, which is else only named."""
+    """Copy the module of the code, too, which is otherwise pickled by name."""
     module = sys.modules.get(getattr(code, "__module__", None) or type(code).__module__)
     listed = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
     if module is None or module.__name__ in listed or module.__name__.partition(".")[0] == "mudkit":
@@ -126,7 +126,7 @@ def _by_value(code: Callable[..., Any]) -> Iterator[None]:
 
 
 def _changed(first: Any, now: Any, where: str, seen: dict[int, Any]) -> Iterator[str]:
-    """Give the names of what two copies have not in common."""
+    """Yield the names of values in which two copies differ."""
     if id(now) in seen:
         return
     seen[id(now)] = now  # which keeps the number its own
@@ -157,7 +157,7 @@ def _changed(first: Any, now: Any, where: str, seen: dict[int, Any]) -> Iterator
 
 
 def _reached(function: types.FunctionType) -> dict[str, Any]:
-    """Give what a function reaches by names: globals, closures, defaults, and what it has itself."""
+    """Return all that a function reaches by name: globals, closures, defaults and attributes."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     closed = {name: cell.cell_contents for name, cell in cells if _is_full(cell)}
     known = function.__globals__
@@ -197,7 +197,7 @@ ITEMS: Final = "items"
 
 
 class Here:
-    """What a machine has at hand; made again when it is restarted.
+    """Context of a machine; created again when the machine is restarted.
 
     Parameters
     ----------
@@ -225,11 +225,11 @@ class Here:
 
     @property
     def is_relay(self) -> bool:
-        """Whether this is the relay, not a phone or a feed."""
+        """True on the relay, false on a phone or a feed."""
         return self.me == self.relay
 
     def wants(self, me: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
-        """Say whether somebody wants an item.
+        """Return whether a user wants an item.
 
         Parameters
         ----------
@@ -321,7 +321,7 @@ class Own:
         self.asked = self._machines[phone].call("want", me=_listed(self._testbed.about(phone)))
 
     def look(self, phone: str) -> None:
-        """Show what has come."""
+        """Show what has arrived."""
         self._testbed.show(phone)
 
     def end(self) -> None:

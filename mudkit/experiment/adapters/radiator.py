@@ -1,6 +1,6 @@
 """Radiator in experiments: an item is a context for all, and less urgent ones wait (2.2, 3.1).
 
-Alone, phones that want an item get it at once; all others get it with what has come in ten minutes, as one
+Alone, phones that want an item get it at once; all others get it with the items of ten minutes, as one
 message. Nothing is left out: Radiator promises that everyone gets everything in the end, and on the
 scoreboard that is waste.
 """
@@ -28,7 +28,7 @@ _HALF_AN_HOUR: Final = Time(1800.0)
 
 
 class _Reader(ClientMachine):
-    """A client whose user reads what has come for her."""
+    """Client whose user reads the items for her."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

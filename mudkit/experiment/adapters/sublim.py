@@ -107,12 +107,12 @@ class Sublim(System):
 
 
 def not_wanted(want: Interest) -> Rule:
-    """Give the rule that drops what its subscriber (``state.me``) does not want, or has published herself."""
+    """Return the rule that drops what its subscriber (``state.me``) does not want, or has published."""
     return Rule(f"coalesce(NOT ({want.over_state()}) OR message.who = state.me, TRUE)", Drop(), "not wanted")
 
 
 def as_state(phone: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what a phone says of itself as variables of a policy, where a place is a table."""
+    """Return what a phone says of itself as variables of a policy, in which a place is a table."""
     state = {**about, "me": phone}
     if "loc" in about:
         state["loc"] = dict(zip(("lat", "lon"), about["loc"], strict=True))

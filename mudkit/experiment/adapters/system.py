@@ -1,4 +1,4 @@
-"""What adapters have in common: a system alone on its testbed, or as one part of a chain.
+"""Base of the adapters: a system alone on its testbed, or as one part of a chain.
 
 Between the two parts of a chain stands a bridge for each phone, a server of its own. The client of the first
 system runs there and passes what arrives to the second one. So each machine runs as its paper has it, and
@@ -70,7 +70,7 @@ class System:
     charged: ClassVar[str]
     """Name on the bill."""
     cannot: ClassVar[Mapping[str, str]] = {}
-    """What its paper cannot say, by the name of the task."""
+    """Sentences on what its paper cannot express, by the name of the task."""
 
     def __init__(self, place: Testbed | Way) -> None:
         self._way = place if isinstance(place, Way) else _whole(place)
@@ -90,7 +90,7 @@ class System:
         self.send(item.sender, (item,))
 
     def send(self, source: str, batch: Batch) -> None:
-        """Take in a batch; of a second part, the source is the phone that it is for."""
+        """Send a batch; in a second part, the source is the phone that it is for."""
         raise NotImplementedError
 
     def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
@@ -109,7 +109,7 @@ class System:
         return [each for each in self._way.ends if each != source] if self._way.is_first else [source]
 
     def _out(self, phone: str, name: str) -> None:
-        """Hand over the item, or the batch, of a name."""
+        """Deliver the item, or the batch, of a name."""
         if self._way.on_batch is None:
             self._testbed.arrived(phone, name)
         else:
@@ -129,7 +129,7 @@ def _whole(testbed: Testbed) -> Way:
 
 
 def text_of(batch: Batch) -> str:
-    """Give what travels of a batch: the contents of its items."""
+    """Return the text that travels for a batch: the contents of its items."""
     return "".join(item.content for item in batch)
 
 
@@ -139,7 +139,7 @@ _NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
 
 
 def meant_by(want: Interest, items: Sequence[Item], rule: str = "all", to: str | None = None) -> Predicate:
-    """Give the writer's predicate over readers (``receiver.…``) of several items together.
+    """Return the writer's predicate over readers (``receiver.…``) of several items together.
 
     What is for everybody is not for those who wrote it, by their ``name``.
 

@@ -8,8 +8,7 @@ from judged import told_apart
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
 from mudkit.exercises import grade, judge
-from mudkit.experiment import NEWS, TRAFFIC, own_machine, run, scoreboard
-from mudkit.experiment.adapters.mud import Mud
+from mudkit.experiment import NEWS, TRAFFIC, Mud, own_machine, run, scoreboard
 
 CHAPTER = "10_scoreboard"
 HEAD = "from mudkit.events import Call, Complete, LinkUp, Notify, Received, Send, SendFailed, SetTimer, TimerFired\n"

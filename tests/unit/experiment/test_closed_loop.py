@@ -50,7 +50,7 @@ def test_bad_input():
 
 def test_who_always_asks_misses_nothing_and_who_does_not_saves():
     plan = Commuters(cars=3, days=1, every_s=1800.0, reads_per_day=24.0)
-    always, rule = (plan.drive(2, "2010-03-01", policy) for policy in (AlwaysRemote(), NearAndRecent()))
+    always, rule = (plan.run(2, "2010-03-01", policy) for policy in (AlwaysRemote(), NearAndRecent()))
     assert always.reads["is_sent"].all()
     assert (always.reads["completeness"] == 1).mean() > 0.97  # a report may be on its way
     assert list(always.reads["at_s"]) == list(rule.reads["at_s"])
@@ -59,7 +59,7 @@ def test_who_always_asks_misses_nothing_and_who_does_not_saves():
     assert 0 < local.sum() < len(local)
     assert (rule.reads["missing"][local] > 0).any()
     assert rule.lab.bill()["messages"].sum() < always.lab.bill()["messages"].sum()
-    other = plan.drive(2, "2010-03-08", AlwaysRemote())
+    other = plan.run(2, "2010-03-08", AlwaysRemote())
     assert list(other.reads["at_s"]) != list(always.reads["at_s"])
 
 

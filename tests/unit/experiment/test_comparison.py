@@ -20,6 +20,9 @@ from mudkit.experiment import (
     TASKS,
     TRAFFIC,
     WARD,
+    LastHop,
+    Mud,
+    Sublim,
     by_device,
     disclosed,
     front,
@@ -27,9 +30,6 @@ from mudkit.experiment import (
     run,
     scoreboard,
 )
-from mudkit.experiment.adapters.lasthop import LastHop
-from mudkit.experiment.adapters.mud import Mud
-from mudkit.experiment.adapters.sublim import Sublim
 
 _TASKS = [TRAFFIC.over(devices=5, hours=0.3), WARD.over(devices=2, hours=0.05)]
 _SYSTEMS = {"MUD": Mud, "SUBLIM": Sublim}

@@ -15,18 +15,18 @@ from mudkit.experiment import (
     PROMISES,
     SAME,
     TASKS,
+    Contrail,
     Interest,
     Item,
+    LastHop,
+    Mud,
+    Radiator,
+    Sublim,
     commuting,
     orders,
     run,
 )
 from mudkit.experiment import order_checks as p
-from mudkit.experiment.adapters.contrail import Contrail
-from mudkit.experiment.adapters.lasthop import LastHop
-from mudkit.experiment.adapters.mud import Mud
-from mudkit.experiment.adapters.radiator import Radiator
-from mudkit.experiment.adapters.sublim import Sublim
 from mudkit.experiment.adapters.system import meant_by
 from mudkit.experiment.chains import Chain
 from mudkit.experiment.order_checks import ALONE, Said, Trace, played, smaller, traces

@@ -234,7 +234,7 @@ def test_what_cannot_be_drawn_decisions():
 
 
 def test_a_learnt_policy_is_drawn_as_its_nodes():
-    learnt = CacheBench.of(*labelled_reads()).tried(CostMatrix(0.5, 1.0)).learnt
+    learnt = CacheBench.of(*labelled_reads()).run(CostMatrix(0.5, 1.0)).learnt
     assert figures.tree(learnt, title="t").to_json() == figures.tree(nodes(learnt), title="t").to_json()
     assert figures.tree_outline(learnt) == figures.tree_outline(nodes(learnt))
     with pytest.raises(ParameterError, match="learnt policy"):
