@@ -89,15 +89,15 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
     board = scoreboard(small, seeds=[21, 22])
     friends = TASKS["friends nearby"].over(devices=6, hours=0.5)
     composed = scoreboard([friends], COMPOSITIONS, seeds=[23])
-    for name, each in (("board", board), ("composed", composed)):
+    for name, scores in (("board", board), ("composed", composed)):
         for part in ("runs", "privacy", "devices", "disclosed", "latencies"):
-            yield f"{name}: {part}", getattr(each, part)
-        for task in each.tasks:
+            yield f"{name}: {part}", getattr(scores, part)
+        for task in scores.tasks:
             for method in ("measured", "table", "differences", "pareto"):
-                yield f"{name}: {method} of {task}", getattr(each, method)(task)
+                yield f"{name}: {method} of {task}", getattr(scores, method)(task)
     systems = (Direct, StoreAndForward, LastHop, Contrail, Radiator, Sublim)
     compared = experiment.compare(
-        replace(SCENARIO, hours=2.0), {each.charged: each for each in systems}, [24, 25]
+        replace(SCENARIO, hours=2.0), {system.charged: system for system in systems}, [24, 25]
     )
     yield "comparison: runs", compared.runs
     yield "comparison: differences", compared.differences()

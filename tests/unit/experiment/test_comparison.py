@@ -168,7 +168,7 @@ def test_what_a_system_cannot_say_is_of_a_task_that_there_is():
         ("news", _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
         (_TASKS[0], _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
         (_TASKS, ["MUD"], range(1), "systems", "by name"),
-        (_TASKS, {"MUD": "MUD"}, range(1), "systems", "by name"),
+        (_TASKS, {"MUD": "MUD"}, range(1), "system", "the class itself"),
         (_TASKS, _SYSTEMS, 2, "seeds", "range(10)"),
         (_TASKS, _SYSTEMS, ["one"], "seeds", "a whole number"),
     ],

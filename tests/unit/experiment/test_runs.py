@@ -268,12 +268,12 @@ def test_confidences_that_are_none(confidence):
         (Scenario(devices=2, hours=0.1), StoreAndForward, "one", "seed"),
     ],
 )
-def test_runs_that_cannot_be(scenario, system, seed, where):
+def test_runs_that_cannot_be(plan, system, seed, where):
     with pytest.raises(ParameterError) as caught:
-        run(scenario, system, seed)
+        run(plan, system, seed)
     assert caught.value.where == where
     with pytest.raises(ParameterError, match=where):
-        compare(scenario, {"it": system}, [seed])
+        compare(plan, {"it": system}, [seed])
 
 
 _SMALL = {
