@@ -253,6 +253,14 @@ def run(
     )
     testbed = Testbed(task, lab)
     adapter = system(testbed)
+    if task.is_addressed and not getattr(adapter, "name", None):
+        raise ParameterError(
+            "This system cannot run a scenario.",
+            where="system",
+            found=f"{_name(system)}, whose adapter has no name for items that name their receivers",
+            expected="an adapter whose machines record deliveries under its name, such as StoreAndForward",
+            remedy="run it on a task, such as NEWS",
+        )
     testbed.enter(adapter)
     lab.trace.description["scenario"] = task.describe()
     _Play(task, testbed).begin()

@@ -182,7 +182,7 @@ class Interest:
 
     Examples
     --------
-    >>> near = Want("within_km(item.loc, me.loc, 3)")
+    >>> near = Interest("within_km(item.loc, me.loc, 3)")
     >>> near.over_items({"loc": (30.0, -97.0)})({"loc": (30.01, -97.0)})
     True
     >>> near.by_writer({"loc": (30.0, -97.0)})({}, receiver={"loc": (31.0, -97.0)})

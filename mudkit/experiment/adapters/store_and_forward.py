@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from mudkit.errors import ParameterError
 from mudkit.events import Installed
 from mudkit.experiment.adapters.system import System
 from mudkit.experiment.tasks import TASKS, Item, called
@@ -76,6 +77,13 @@ class Direct(System):
 
     def __init__(self, testbed: Testbed) -> None:
         super().__init__(testbed)
+        if not self._task.is_addressed:
+            raise ParameterError(
+                "Direct cannot run a task: nothing chooses the receivers of an item.",
+                where="system",
+                found=f"Direct with the task {self._task.name!r}",
+                expected="a Scenario, in which each item names its receivers",
+            )
         self._machines: dict[str, Installed] = {
             name: device.install(_DIRECT, partial(DirectMachine, me=name), name=_DIRECT)
             for name, device in self._lab.devices.items()

@@ -67,8 +67,8 @@ class System:
 
     label: ClassVar[str]
     """Name on the scoreboard."""
-    charged: ClassVar[str]
-    """Name on the bill."""
+    charged: ClassVar[str] = ""
+    """Name on the bill; without one, items cannot name their receivers."""
     cannot: ClassVar[Mapping[str, str]] = {}
     """Sentences on what its paper cannot express, by the name of the task."""
 
@@ -162,7 +162,7 @@ def meant_by(want: Interest, items: Sequence[Item], rule: str = "all", to: str |
     --------
     >>> old = Item("a", "ann", {"least": 60}, 10, None)
     >>> young = Item("b", "bob", {"least": 0}, 10, None)
-    >>> [meant_by(Want("me.age >= item.least"), [old, young], rule)({}, receiver={"age": 20})
+    >>> [meant_by(Interest("me.age >= item.least"), [old, young], rule)({}, receiver={"age": 20})
     ...  for rule in ("all", "any")]
     [False, True]
     """

@@ -30,6 +30,7 @@ from mudkit.experiment import (
     TRAFFIC,
     WARD,
     Comparison,
+    Direct,
     Scenario,
     StoreAndForward,
     Sublim,
@@ -266,6 +267,8 @@ def test_confidences_that_are_none(confidence):
         (Scenario, StoreAndForward, 1, "plan"),
         (Scenario(devices=2, hours=0.1), "StoreAndForward", 1, "system"),
         (Scenario(devices=2, hours=0.1), StoreAndForward, "one", "seed"),
+        (Scenario(devices=2, hours=0.1), ADAPTERS["MUD"], 1, "system"),
+        (NEWS.over(devices=2, hours=0.1), Direct, 1, "system"),
     ],
 )
 def test_runs_that_cannot_be(plan, system, seed, where):
