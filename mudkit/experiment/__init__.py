@@ -4,9 +4,46 @@ Two systems on one seed see the same devices, moves, outages, items and reads, s
 is the systems'. What parties learnt is computed from what they held.
 """
 
-from mudkit.experiment.comparison import Comparison, compare
-from mudkit.experiment.privacy import contacts, learnt, shown
-from mudkit.experiment.running import Run, System, run
-from mudkit.experiment.scenario import Scenario
+from typing import TYPE_CHECKING
 
-__all__ = ["Comparison", "Run", "Scenario", "System", "compare", "contacts", "learnt", "run", "shown"]
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.experiment._party_views import party_views
+    from mudkit.experiment.comparison import Comparison, compare
+    from mudkit.experiment.contrail_pair import ContrailPair, item_latencies_s, receiver_radio_mw
+    from mudkit.experiment.matching import (
+        MATCHING_METHODS,
+        PAPER_CURVE,
+        READ_PREDICATES,
+        WRITER_PREDICATE,
+        MatchingLoad,
+        matching_times,
+    )
+    from mudkit.experiment.privacy import contacts, learnt, shown
+    from mudkit.experiment.running import Run, System, run
+    from mudkit.experiment.scenario import Scenario
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
+
+__all__ = [
+    "MATCHING_METHODS",
+    "PAPER_CURVE",
+    "READ_PREDICATES",
+    "WRITER_PREDICATE",
+    "Comparison",
+    "ContrailPair",
+    "MatchingLoad",
+    "Run",
+    "Scenario",
+    "System",
+    "compare",
+    "contacts",
+    "item_latencies_s",
+    "learnt",
+    "matching_times",
+    "party_views",
+    "receiver_radio_mw",
+    "run",
+    "shown",
+]

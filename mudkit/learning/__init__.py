@@ -1,13 +1,21 @@
 """Cache policies that are learnt from a trace, and their replay against the labels that Spark computed."""
 
-from mudkit.learning.batching import Batch, BatchBound, BatchTree
-from mudkit.learning.costs import COSTS, WRITE_COSTS, CostMatrix, delay_costs
-from mudkit.learning.evaluate import evaluate_reads
-from mudkit.learning.evaluate_batches import evaluate_writes
-from mudkit.learning.export import artefact
-from mudkit.learning.holding import held_completeness, least_sent
-from mudkit.learning.policies import Always, Bound, FixedRule, Tree
-from mudkit.learning.radio import RadioModel
+from typing import TYPE_CHECKING
+
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.learning.batching import Batch, BatchBound, BatchTree
+    from mudkit.learning.costs import COSTS, WRITE_COSTS, CostMatrix, delay_costs
+    from mudkit.learning.evaluate import evaluate_reads
+    from mudkit.learning.evaluate_batches import evaluate_writes
+    from mudkit.learning.export import artefact
+    from mudkit.learning.frontier import at_equal, read_frontier, write_frontier
+    from mudkit.learning.holding import held_completeness, least_sent
+    from mudkit.learning.policies import Always, Bound, FixedRule, Tree
+    from mudkit.learning.radio import RadioModel
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "COSTS",
@@ -22,9 +30,12 @@ __all__ = [
     "RadioModel",
     "Tree",
     "artefact",
+    "at_equal",
     "delay_costs",
     "evaluate_reads",
     "evaluate_writes",
     "held_completeness",
     "least_sent",
+    "read_frontier",
+    "write_frontier",
 ]

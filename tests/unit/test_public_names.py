@@ -1,7 +1,13 @@
 """Public names: what the packages export, and what notebooks may rely on."""
 
+import ast
 import importlib
+import json
 import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +29,127 @@ def test_no_public_name_equals_a_submodule_of_its_package(package):
         if callable(getattr(module, name, None))
     }
     assert sorted(submodules & functions_and_classes) == []
+
+
+ROOT = Path(__file__).parents[2]
+FACES = [
+    "mudkit", "mudkit.consistency", "mudkit.errors", "mudkit.events", "mudkit.exercises", "mudkit.experiment",
+    "mudkit.figures", "mudkit.learning", "mudkit.pipeline", "mudkit.predicates", "mudkit.sources",
+    "mudkit.systems", "mudkit.systems.contrail", "mudkit.systems.lasthop", "mudkit.systems.mud",
+    "mudkit.systems.radiator", "mudkit.systems.store_and_forward", "mudkit.systems.sublim", "mudkit.trace",
+    "mudkit.widgets",
+]  # fmt: skip
+"""Where chapters, report templates, README and docs import from; templates also from mudkit.report."""
+EXCEPTIONS = {
+    "mudkit.report.tables": {"show"},
+    "mudkit.experiment.adapters": {"ADAPTERS", "CANNOT", "Direct", "StoreAndForward", "own_machine"},
+    "mudkit.experiment.audience": {"STATES", "WAYS", "Audience"},
+    "mudkit.experiment.cache_bench": {"CacheBench", "Shuffled", "nodes"},
+    "mudkit.experiment.closed_loop": {"close_the_loop"},
+    "mudkit.experiment.commuters": {"Accident", "Commuters"},
+    "mudkit.experiment.compositions": {"SAME", "orders"},
+    "mudkit.experiment.dynamic_policy": {"Dispatcher"},
+    "mudkit.experiment.journal": {"Journal"},
+    "mudkit.experiment.scoreboard": {"MEASURES", "play", "scoreboard"},
+    "mudkit.experiment.scoreboard.axes": {"LABELS", "front"},
+    "mudkit.experiment.tasks": {"NEWS", "PHOTOS", "TASKS", "TRAFFIC"},
+    "mudkit.experiment.traffic": {"FAR", "NEAR", "Traffic"},
+    "mudkit.experiment.ward": {"Ward", "pulses"},
+}
+"""Names that have no face yet."""
+
+
+def code_of(file):
+    """Return the Python code of a notebook or of the blocks in a page."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".md":
+        return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    return "\n".join("".join(cell["source"]) for cell in cells)
+
+
+def imports(code):
+    """Yield module and name of each import from mudkit; a submodule has no name."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "mudkit":
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names if alias.name.split(".")[0] == "mudkit")
+
+
+def attributes(code):
+    """Yield face and attribute of each expression such as ``figures.history``."""
+    tree = ast.parse(code)
+    faces = {name: f"{module}.{name}" for module, name in imports(code) if f"{module}.{name}" in FACES}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in faces:
+            yield faces[node.value.id], node.attr
+
+
+PAGES = [
+    *sorted((ROOT / "notebooks").glob("*.ipynb")),
+    *sorted((ROOT / "reports" / "templates").glob("*.ipynb")),
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_pages_import_public_names_from_the_faces_only(page):
+    places = [*FACES, "mudkit.report"] if page.parent.name == "templates" else FACES
+    code = code_of(page)
+    refused = [
+        (module, name)
+        for module, name in [*imports(code), *attributes(code)]
+        if name not in EXCEPTIONS.get(module, ())
+        and (module not in places or name is None or name not in importlib.import_module(module).__all__)
+    ]
+    assert refused == []
+
+
+def test_every_exception_is_needed():
+    used = {pair for page in PAGES for pair in imports(code_of(page))}
+    assert {(module, name) for module, names in EXCEPTIONS.items() for name in names} <= used
+
+
+@pytest.mark.parametrize("package", FACES)
+def test_every_public_name_is_there(package):
+    module = importlib.import_module(package)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None, name
+    assert set(module.__all__) <= set(dir(module))
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    heavy = ["pyspark", "sklearn", "plotly", "folium", "ipywidgets", "pandas", "numpy", "pyarrow"]
+    code = (
+        "import sys, mudkit; dir(mudkit); "
+        "from mudkit import figures, learning, pipeline, systems, trace, widgets; "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "given", "meant"),
+    [
+        ("mudkit", "figure", "figures"),
+        ("mudkit", "Labb", "Lab"),
+        ("mudkit.trace", "laod", "load"),
+        ("mudkit.systems", "mudd", "mud"),
+        ("mudkit.systems.mud", "Clint", "Client"),
+        ("mudkit.figures", "mesage_diagram", "message_diagram"),
+    ],
+)
+def test_a_misspelt_name_gets_a_suggestion(package, given, meant):
+    module = importlib.import_module(package)
+    with pytest.raises(AttributeError, match=rf"{given}'; did you mean '{meant}'"):
+        getattr(module, given)
+
+
+def test_a_name_like_no_other_gets_none():
+    with pytest.raises(AttributeError, match=r"'zzz'; dir\(\) lists all names"):
+        getattr(mudkit, "zzz")  # noqa: B009
+    assert not hasattr(mudkit, "_zzz")
