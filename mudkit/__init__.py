@@ -1,7 +1,7 @@
 """A laboratory for one question: what should reach a phone, when, and at what cost.
 
 Importing this package loads none of its heavy parts; take them by name, for instance
-``from mudkit import Lab, trace, pipeline, learning``.
+``from mudkit import Lab, show, trace, pipeline, learning``.
 """
 
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         trace,
         widgets,
     )
+    from mudkit.display import show
     from mudkit.files import work_folder
     from mudkit.lab import Lab
     from mudkit.tokens import Authority
@@ -45,6 +46,7 @@ __all__ = [
     "pipeline",
     "predicates",
     "report",
+    "show",
     "sources",
     "systems",
     "trace",

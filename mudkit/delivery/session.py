@@ -81,10 +81,16 @@ def shared_seq(mine: Lineage, last_seq: int, theirs: Lineage, their_last_seq: in
     last_seq, their_last_seq : int
         Last sequence number of each copy.
     """
-    common = [first for each, first in mine.items() if theirs.get(each) == first]
-    fork = max(common, default=0)
-    later = [first - 1 for lineage in (mine, theirs) for first in lineage.values() if first > fork]
-    return min(last_seq, their_last_seq, *later)
+    firsts = [*_firsts_after_common(mine, theirs), *_firsts_after_common(theirs, mine)]
+    return min(last_seq, their_last_seq, *(first - 1 for first in firsts))
+
+
+def _firsts_after_common(lineage: Lineage, other: Lineage) -> list[int]:
+    """Return the first sequence numbers of the starts behind the last one that both lineages have."""
+    firsts: list[int] = []
+    for start, first in lineage.items():
+        firsts = [] if start in other else [*firsts, first]
+    return firsts
 
 
 class Follower(msgspec.Struct):
@@ -123,8 +129,7 @@ def last_start(lineage: Lineage) -> str:
 
 def continued(lineage: Lineage, last_seq: int, incarnation: str) -> Lineage:
     """Return the lineage of a log that another start continues after a sequence number."""
-    kept = [(each, first) for each, first in lineage.items() if first <= last_seq]
-    return dict([*kept[1 - _MAX_FORMER :], (incarnation, last_seq + 1)])
+    return dict([*[*lineage.items()][1 - _MAX_FORMER :], (incarnation, last_seq + 1)])
 
 
 def shared_since(lineage: Lineage, start: str, last_seq: int) -> int:

@@ -39,8 +39,9 @@ class Visit:
         return [address for address in self.asked if not address.startswith(LOCAL)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """Start Chromium. Playwright leaves an event loop running until it ends: other tests must not meet it."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("Chromium is not on this machine")

@@ -118,7 +118,8 @@ def test_what_a_kernel_puts_out_becomes_a_report(open_report):
             v4.new_code_cell("figure.show()"),
             v4.new_code_cell(
                 "import pyarrow as pa\nfrom mudkit import figures\n"
-                "figures.heat_map(pa.table({'lat': [37.7, 37.8], 'lon': [-122.4, -122.5], 'weight': [1, 1]}))"
+                "rows = pa.table({'lat': [37.7, 37.8], 'lon': [-122.4, -122.5], 'weight': [1, 1]})\n"
+                "figures.heat_map(rows, rows)"
             ),
             v4.new_code_cell("from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): pass"),
             v4.new_code_cell("import ipywidgets\nipywidgets.IntSlider()"),

@@ -71,7 +71,7 @@ def test_several_processes_find_the_same():
 
 
 def test_a_run_that_fails_names_its_seed(monkeypatch):
-    monkeypatch.setattr(BackEnd, "_came_of", lambda self, client, number: 1 // 0)
+    monkeypatch.setattr(BackEnd, "_results", lambda self, client: 1 // 0)
     assert set(play_some([3]).problems) == {3}
 
 
@@ -104,9 +104,7 @@ def test_a_bug_that_is_not_seeded_is_not_caught(in_histories):
 
 @pytest.mark.parametrize("in_histories", [True, False])
 def test_an_error_catches_no_bug(in_histories):
-    broken = Bug(
-        "an error", "runs", ((BackEnd, "_came_of", lambda self, client, number: 1 // 0),), in_histories
-    )
+    broken = Bug("an error", "runs", ((BackEnd, "_results", lambda self, client: 1 // 0),), in_histories)
     assert hunt(broken, range(5)) is None
 
 

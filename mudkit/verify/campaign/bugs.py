@@ -31,6 +31,7 @@ from mudkit.systems.mud.device.read_path import ReadPath
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
 from mudkit.systems.mud.messages import DataUpdate, Row
 from mudkit.systems.mud.operations import Write
+from mudkit.systems.mud.servers import backend
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.matching import Handle, Matching
 from mudkit.systems.mud.servers.processor import Processor
@@ -222,13 +223,13 @@ BUGS: Final = (
     Bug(
         "conditional writes that always succeed",
         "what another has written is overwritten unseen",
-        ((BackEnd, "_matches", lambda self, message, row, version: True),),
+        ((backend, "_replaces", lambda write, row: True),),
         in_histories=False,
     ),
     Bug(
         "conditional writes that never find their version",
         "conflicts with nobody",
-        ((BackEnd, "_matches", lambda self, message, row, version: row is None),),
+        ((backend, "_replaces", lambda write, row: row is None),),
         in_histories=False,
     ),
     Bug(

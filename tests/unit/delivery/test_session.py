@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.delivery.session import Heard, Incarnation, Lineage, Peer, incarnation, rolled_back, shared_seq
+from mudkit.delivery.session import (
+    Heard,
+    Incarnation,
+    Lineage,
+    Peer,
+    continued,
+    incarnation,
+    last_start,
+    rolled_back,
+    shared_seq,
+    shared_since,
+)
 from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
 
@@ -64,6 +75,13 @@ def test_a_start_has_an_incarnation_of_its_own_whatever_is_in_the_store() -> Non
         ({"0b": 5}, 9, {"0d": 3}, 12, 2),  # restored to an older backup
         ({"0d": 3}, 9, {"0b": 5}, 12, 2),
         ({"0b": 5, "0c": 7}, 9, {}, 20, 4),
+        (
+            {"0b": 5},
+            7,
+            {"0b": 5, "0c": 5},
+            6,
+            4,
+        ),  # restored to a backup from before the first entry of a start
     ],
 )
 def test_what_two_copies_of_a_log_share(
@@ -78,15 +96,23 @@ def test_what_copies_share_is_what_is_equal_in_them(data: st.DataObject) -> None
     logs: list[tuple[list[int], Lineage]] = [([], {})]
     for number in range(data.draw(st.integers(1, 8))):
         entries, lineage = logs[data.draw(st.integers(0, len(logs) - 1))]
-        kept = {each: first for each, first in lineage.items() if first <= len(entries)}
         more = [100 * number + each for each in range(data.draw(st.integers(0, 4)))]
-        started = kept if number == 0 else {**kept, f"{number}": len(entries) + 1}
+        started = lineage if number == 0 else continued(lineage, len(entries), f"{number}")
         logs.append(([*entries, *more], started))
     for mine, lineage in logs:
         for theirs, their_lineage in logs:
             equal = [one == other for one, other in zip(mine, theirs, strict=False)]
             shared = equal.index(False) if False in equal else len(equal)
             assert shared_seq(lineage, len(mine), their_lineage, len(theirs)) == shared
+            start = last_start(their_lineage)
+            known = shared if start == "" or start in lineage else 0
+            assert min(len(theirs), shared_since(lineage, start, len(mine))) == known
+
+
+def test_a_start_that_adds_nothing_stays_known() -> None:
+    """A client that has heard of it forgets nothing at the next start."""
+    lineage = continued(continued({}, 2, "0b"), 2, "0c")
+    assert shared_since(lineage, "0b", 2) == 2
 
 
 def test_an_old_store_is_a_row_of_incidents() -> None:

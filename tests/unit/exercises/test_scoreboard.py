@@ -128,7 +128,7 @@ def made(text, *changes):
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    namespace = {}
+    namespace = {"__name__": "answer"}  # without one, cloudpickle looks for functions in all modules
     exec(text, namespace)
     return namespace["handle"]
 

@@ -6,12 +6,14 @@ import copy
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mudkit.errors import ParameterError
 from mudkit.experiment.commuters import Accident, Commuters
 from mudkit.experiment.dynamic_policy import Dispatcher, surges
 from mudkit.systems.mud import Artefact
 from mudkit.systems.mud.device.policy_slot import Shipped
+from mudkit.systems.mud.messages import Policy
 from mudkit.systems.mud.policies.artefact import sha256
 from mudkit.systems.mud.policies.density import Density
 from mudkit.units import distance_km
@@ -160,17 +162,16 @@ def test_an_update_with_a_bad_digest_is_not_taken():
     names = [device.name for device in drive.devices[:2]]
     update = FOR_TWO_HOURS.but_inside("remote", south=0, north=1, west=0, east=1, version=2)
 
-    def damage(body):
-        document = copy.deepcopy(dict(body.get("document", {})))
-        if document:
-            document["nodes"][0][1] = 12.0
-        return {**body, "document": document} if document else body
+    def damage(item):
+        if not isinstance(item.body, Policy):
+            return item
+        document = copy.deepcopy(dict(item.body.document))
+        document["nodes"][0][1] = 12.0
+        return replace(item, body=replace(item.body, document=document))
 
     (process,) = drive.lab.world.hosts[names[0]].processes
     stream = process.machine._watching.stream
-    process.machine._watching.stream = lambda source, message: stream(
-        source, {**message, "body": damage(message["body"])}
-    )
+    process.machine._watching.stream = lambda now_us, source, item: stream(now_us, source, damage(item))
     drive.cloud.ship(update, app="traffic", to=names).result()
     result = versions(drive)
     assert [result[name] for name in names] == [1, 2]

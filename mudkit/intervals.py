@@ -1,0 +1,124 @@
+"""Intervals of means, shares and ratios that never leave what is possible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from mudkit.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["MIN_REPETITIONS", "Interval", "mean", "share"]
+
+MIN_REPETITIONS: Final = 5
+"""With fewer repetitions the range of the values is given instead of an interval."""
+
+_DRAWS: Final = 2000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value and its uncertainty.
+
+    Parameters
+    ----------
+    value, low, high : float
+        NaN where nothing was measured.
+    kind : {"interval", "range", "value"}
+        A confidence interval; the range of fewer than five repetitions; a single value.
+    """
+
+    value: float
+    low: float
+    high: float
+    kind: Literal["interval", "range", "value"]
+
+
+def mean(values: ArrayLike, confidence: float = 0.95, *, weights: ArrayLike | None = None) -> Interval:
+    """Return the mean of repetitions with a bootstrap interval (percentiles of resampled means).
+
+    A mean of resampled values lies between the smallest and the largest value, so it never leaves what is
+    possible.
+
+    Parameters
+    ----------
+    values : array-like, shape (n,)
+        One value a repetition (a seed, or a group of devices); NaN: not measured.
+    confidence : float
+        Between 0 and 1.
+    weights : array-like, shape (n,), optional
+        Weight of each repetition.
+
+    Raises
+    ------
+    ParameterError
+        ``confidence`` is not between 0 and 1.
+    """
+    _check(confidence)
+    given = np.asarray(values, dtype=np.float64)
+    kept = np.isfinite(given)
+    weight = np.ones(len(given)) if weights is None else np.asarray(weights, dtype=np.float64)
+    given, weight = given[kept], weight[kept]
+    if not len(given) or not weight.sum() > 0:
+        return Interval(np.nan, np.nan, np.nan, "value")
+    value = float(np.average(given, weights=weight))
+    low, high = float(given.min()), float(given.max())
+    if len(given) == 1 or low == high:
+        return Interval(value, value, value, "value" if len(given) == 1 else "interval")
+    if len(given) < MIN_REPETITIONS:
+        return Interval(value, low, high, "range")
+    drawn = _drawn(len(given))
+    sums = weight[drawn].sum(axis=1)
+    means = (given[drawn] * weight[drawn]).sum(axis=1)[sums > 0] / sums[sums > 0]
+    tail = 50 * (1 - confidence)
+    low, high = (float(each) for each in np.percentile(means, [tail, 100 - tail]))
+    return Interval(value, min(low, value), max(high, value), "interval")
+
+
+def share(part: float, whole: float, confidence: float = 0.95) -> Interval:
+    """Return a share of independent cases with its Wilson interval, which lies between 0 and 1.
+
+    Parameters
+    ----------
+    part, whole : float
+        Numbers of cases; ``part`` at most ``whole``.
+    confidence : float
+        Between 0 and 1.
+
+    Raises
+    ------
+    ParameterError
+    """
+    _check(confidence)
+    if not 0 <= part <= whole:
+        raise ParameterError(
+            "A part is not within its whole.", where="part", found=f"{part} of {whole}", expected="0 to whole"
+        )
+    if whole == 0:
+        return Interval(np.nan, np.nan, np.nan, "value")
+    from scipy import stats
+
+    z = float(stats.norm.ppf(0.5 + confidence / 2))
+    value = part / whole
+    middle = (value + z * z / (2 * whole)) / (1 + z * z / whole)
+    half = z * np.sqrt(value * (1 - value) / whole + z * z / (4 * whole * whole)) / (1 + z * z / whole)
+    low, high = max(float(middle - half), 0.0), min(float(middle + half), 1.0)
+    return Interval(value, min(low, value), max(high, value), "interval")
+
+
+def _drawn(number: int) -> NDArray[np.int64]:
+    """Return the resampled positions; the same ones for the same number, so that results repeat."""
+    generator = np.random.Generator(np.random.PCG64(number))
+    drawn: NDArray[np.int64] = generator.integers(0, number, size=(_DRAWS, number))
+    return drawn
+
+
+def _check(confidence: Any) -> None:
+    if not (isinstance(confidence, int | float) and 0 < confidence < 1):
+        raise ParameterError(
+            "A confidence is a share.", where="confidence", found=repr(confidence), expected="between 0 and 1"
+        )

@@ -1,0 +1,224 @@
+"""Numbers as people read them, and the labels of table columns.
+
+Numbers have three significant digits and thousands separators, never an exponent. A share that is not
+exactly none or all is never rounded to 0 % or 100 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+__all__ = [
+    "LABELS",
+    "Label",
+    "count",
+    "decimals",
+    "difference",
+    "duration",
+    "interval",
+    "label",
+    "listing",
+    "number",
+    "percent",
+    "plural",
+    "size",
+]
+
+NO_VALUE: Final = "–"
+_MAX_DECIMALS: Final = 6
+_UNITS_S: Final = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0))
+_SIZES: Final = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+
+def decimals(values: Iterable[float], digits: int = 3) -> int:
+    """Return the decimal places that give the largest of some numbers its significant digits.
+
+    Zeros that all numbers would end in are not counted.
+    """
+    finite = [abs(value) for value in values if math.isfinite(value)]
+    largest = max(finite, default=0.0)
+    if largest == 0.0:
+        return 0
+    places = min(max(digits - 1 - math.floor(math.log10(largest)), 0), _MAX_DECIMALS)
+    texts = [f"{value:.{places}f}" for value in finite]
+    while places and all(text.endswith("0") for text in texts):
+        places -= 1
+        texts = [text[:-1] for text in texts]
+    return places
+
+
+def number(value: float, places: int | None = None) -> str:
+    """Return a number with three significant digits, or with a number of decimal places.
+
+    A number that would be shown as zero and is none gets the places that it needs, at most six.
+    """
+    if math.isnan(value):
+        return NO_VALUE
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if places is None:
+        places = decimals([value])
+    text = f"{abs(value):,.{places}f}"
+    if value != 0 and not text.strip("0.,"):
+        if abs(value) < 10.0**-_MAX_DECIMALS:
+            text = f"<{10.0**-_MAX_DECIMALS:.{_MAX_DECIMALS}f}"
+        else:
+            text = f"{abs(value):.{decimals([value], 1)}f}"
+    return f"−{text}" if value < 0 and text.strip("0.,") else text
+
+
+def count(value: int, one: str = "", many: str = "") -> str:
+    """Return a whole number with its noun: ``count(1, "day")``, ``count(2, "box", "boxes")``."""
+    noun = one if value == 1 else many or f"{one}s" if one else ""
+    return f"{value:,} {noun}".rstrip()
+
+
+def plural(value: int, one: str, many: str = "") -> str:
+    """Return the form of a noun that fits a number."""
+    return one if value == 1 else many or f"{one}s"
+
+
+def percent(share: float, places: int | None = None) -> str:
+    """Return a share in percent; "<0.1 %" and ">99.9 %" where rounding would say none or all."""
+    if not math.isfinite(share):
+        return NO_VALUE
+    scaled = 100 * share
+    if places is None:
+        places = 0 if abs(scaled) >= 10 and abs(100 - scaled) >= 1 else 1
+    smallest = 10.0**-places
+    if 0 < scaled < smallest / 2:
+        return f"<{smallest:.{places}f} %"
+    if 100 - smallest / 2 < scaled < 100:
+        return f">{100 - smallest:.{places}f} %"
+    text = number(round(scaled, places), places)
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
+
+
+def difference(value: float, unit: str = "points") -> str:
+    """Return a difference with its sign: ``+3 points``, ``−1.5 points``, ``no difference``."""
+    if math.isnan(value):
+        return NO_VALUE
+    if value == 0:
+        return "no difference"
+    return f"{'+' if value > 0 else ''}{number(value)} {unit.removesuffix('s') if abs(value) == 1 else unit}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in its two largest units: ``2 h 5 min``, ``4.2 s``, ``250 ms``."""
+    if not math.isfinite(seconds):
+        return NO_VALUE if math.isnan(seconds) else "for ever"
+    sign, left = "−" if seconds < 0 else "", abs(seconds)
+    if left < 1:
+        return f"{sign}{number(1000 * left)} ms" if left else "0 s"
+    if left < 59.95:
+        return f"{sign}{number(left)} s"
+    left = round(left)
+    parts = []
+    for unit, length_s in (*_UNITS_S, ("s", 1.0)):
+        whole, left = divmod(left, length_s)
+        if whole:
+            parts.append(f"{whole:,.0f} {unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return sign + " ".join(parts)
+
+
+def size(size_bytes: float) -> str:
+    """Return a size in bytes with a decimal unit: ``512 B``, ``44.6 kB``, ``4.8 MB``."""
+    for unit, length in _SIZES:
+        if abs(size_bytes) >= 0.9995 * length:
+            return f"{number(size_bytes / length)} {unit}"
+    return f"{number(size_bytes)} B"
+
+
+def interval(low: float, high: float, places: int | None = None) -> str:
+    """Return an interval: ``81 to 88``."""
+    places = decimals([low, high]) if places is None else places
+    return f"{number(low, places)} to {number(high, places)}"
+
+
+def listing(names: Iterable[str], most: int = 5) -> str:
+    """Return names with commas, and how many are left out."""
+    named = list(names)
+    text = ", ".join(named[:most])
+    return text if len(named) <= most else f"{text} and {len(named) - most:,} more"
+
+
+@dataclass(frozen=True)
+class Label:
+    """Heading of a column, and how its values are shown.
+
+    Parameters
+    ----------
+    words : str
+    unit : str
+    scale : float
+        Factor from the column's unit to the one that is shown.
+    """
+
+    words: str
+    unit: str = ""
+    scale: float = 1.0
+
+
+_SUFFIXES: Final[Mapping[str, Label]] = {
+    "_share": Label("", "%", 100.0),
+    "_percent": Label("", "%"),
+    "_per_day": Label("", "a day"),
+    "_per_hour": Label("", "an hour"),
+    "_per_read": Label("", "a read"),
+    "_us": Label("", "s", 1e-6),
+    "_ms": Label("", "ms"),
+    "_s": Label("", "s"),
+    "_min": Label("", "min"),
+    "_minutes": Label("", "min"),
+    "_hours": Label("", "h"),
+    "_days": Label("", "days"),
+    "_bytes": Label("", "kB", 1e-3),
+    "_kb": Label("", "kB"),
+    "_mb": Label("", "MB"),
+    "_mj": Label("", "J", 1e-3),
+    "_j": Label("", "J"),
+    "_kj": Label("", "kJ"),
+    "_mw": Label("", "mW"),
+    "_w": Label("", "W"),
+    "_wh": Label("", "Wh"),
+    "_km": Label("", "km"),
+    "_m": Label("", "m"),
+    "_kmh": Label("", "km/h"),
+}
+"""Unit and scale of a column by the end of its name, longest ends first."""
+
+LABELS: Final[Mapping[str, Label]] = {
+    "lat": Label("latitude", "°"),
+    "lon": Label("longitude", "°"),
+    "ts": Label("time"),
+    "user_id": Label("device"),
+    "completeness": Label("complete", "%", 100.0),
+    "sent_share": Label("sent", "% of reads", 100.0),
+    "stale_share": Label("stale", "% of reads", 100.0),
+    "missed_share": Label("missed", "% of records", 100.0),
+    "wasted_share": Label("wasted", "% of messages", 100.0),
+    "lost_share": Label("lost", "% of messages", 100.0),
+    "up_bytes": Label("sent by devices", "kB", 1e-3),
+    "down_bytes": Label("received by devices", "kB", 1e-3),
+    "radio_mj": Label("radio", "J", 1e-3),
+    "wakeups": Label("wake-ups"),
+    "wake_ups": Label("wake-ups"),
+}
+"""Columns whose label does not follow from their name."""
+
+
+def label(column: str) -> Label:
+    """Return the label of a column: from :data:`LABELS`, or from the unit that its name ends in."""
+    if column in LABELS:
+        return LABELS[column]
+    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
+        if column.endswith(suffix) and column != suffix:
+            return replace(_SUFFIXES[suffix], words=column.removesuffix(suffix).replace("_", " "))
+    return Label(column.replace("_", " "))

@@ -1,0 +1,183 @@
+"""Tables and displays: content, escaping, and values that are odd."""
+
+import datetime
+import math
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.display import MAX_CELL, MAX_COLUMNS, Cell, Displayed, Table, View, frame_table, show
+from mudkit.errors import ParameterError
+
+
+class Outline(HTMLParser):
+    """Elements of an HTML text, the text in them, and elements that were not closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def shown(value: object, **options: object) -> Outline:
+    html = show(value, **options)._repr_html_()
+    for forbidden in ("<style", "<script", " id="):
+        assert forbidden not in html
+    outline = Outline(html)
+    assert outline.open == []
+    return outline
+
+
+RUNS = pd.DataFrame(
+    {
+        "policy": ["rule", "tree"],
+        "sent_share": [0.92, 0.82],
+        "sent_share_low": [0.91, 0.80],
+        "sent_share_high": [0.93, 0.84],
+        "size_bytes": [41_200, 37_000],
+    }
+)
+
+
+def test_units_stand_in_the_heading_and_intervals_behind_the_value() -> None:
+    text = repr(show(RUNS, "Policies"))
+    assert text.splitlines()[:3] == [
+        "Policies",
+        "policy  sent, % of reads  size, kB",
+        "rule       92 (91 to 93)      41.2",
+    ]
+    assert shown(RUNS).tags.count("tr") == 3
+
+
+def test_the_best_value_is_marked_by_more_than_colour() -> None:
+    html = show(RUNS, best={"sent_share": "low"})._repr_html_()
+    assert html.count("●") == 1
+    assert "<b>● 82</b>" in html
+
+
+def test_row_headings_have_a_scope() -> None:
+    html = show(RUNS)._repr_html_()
+    assert html.count("scope='col'") == 3
+    assert html.count("scope='row'") == 2
+
+
+@given(st.text(max_size=50))
+def test_content_is_escaped(text: str) -> None:
+    outline = shown(pd.DataFrame({text or "a": [text], "b": [{text: text}]}), caption=text)
+    assert {*outline.tags} <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "br", "span", "p"}
+
+
+def test_hostile_and_long_content_is_escaped_and_shortened() -> None:
+    html = show([{"a": "<script>alert(1)</script>", "b": "😀" * 10_000}])._repr_html_()
+    assert "&lt;script&gt;" in html
+    assert html.count("😀") == MAX_CELL - 1
+
+
+def test_many_columns_are_named_below() -> None:
+    wide = pd.DataFrame([range(200)], columns=[f"c{number}" for number in range(200)])
+    outline = shown(wide)
+    assert outline.tags.count("td") + outline.tags.count("th") == 2 * MAX_COLUMNS
+    assert "c7, c8, c9, c10, c11, c12, c13, c14 and 185 more" in "".join(outline.words)
+
+
+def test_of_a_million_rows_a_few_are_shown() -> None:
+    large = pd.DataFrame({"x": np.arange(1_000_000)})
+    outline = shown(large, rows=5)
+    assert outline.tags.count("tr") == 6
+    assert "The first 5 of 1,000,000 rows." in outline.words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (math.nan, "–"),
+        (math.inf, "∞"),
+        (None, "–"),
+        (True, "yes"),
+        (np.bool_(False), "no"),
+        (pd.NaT, "–"),
+        (pd.NA, "–"),
+        (pd.Timestamp("2008-05-17"), "2008-05-17"),
+        (datetime.timedelta(minutes=90), "1 h 30 min"),
+        ({"a": [1, 2.5]}, "a: 1, 2.5"),
+        (b"abc", "3 B of bytes"),
+        ("text", "text"),
+        (12345, "12,345"),
+    ],
+)
+def test_odd_values(value: object, text: str) -> None:
+    assert text in shown(pd.DataFrame({"x": pd.Series([value, "other"], dtype=object)})).words
+    assert text in shown({"x": value}).words
+
+
+@pytest.mark.parametrize("value", [pd.DataFrame(), pd.DataFrame({"a": []}), {}, []])
+def test_empty_tables_say_so(value: object) -> None:
+    assert "No rows." in shown(value).words
+
+
+def test_arrow_series_and_indexed_frames_are_tables() -> None:
+    assert "5" in shown(pa.table({"a": [5]})).words
+    assert "5" in shown(pd.Series([5], name="a")).words
+    assert "key" in shown(pd.DataFrame({"a": [5]}, index=pd.Index(["k"], name="key"))).words
+
+
+def test_two_columns_of_one_name() -> None:
+    assert {"a", "a (2)"} <= {*shown(pd.DataFrame([[1, 2]], columns=["a", "a"])).words}
+
+
+def test_chosen_columns_and_labels() -> None:
+    assert show(RUNS, columns=["size_bytes"], labels={"size_bytes": "data"}).__repr__().startswith("data")
+    with pytest.raises(ParameterError, match="no such column"):
+        show(RUNS, columns=["size"])
+
+
+@pytest.mark.parametrize("value", [3, "text", None, object(), [1, 2]])
+def test_what_is_no_table_is_refused_in_words(value: object) -> None:
+    with pytest.raises(ParameterError, match="Expected a table"):
+        show(value)
+
+
+def test_numbers_are_right_aligned() -> None:
+    html = Table(["name", ("size", "kB")], [["a", 1], ["b", 2.5]]).html()
+    assert html.count("text-align:right") == 3
+    assert Table(["name", "n"], [["a", Cell("1", "0 to 2", is_best=True)]]).text().endswith("● 1 (0 to 2)")
+
+
+class Thing(Displayed):
+    """An object with a display."""
+
+    def _view(self) -> View:
+        return View("Thing", {"size": self.size, "empty": ""}, [frame_table(RUNS)], ["A note."])
+
+
+def test_a_display_has_a_line_and_a_page() -> None:
+    thing = Thing()
+    thing.size = "<big>"
+    assert repr(thing) == "<Thing: size <big>>"
+    outline = Outline(thing._repr_html_())
+    assert {"Thing", "<big>", "A note.", "rule"} <= {word.strip() for word in outline.words}
+    assert "empty" not in outline.words
+    assert repr(show(thing, "Caption")).startswith("Caption\n<Thing")
+
+
+def test_a_half_built_object_has_a_display() -> None:
+    assert repr(Thing()).startswith("<Thing: not readable: AttributeError")
+    assert "not readable" in Thing()._repr_html_()

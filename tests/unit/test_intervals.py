@@ -1,0 +1,69 @@
+"""Intervals: within what is possible, and honest about few repetitions."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit import intervals
+from mudkit.errors import ParameterError
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_a_mean_of_shares_stays_a_share(values: list[float]) -> None:
+    result = intervals.mean(values)
+    assert min(values) - 1e-12 <= result.low <= result.value <= result.high <= max(values) + 1e-12
+
+
+@pytest.mark.parametrize(("number", "kind"), [(1, "value"), (2, "range"), (4, "range"), (5, "interval")])
+def test_few_repetitions_give_a_range(number: int, kind: str) -> None:
+    values = np.arange(number, dtype=float)
+    result = intervals.mean(values)
+    assert result.kind == kind
+    if kind == "range":
+        assert (result.low, result.high) == (0, number - 1)
+
+
+def test_nothing_measured_has_no_value() -> None:
+    assert math.isnan(intervals.mean([]).value)
+    assert math.isnan(intervals.mean([math.nan]).low)
+    assert math.isnan(intervals.share(0, 0).value)
+
+
+def test_an_interval_covers_the_mean_about_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(1)
+    covered = 0
+    for _ in range(300):
+        result = intervals.mean(generator.normal(5, 2, 30))
+        covered += result.low <= 5 <= result.high
+    assert 0.88 < covered / 300 < 0.99
+
+
+def test_weights_shift_the_mean() -> None:
+    assert intervals.mean([0.0, 1.0], weights=[3, 1]).value == 0.25
+
+
+def test_the_same_values_give_the_same_interval() -> None:
+    values = np.linspace(0, 1, 12)
+    assert intervals.mean(values) == intervals.mean(values)
+
+
+@given(st.integers(0, 50), st.integers(0, 50))
+def test_a_share_stays_between_none_and_all(part: int, more: int) -> None:
+    result = intervals.share(part, part + more)
+    if part + more:
+        assert 0 <= result.low <= result.value <= result.high <= 1
+        assert result.low < result.high
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 95, "high", None])
+def test_a_confidence_is_between_0_and_1(confidence: float) -> None:
+    with pytest.raises(ParameterError, match="confidence"):
+        intervals.mean([1, 2], confidence)
+
+
+def test_a_part_is_within_its_whole() -> None:
+    with pytest.raises(ParameterError, match="whole"):
+        intervals.share(3, 2)

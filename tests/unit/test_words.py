@@ -1,0 +1,136 @@
+"""Numbers in words: digits, units, and what is never said."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit import words
+
+MINUS = "−"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (1, "1"),
+        (84.3219, "84.3"),
+        (1399177, "1,399,177"),
+        (46900.0, "46,900"),
+        (0.00123, "0.00123"),
+        (1e-9, "<0.000001"),
+        (-2.5, f"{MINUS}2.5"),
+        (-1e-12, f"{MINUS}<0.000001"),
+        (1e20, "100,000,000,000,000,000,000"),
+        (math.nan, "–"),
+        (math.inf, "∞"),
+        (-math.inf, f"{MINUS}∞"),
+    ],
+)
+def test_number(value: float, text: str) -> None:
+    assert words.number(value) == text
+
+
+@given(st.floats())
+def test_no_number_has_an_exponent(value: float) -> None:
+    assert "e" not in words.number(value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_only_zero_is_shown_as_zero(value: float) -> None:
+    assert (words.number(value) == "0") == (value == 0)
+
+
+def test_decimals_are_those_of_the_largest_without_common_zeros() -> None:
+    assert words.decimals([100.0, 92.0, 79.0]) == 0
+    assert words.decimals([1.25, 0.5]) == 2
+    assert words.decimals([41.2, 37.0]) == 1
+    assert words.decimals([]) == words.decimals([math.nan, 0.0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "0 %"),
+        (1, "100 %"),
+        (0.00197, "0.2 %"),
+        (0.0000001, "<0.1 %"),
+        (0.99996, ">99.9 %"),
+        (0.996, "99.6 %"),
+        (0.8234, "82 %"),
+        (0.05, "5 %"),
+        (1.2, "120 %"),
+        (-0.05, f"{MINUS}5 %"),
+        (math.nan, "–"),
+    ],
+)
+def test_percent(share: float, text: str) -> None:
+    assert words.percent(share) == text
+
+
+@given(st.floats(min_value=0, max_value=1))
+def test_a_share_is_none_or_all_only_when_it_is(share: float) -> None:
+    text = words.percent(share)
+    assert (text == "0 %") == (share == 0)
+    assert text != "100 %" or share == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.25, "250 ms"),
+        (4.2, "4.2 s"),
+        (59.99, "1 min"),
+        (61, "1 min 1 s"),
+        (7500, "2 h 5 min"),
+        (3600, "1 h"),
+        (86_400 * 3 + 60, "3 d"),
+        (-90, f"{MINUS}1 min 30 s"),
+        (math.inf, "for ever"),
+        (math.nan, "–"),
+    ],
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (512, "512 B"), (999.9, "1 kB"), (44_600, "44.6 kB"), (4.8e6, "4.8 MB")]
+)
+def test_size(size: float, text: str) -> None:
+    assert words.size(size) == text
+
+
+def test_differences_have_a_sign() -> None:
+    assert words.difference(3) == "+3 points"
+    assert words.difference(-1) == f"{MINUS}1 point"
+    assert words.difference(0) == "no difference"
+    assert words.difference(-2.5, "kB") == f"{MINUS}2.5 kB"
+
+
+def test_counts_and_lists() -> None:
+    assert words.count(1, "day") == "1 day"
+    assert words.count(2000, "box", "boxes") == "2,000 boxes"
+    assert words.listing("abcdefg", 3) == "a, b, c and 4 more"
+    assert words.interval(81, 88.25) == "81.0 to 88.2"
+
+
+@pytest.mark.parametrize(
+    ("column", "label"),
+    [
+        ("size_bytes", ("size", "kB", 1e-3)),
+        ("t_us", ("t", "s", 1e-6)),
+        ("late_share", ("late", "%", 100.0)),
+        ("reads_per_day", ("reads", "a day", 1.0)),
+        ("energy_mj", ("energy", "J", 1e-3)),
+        ("wakeups", ("wake-ups", "", 1.0)),
+        ("name_of_it", ("name of it", "", 1.0)),
+        ("_s", (" s", "", 1.0)),
+    ],
+)
+def test_labels(column: str, label: tuple[str, str, float]) -> None:
+    result = words.label(column)
+    assert (result.words, result.unit, result.scale) == label
