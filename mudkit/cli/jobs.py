@@ -165,8 +165,8 @@ def pipeline_run(
                 overwrite=overwrite,
                 **options[job],
             )
-        if report.parts_found:
-            typer.echo(f"{report.parts_found} of {report.parts} partitions were there already", err=True)
+        if report.parts_reused:
+            typer.echo(f"{report.parts_reused} of {report.parts} partitions were there already", err=True)
         typer.echo(str(report))
 
 

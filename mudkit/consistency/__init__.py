@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mudkit.consistency._seen_writes import seen_writes
     from mudkit.consistency.checker import check, views
     from mudkit.consistency.history import History
-    from mudkit.consistency.models import MODELS, PROMISES, Model, implied
+    from mudkit.consistency.models import MODELS, PROMISES, Model, implied_models
     from mudkit.consistency.operation import NOTHING, Content, Kind, Operation, Outcome
     from mudkit.consistency.verdict import Explanation, Status, Step, Verdict
 else:
@@ -32,7 +32,7 @@ __all__ = [
     "Step",
     "Verdict",
     "check",
-    "implied",
+    "implied_models",
     "seen_writes",
     "views",
 ]

@@ -13,7 +13,7 @@ __all__ = ["Explanation", "Status", "Step", "Verdict"]
 
 
 class Status(StrEnum):
-    """What is known of a history and a model."""
+    """Result of checking a history against a model."""
 
     OK = "OK"
     """It meets the model; for models with views, they were found."""
@@ -74,7 +74,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came out for a history.
+    """Result of a check, with the explanation.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ def party_views(
     item_id : str
     encrypted : bool
     polling_s : float
-        How often Alice's device looks for what has come, at most 3,600.
+        Polling interval of Alice's device, at most 3,600.
     link : str
     seed : int
 
@@ -136,7 +136,7 @@ def party_views(
             expected=f"0.1 to {_MOST_POLLING_S:g}",
         )
     pack(item)  # what is no item is told before anything is made
-    lab = Lab(seed, held=True)
+    lab = Lab(seed, record_held=True)
     relay = Relay(lab, name=_RELAY)
     modules = [
         Module(lab.device(me, link=link), relay, friends=[other], encrypted=encrypted)

@@ -42,9 +42,9 @@ class ContrailPair:
         receivers: int = 1,
         encrypted: bool = True,
     ) -> None:
-        self.lab = Lab(seed=seed, held=True)
+        self.lab = Lab(seed=seed, record_held=True)
         self.lab.world.on_failure = raise_failure
-        self.relay = Relay(self.lab, most_waiting=100_000)
+        self.relay = Relay(self.lab, max_waiting=100_000)
         names = [f"receiver-{number}" for number in range(receivers)]
         sender = Module(self.lab.device("sender", link=link), self.relay, friends=names, encrypted=encrypted)
         self.sender_port = sender.open_port("items", polling_interval_ms=2000.0)
@@ -181,7 +181,7 @@ def self_latencies_s(
     minutes : float
         How long the clients send, in minutes; the minute before in which they register is not counted.
     """
-    lab = Lab(seed=seed, messages=False)
+    lab = Lab(seed=seed, record_messages=False)
     lab.world.on_failure = raise_failure
     relay = Relay(lab, instances, service_ms=service_ms)
     took_s: list[float] = []

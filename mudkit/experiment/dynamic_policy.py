@@ -206,7 +206,7 @@ class Dispatcher:
         for each in surging:
             north = self.near_km / KM_PER_DEGREE
             east = north / max(float(np.cos(np.radians(each.lat))), 0.01)
-            updated = updated.but_inside(
+            updated = updated.with_override(
                 self.action,
                 south=each.lat - north,
                 north=each.lat + north,

@@ -41,7 +41,7 @@ class System(Protocol):
 
 
 class Run:
-    """One run, and what came of it.
+    """One run and its results.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def run(
     """
     of_kind("scenario", scenario, Scenario, expected="a scenario, such as Scenario(devices=20, hours=24)")
     check_system(system)
-    lab = Lab(seed, start=scenario.start, messages=messages, held=held)
+    lab = Lab(seed, start=scenario.start, record_messages=messages, record_held=held)
     lab.fleet(
         scenario.devices,
         mobility=scenario.mobility,

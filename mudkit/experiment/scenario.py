@@ -23,7 +23,7 @@ __all__ = ["Scenario"]
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens, whatever the system.
+    """Events of a run, independent of the system.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Scenario:
     expires_s : float, optional
         How long after its creation an item is worth reading; None: for ever.
     reads : Workload
-        When each device's user looks at what has come.
+        When each device's user reads the received items.
     queries : Workload, optional
         When each device's user asks for what is around her (a row of the trace's ``reads``); needs a
         mobility.

@@ -51,7 +51,7 @@ class HtmlTable:
 
 
 def holdings(
-    held: Mapping[str, Sequence[Mapping[str, Any]]],
+    versions: Mapping[str, Sequence[Mapping[str, Any]]],
     readers: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     title: str = "",
@@ -63,9 +63,9 @@ def holdings(
 
     Parameters
     ----------
-    held : mapping of str to sequence of mapping
-        Held versions by the heading of their column, as ``Client.held`` returns them: ``key, version, record,
-        predicate, visible``.
+    versions : mapping of str to sequence of mapping
+        Stored versions by the heading of their column, as ``Client.held`` returns them: ``key, version,
+        record, predicate, visible``.
     readers : mapping of str to mapping, optional
         Attributes of the reader of each column.
     title : str
@@ -76,16 +76,16 @@ def holdings(
     HtmlTable
         At most 100 records, the first ones by key.
     """
-    keys = sorted({row["key"] for versions in held.values() for row in versions})
+    keys = sorted({row["key"] for rows in versions.values() for row in rows})
     head = "".join(
         f"<th scope='col' style='{_CELL}'>{escape(name)}{_reader((readers or {}).get(name))}</th>"
-        for name in held
+        for name in versions
     )
-    rows = "".join(
+    body = "".join(
         f"<tr><th scope='row' style='{_CELL}'>{escape(key)}</th>"
         + "".join(
-            f"<td style='{_CELL}'>{_versions([row for row in versions if row['key'] == key])}</td>"
-            for versions in held.values()
+            f"<td style='{_CELL}'>{_versions([row for row in rows if row['key'] == key])}</td>"
+            for rows in versions.values()
         )
         + "</tr>"
         for key in keys[:MAX_RECORDS]
@@ -97,7 +97,7 @@ def holdings(
         lines.append(f"The first {MAX_RECORDS} of {len(keys):,} records.")
     caption = f"<caption style='text-align:left'>{escape(' '.join(lines))}</caption>" if lines else ""
     head = f"<thead><tr><th scope='col' style='{_CELL}'>key</th>{head}</tr></thead>"
-    return HtmlTable(f"<table>{caption}{head}<tbody>{rows}</tbody></table>")
+    return HtmlTable(f"<table>{caption}{head}<tbody>{body}</tbody></table>")
 
 
 def _reader(data: Mapping[str, Any] | None) -> str:

@@ -44,7 +44,7 @@ _FAILED = "failed"  # a kind that no row has: the task met an error of mudkit's
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What became of the rows of a file.
+    """Result of an ingest: rows kept, derived and set aside.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class IngestReport:
         Rows set aside, by reason.
     duration_s : float
         0 when the trace was there already, made from the same file with the same options.
-    parts, parts_found : int
+    parts, parts_reused : int
         Into how many tasks the work was divided (to parse files, to clean buckets), and how many of them a
         stopped run had finished.
     """
@@ -68,7 +68,7 @@ class IngestReport:
     rejected: dict[str, int]
     duration_s: float
     parts: int = 0
-    parts_found: int = 0
+    parts_reused: int = 0
 
     def __str__(self) -> str:
         aside = ", ".join(f"{count:,} {reason}" for reason, count in self.rejected.items())
@@ -93,14 +93,14 @@ def ingest(
     window_s: float | None = None,
     overwrite: bool = False,
 ) -> IngestReport:
-    """Turn a file into a trace folder, partitioned by date.
+    """Convert a file into a trace folder, partitioned by date.
 
     Rows, reasons and reads are those of :func:`mudkit.trace.load`, whose options these are; but a whole trace
     never is in one place: files are parsed, many small ones in a task, into buckets by device, and buckets
     are cleaned one a task. Executors read the source, and write the trace, under the same paths as the
     driver. Rows stay in Arrow from file to file; through the JVM go only task numbers and counts.
 
-    Stopped by whatever (a kill, Ctrl-C, a lost cluster), it goes on at the next call with the same file and
+    After any stop (a kill, Ctrl-C, a lost cluster), it resumes at the next call with the same file and
     options: files that were parsed and buckets that were cleaned are not done again.
 
     Parameters

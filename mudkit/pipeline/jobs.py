@@ -49,7 +49,7 @@ _PART_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class JobReport:
-    """What a job wrote.
+    """Result of a job.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class JobReport:
         A folder of Parquet files.
     rows : int
         The number of rows in all of them.
-    parts, parts_found : int
+    parts, parts_reused : int
         Into how many groups of dates the work was divided, and how many a stopped run had finished.
     duration_s : float
     """
@@ -65,7 +65,7 @@ class JobReport:
     path: Path
     rows: int
     parts: int
-    parts_found: int
+    parts_reused: int
     duration_s: float
 
     def __str__(self) -> str:
@@ -182,7 +182,7 @@ def run_job(
     overwrite: bool = False,
     **options: Any,
 ) -> JobReport:
-    """Run a job over a trace folder and write its result, so that a stopped run goes on where it was.
+    """Run a job over a trace folder and write its result; a stopped run resumes.
 
     The result is that of :func:`~mudkit.pipeline.cells`, :func:`~mudkit.pipeline.label_reads`,
     :func:`~mudkit.pipeline.label_writes` or :func:`~mudkit.pipeline.propagation` over the whole trace, in

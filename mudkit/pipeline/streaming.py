@@ -175,11 +175,11 @@ def aggregate_stream(
     delay_s: float = 0.0,
     shares: int = 2,
 ) -> Streamed:
-    """Run events through pending queues, until all that is there now has been taken.
+    """Run events through pending queues until all available events are processed.
 
-    Called again with the same path, it goes on where it was stopped, or killed: nothing is lost and nothing
+    Called again with the same path, it resumes where it was stopped or killed: nothing is lost and nothing
     repeated. What waits at the end waits in the state, and so do the events of the last ``delay_s``: a later
-    event, of whatever kind, lets them go on.
+    event of any kind releases them.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mudkit.predicates.language import Language
     from mudkit.predicates.layout import Column, Layout
     from mudkit.predicates.predicate import Predicate
-    from mudkit.predicates.sqlite_functions import register
+    from mudkit.predicates.sqlite_functions import register_functions
     from mudkit.predicates.values import Point
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
@@ -25,5 +25,5 @@ __all__ = [
     "Predicate",
     "SubscriptionIndex",
     "function",
-    "register",
+    "register_functions",
 ]

@@ -318,7 +318,7 @@ class Predicate:
         Parameters
         ----------
         dialect : {'sqlite', 'spark'}
-            The dialect; for SQLite, call :func:`mudkit.predicates.register` on the connection first.
+            Dialect. For SQLite, call :func:`mudkit.predicates.register_functions` on the connection.
         layout : Layout
             Where the attributes of each scope are.
 
@@ -366,7 +366,7 @@ class Predicate:
         return _restored, (self.text, self.language, self._constants)
 
     @classmethod
-    def restored(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
+    def restore(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
         """Make the predicate again that has this text and these :attr:`constants`."""
         return _restored(text, language, tuple(constants))
 

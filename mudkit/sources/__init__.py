@@ -6,7 +6,7 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.sources.city import CommuterTown
-    from mudkit.sources.ecg import HZ, ecg_mv, loss_percent, millivolts, samples
+    from mudkit.sources.ecg import ECG_HZ, decode_ecg, ecg_loss_percent, ecg_mv, encode_ecg
     from mudkit.sources.link_replay import LinkReplay
     from mudkit.sources.mobility import Commute, ManhattanGrid, RandomWaypoint, Replay
     from mudkit.sources.outages import Outages
@@ -17,7 +17,7 @@ else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
-    "HZ",
+    "ECG_HZ",
     "Commute",
     "CommuterTown",
     "Every",
@@ -31,9 +31,9 @@ __all__ = [
     "Stream",
     "TripStarts",
     "WakingReads",
+    "decode_ecg",
+    "ecg_loss_percent",
     "ecg_mv",
-    "loss_percent",
-    "millivolts",
+    "encode_ecg",
     "number",
-    "samples",
 ]

@@ -2,11 +2,16 @@
 
 import ast
 import importlib
+import importlib.util
+import inspect
 import json
 import pkgutil
 import re
 import subprocess
 import sys
+from dataclasses import is_dataclass
+from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -153,3 +158,70 @@ def test_a_name_like_no_other_gets_none():
     with pytest.raises(AttributeError, match=r"'zzz'; dir\(\) lists all names"):
         getattr(mudkit, "zzz")  # noqa: B009
     assert not hasattr(mudkit, "_zzz")
+
+
+def exported():
+    """Yield package, name and object of each public function and class, each object once."""
+    seen = set()
+    for package in FACES:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if (inspect.isfunction(value) or inspect.isclass(value)) and value not in seen:
+                seen.add(value)
+                yield pytest.param(name, value, id=f"{package}.{name}")
+
+
+def parameters_of(value):
+    """Return the names of the parameters that a caller passes."""
+    is_called = not (
+        inspect.isclass(value)
+        and (getattr(value, "_is_protocol", False) or issubclass(value, BaseException | Enum | bytes))
+    )
+    if not is_called:
+        return []
+    names = list(inspect.signature(value).parameters)
+    return names[1:] if inspect.isfunction(value) and names[:1] == ["self"] else names
+
+
+def documented(value):
+    """Return the parameters that a docstring describes, or that have a docstring of their own."""
+    doc = inspect.getdoc(value) or ""
+    names = set()
+    for section in re.findall(
+        r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-{3,}|\Z)", doc, re.DOTALL | re.MULTILINE
+    ):
+        for line in section.splitlines():
+            if line and not line.startswith(" "):
+                names |= {each.strip().lstrip("*") for each in line.split(" :")[0].split(",")}
+    if inspect.isclass(value) and is_dataclass(value):
+        source = ast.parse(inspect.getsource(value)).body[0].body
+        names |= {
+            field.target.id
+            for field, text in pairwise(source)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
+    return names
+
+
+TERMS = {"found", "held", "wanted"}
+"""Parameters with a meaning of their own: ``found`` of errors; the others are of ``experiment``."""
+
+
+@pytest.fixture(scope="module")
+def prose():
+    spec = importlib.util.spec_from_file_location("prose", ROOT / "tools" / "prose.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    return tool
+
+
+@pytest.mark.parametrize(("name", "value"), list(exported()))
+def test_a_public_name_is_documented_in_plain_english(prose, name, value):
+    doc = inspect.getdoc(value)
+    assert doc, "no summary"
+    assert not (found := prose.FIRST_WORDS.match(doc)), found
+    assert not (found := prose.PHRASES.search(doc)), found
+    parameters = parameters_of(value)
+    assert sorted(set(parameters) - documented(value)) == []
+    assert [each for each in (name, *parameters) if prose.NAMES.match(each) and each not in TERMS] == []

@@ -46,7 +46,7 @@ class MudAdapter:
         cloud = Cloud(testbed.lab)
         token = testbed.lab.token(app=PORT, hours=testbed.task.scenario.hours + _SPARE_H)
         self._clients = {
-            name: Client(device, cloud, app=PORT, token=token, most_rows=1)
+            name: Client(device, cloud, app=PORT, token=token, max_rows=1)
             for name, device in testbed.lab.devices.items()
         }
         self._handles: dict[str, int] = {}
@@ -110,7 +110,7 @@ class MudHop(BaseHop):
         testbed = way.testbed
         cloud = Cloud(testbed.lab)
         token = testbed.lab.token(app=PORT, hours=testbed.task.scenario.hours + _SPARE_H)
-        client = partial(Client, cloud=cloud, app=PORT, token=token, most_rows=1)
+        client = partial(Client, cloud=cloud, app=PORT, token=token, max_rows=1)
         self._writers = {name: client(host) for name, host in way.sources.items()}
         self._readers = {phone: client(host) for phone, host in way.ends.items()}
         self._handles: dict[str, int] = {}

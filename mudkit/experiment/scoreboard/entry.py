@@ -179,7 +179,7 @@ def play(
             expected="what makes one from a testbed, such as ADAPTERS['MUD']",
         )
     scenario = task.scenario
-    lab = Lab(seed, start=scenario.start, messages=messages, held=held)
+    lab = Lab(seed, start=scenario.start, record_messages=messages, record_held=held)
     lab.world.on_failure = raise_failure  # a machine of one's own that fails is told, not compared
     lab.fleet(
         scenario.devices,

@@ -13,12 +13,12 @@ from mudkit._lazy import lazy_exports
 if TYPE_CHECKING:
     from mudkit.systems.lasthop.api import Publications, Subscriber, Topic
     from mudkit.systems.lasthop.servers.indexer import query
-    from mudkit.systems.lasthop.spool.paper_figure7 import PrintedSpool
+    from mudkit.systems.lasthop.spool.paper_figure7 import PaperSpool
     from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding
     from mudkit.systems.lasthop.spool.push import Push
     from mudkit.systems.lasthop.spool.rules import Item, Situation
     from mudkit.systems.lasthop.spool.spool import Spool
-    from mudkit.systems.lasthop.study.comparing import Given, compare
+    from mudkit.systems.lasthop.study.comparing import RecordedEvents, compare
     from mudkit.systems.lasthop.study.logs import read_logs
     from mudkit.systems.lasthop.study.message_lifecycles import message_lifecycles
     from mudkit.systems.lasthop.study.paper import FIGURES
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mudkit.systems.lasthop.study.scenario import Expiration, Scenario
     from mudkit.systems.lasthop.study.sharing import compare_sharing
     from mudkit.systems.lasthop.study.simulation import Outcome, Simulated, expected_waste, play, simulate
-    from mudkit.systems.lasthop.study.sizing import size, with_outages
+    from mudkit.systems.lasthop.study.sizing import add_outages, size_prefetch
     from mudkit.systems.lasthop.study.sweeping import sweep
     from mudkit.systems.lasthop.subscription import Subscription
 else:
@@ -37,13 +37,13 @@ __all__ = [
     "LEARNT",
     "Expiration",
     "Forwarding",
-    "Given",
     "Item",
     "Link",
     "Outcome",
-    "PrintedSpool",
+    "PaperSpool",
     "Publications",
     "Push",
+    "RecordedEvents",
     "Scenario",
     "Simulated",
     "Situation",
@@ -52,6 +52,7 @@ __all__ = [
     "Subscription",
     "Topic",
     "Unlocks",
+    "add_outages",
     "compare",
     "compare_sharing",
     "conditions",
@@ -61,7 +62,6 @@ __all__ = [
     "query",
     "read_logs",
     "simulate",
-    "size",
+    "size_prefetch",
     "sweep",
-    "with_outages",
 ]

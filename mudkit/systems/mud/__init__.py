@@ -12,7 +12,7 @@ from mudkit._lazy import lazy_exports
 if TYPE_CHECKING:
     from mudkit.systems.mud.api import Client
     from mudkit.systems.mud.blocking import BlockingClient
-    from mudkit.systems.mud.device.policy_slot import Shipped
+    from mudkit.systems.mud.device.policy_slot import ShippedPolicy
     from mudkit.systems.mud.policies.artefact import Artefact
     from mudkit.systems.mud.policies.density import Density
     from mudkit.systems.mud.policies.policies import (
@@ -61,7 +61,7 @@ __all__ = [
     "PubSub",
     "ReadPolicy",
     "ReadResult",
-    "Shipped",
+    "ShippedPolicy",
     "Utility",
     "WritePolicy",
     "bandwidth",

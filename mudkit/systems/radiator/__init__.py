@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mudkit.systems.radiator.api import NAME, Client, Server
     from mudkit.systems.radiator.context import Context
     from mudkit.systems.radiator.device.client import ClientMachine
-    from mudkit.systems.radiator.engines.client_arrays import ClientArrays, for_many
+    from mudkit.systems.radiator.engines.client_arrays import ClientArrays, engine_for_many
     from mudkit.systems.radiator.engines.groups import Groups
     from mudkit.systems.radiator.engines.literal import ClientLists, Entry
     from mudkit.systems.radiator.engines.pending import Batch, Message, Pending
@@ -69,7 +69,7 @@ __all__ = [
     "broadcast",
     "cell",
     "distance_km",
-    "for_many",
+    "engine_for_many",
     "friends_nearby",
     "joins",
     "pack",

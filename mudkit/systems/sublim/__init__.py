@@ -10,7 +10,7 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.systems.sublim._policy.deciding import Explanation, Verdict
-    from mudkit.systems.sublim._policy.firing import fired
+    from mudkit.systems.sublim._policy.firing import decision_table
     from mudkit.systems.sublim._policy.function import FunctionPolicy, policy
     from mudkit.systems.sublim._policy.message import compress, create_message, expand, method, resize
     from mudkit.systems.sublim._policy.policy import Policy, Rule
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mudkit.systems.sublim._policy.state import State
     from mudkit.systems.sublim.api import AccessPoint, PlainSubscriber, PublishServer, Subscriber, explain
     from mudkit.systems.sublim.check.checker import Finding, checked, findings
-    from mudkit.systems.sublim.study.examples import disaster, stocks
-    from mudkit.systems.sublim.study.picu import one_timestamp
+    from mudkit.systems.sublim.study.examples import disaster_policy, stock_policy
+    from mudkit.systems.sublim.study.picu import shared_timestamp_policy
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -39,14 +39,14 @@ __all__ = [
     "checked",
     "compress",
     "create_message",
-    "disaster",
+    "decision_table",
+    "disaster_policy",
     "expand",
     "explain",
     "findings",
-    "fired",
     "method",
-    "one_timestamp",
     "policy",
     "resize",
-    "stocks",
+    "shared_timestamp_policy",
+    "stock_policy",
 ]

@@ -61,7 +61,7 @@ _REMEMBER_US: Final = 7 * 24 * _HOUR_US
 
 @dataclass(frozen=True)
 class Push:
-    """How a push service is used; the defaults are those of Firebase Cloud Messaging.
+    """Settings of a push service; the defaults are those of Firebase Cloud Messaging.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Push:
     in_use_s : float
         The time from a read for which the device does not doze, in seconds; infinite: it never does.
     synchronised : int
-        The number of those dropped, the latest, that the app fetches when it is told; 0: all of them are
+        The number of those dropped, the latest, that the app fetches when notified; 0: all of them are
         lost.
 
     Raises

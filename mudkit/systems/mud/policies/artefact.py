@@ -107,7 +107,7 @@ class Artefact:
 
     @classmethod
     @check_arguments
-    def made(
+    def create(
         cls,
         kind: str,
         version: int,
@@ -180,7 +180,7 @@ class Artefact:
             )
         return cls(kind, version, features, nodes, document, None if table is None else Density.read(table))
 
-    def but_inside(
+    def with_override(
         self, action: Action, *, south: float, north: float, west: float, east: float, version: int
     ) -> Artefact:
         """Make one that decides as this one does, but for a box, in which it always decides the same.
@@ -217,7 +217,7 @@ class Artefact:
             for node in document["nodes"]
         ]
         manifest = {**document["manifest"], "but inside": [south, north, west, east], "action": action}
-        return Artefact.made(
+        return Artefact.create(
             self.kind,
             version,
             names,
