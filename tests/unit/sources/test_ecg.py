@@ -60,7 +60,7 @@ def test_samples_are_a_byte_each_to_a_hundredth_of_a_millivolt():
 
 
 def test_the_loss_of_compression_is_stated():
-    """The figures of the docstring of mudkit.sources.ecg.loss_percent."""
+    """The figures of the docstring of mudkit.sources.ecg_loss_percent."""
     whole = encode_ecg(ecg_mv(72, 10))
     lost = {
         ratio: ecg_loss_percent(whole, expand(compress({"e": whole}, "e", ratio)["e"], len(whole)))

@@ -77,7 +77,7 @@ def compress(message: dict[str, Any], field: str, ratio: Any) -> dict[str, Any]:
     """Compress a field, with loss.
 
     Bytes are the samples of a signal, one byte each: every ``ratio`` of them become their mean. What is lost
-    is what changes faster than twice the new step: :func:`mudkit.sources.ecg.loss_percent` says how much of
+    is what changes faster than twice the new step: :func:`mudkit.sources.ecg_loss_percent` says how much of
     an electrocardiogram that is. Of a text the first part stays. Any other field stays as it is.
 
     Parameters
