@@ -12,7 +12,16 @@ import pyarrow as pa
 
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.geometry import from_mercator, tile_bounds, to_mercator
-from mudkit.figures.style import BLUE, GREY, ORANGE, colour_steps, heading, ramp, styled
+from mudkit.figures.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    colour_steps,
+    heading,
+    ramp,
+    styled,
+)
 from mudkit.figures.tables import require_columns
 from mudkit.sources.parameters import time_zone
 from mudkit.units import distance_km, middle
@@ -314,7 +323,7 @@ def update_cache_hits(figure: Any, reads: pd.DataFrame, *, title: str) -> None:
             "size": (_MIN_CELL_PX + (_MAX_CELL_PX - _MIN_CELL_PX) * share).round(1).tolist(),
             "color": cells["local"].tolist(),
             "coloraxis": "coloraxis",
-            "line": {"width": 1, "color": "#444444"},
+            "line": {"width": 1, "color": INK},
         },
     )
     figure.update_layout(title=heading(title))
@@ -390,7 +399,7 @@ def answer_boxes(
                 y=[lacking[1]],
                 name=lacking[2],
                 mode="markers",
-                marker={"size": 14, "symbol": "x", "color": "black", "line": {"color": GREY, "width": 1}},
+                marker={"size": 14, "symbol": "x", "color": INK, "line": {"color": GREY, "width": 1}},
             )
         )
     figure.update_xaxes(title_text="east, km")

@@ -15,6 +15,7 @@ from mudkit.figures.style import (
     BLUE,
     GREEN,
     GREY,
+    INK,
     ORANGE,
     PINK,
     SKY,
@@ -46,8 +47,8 @@ _LEFT_LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 
 _SHARES: Final = ("sent_share", "stale_share")
 _SHARES_HOVER: Final = "%{x:.1f} % sent, %{y:.1f} % stale"
 _POINT_SYMBOLS: Final = ("square", "triangle-up", "diamond", "x", "star", "cross")
-_POINT_COLOURS: Final = (ORANGE, GREEN, PINK, YELLOW, SKY, "black")
-_SYSTEM_COLOURS: Final = (GREY, BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, "#000000")
+_POINT_COLOURS: Final = (ORANGE, GREEN, PINK, YELLOW, SKY, INK)
+_SYSTEM_COLOURS: Final = (GREY, BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, INK)
 _SYSTEM_DASHES: Final = ("dot", "solid", "dash", "longdash", "dashdot", "longdashdot")
 _MAX_STEPS: Final = 200
 _MIN_LATENCY_S: Final = 1e-3
@@ -194,7 +195,7 @@ def frontier(
     figure.update_yaxes(title_text="stale answers, % of reads", rangemode="tozero")
     if most is not None:
         figure.update_yaxes(range=[-100 * most / 40, 100 * most])
-    legend = {"x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": "rgba(255,255,255,0.7)"}
+    legend = {"x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": "rgba(0,0,0,0)"}
     return styled(figure, 420, (70, 20, 60, 60), title, legend=legend)
 
 
@@ -434,6 +435,7 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
                 go.Scatter(
                     x=[*places, *places[::-1]],
                     y=[*high, *low[::-1]],
+                    mode="lines",
                     fill="toself",
                     fillcolor=band,
                     line={"width": 0},
@@ -456,7 +458,7 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
         )
     figure.add_vline(
         x=values.index(best),
-        line={"color": "#444444", "width": 1, "dash": "dot"},
+        line={"color": INK, "width": 1, "dash": "dot"},
         annotation={"text": f"recommended: {best}", "font": {"size": 12}, "yanchor": "bottom", "y": 1.0},
         annotation_position="top",
     )

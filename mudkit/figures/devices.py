@@ -17,7 +17,17 @@ from numpy.typing import ArrayLike, NDArray
 from plotly.subplots import make_subplots
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.figures.style import BLUE, GREY, ORANGE, PINK, heading, natural_key, short_number, styled
+from mudkit.figures.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    PINK,
+    heading,
+    natural_key,
+    short_number,
+    styled,
+)
 from mudkit.figures.tables import Floats, require_columns, rows_of
 from mudkit.figures.times import NO_TIME, Bars, TimeAxis, Times, as_us, format_time, times_us
 from mudkit.lab import Lab
@@ -344,7 +354,7 @@ def _power_steps(start: Times, end: Times, power_mw: Floats, axis: TimeAxis) -> 
     t = np.insert(t, np.repeat(gaps, 2), np.column_stack([t[gaps - 1], t[gaps]]).ravel())
     mw = np.insert(mw, np.repeat(gaps, 2), 0.0)
     return go.Scatter(
-        x=axis.values(t), y=mw, mode="lines", line={"color": "#333333", "width": 1.5}, fill="tozeroy",
+        x=axis.values(t), y=mw, mode="lines", line={"color": INK, "width": 1.5}, fill="tozeroy",
         fillcolor="rgba(153,153,153,0.3)", hoverinfo="skip", showlegend=False, name="power",
     )  # fmt: skip
 
@@ -403,7 +413,7 @@ def location_exposure(
             mode="lines",
             name="the area",
             hoverinfo="skip",
-            line={"color": "#333333", "width": 2},
+            line={"color": INK, "width": 2},
         )
     )
     at = km(places["lat"], places["lon"])

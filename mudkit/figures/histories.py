@@ -10,7 +10,17 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit.consistency import Operation, Status, Verdict, seen_writes
-from mudkit.figures.style import BLUE, GREY, ORANGE, SKY, escaped, heading, styled
+from mudkit.figures.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    SKY,
+    escaped,
+    heading,
+    styled,
+    text_colour,
+)
 from mudkit.sources.parameters import of_kind
 
 __all__ = ["history"]
@@ -21,7 +31,7 @@ MAX_OPERATIONS: Final = 80
 _LANE_PX, _VIEW_PX, _GAP_PX, _MARGINS_PX = 58, 46, 80, 220
 _END: Final = 1.04
 _PLOT_PX: Final = 800
-_LETTER_PX: Final = 7.0
+_LETTER_PX: Final = 7.8
 _MIN_LETTERS: Final = 6
 """Room for names of operations in views; with less only the pointer shows them."""
 _UNITS: Final = (("min", 60_000_000, 300_000_000), ("s", 1_000_000, 3_000_000), ("ms", 1_000, 0))
@@ -153,7 +163,7 @@ def _bars(
             "yanchor": "bottom",
             "showarrow": False,
             "text": escaped(("✗ " if op.id in bad else "") + _short(op, verdict)),
-            "font": {"size": 12, "color": ORANGE if op.id in bad else "#222222"},
+            "font": {"size": 12, "color": text_colour(ORANGE) if op.id in bad else INK},
         }
         for op in _named(drawn, bad, places, lambda op: at(op, False)[0] * us / span_us, verdict)
     ]
@@ -212,9 +222,9 @@ def _arrows(figure: go.Figure, drawn: Sequence[Operation], seen: Mapping[Id, Ope
         figure.add_trace(
             go.Scatter(
                 x=x, y=y, mode="lines+markers", name="was seen by", hoverinfo="skip",
-                line={"color": "#555555", "width": 1, "dash": "dot"},
+                line={"color": INK, "width": 1, "dash": "dot"},
                 marker={"symbol": "arrow", "size": [0, 9, 0] * (len(x) // 3), "angleref": "previous",
-                        "color": "#555555"},
+                        "color": INK},
             ), 1, 1,
         )  # fmt: skip
 

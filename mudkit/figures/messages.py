@@ -16,7 +16,15 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.figures.style import BLUE, GREEN, ORANGE, escaped, styled
+from mudkit.figures.style import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    escaped,
+    styled,
+    text_colour,
+)
 from mudkit.figures.tables import require_columns, rows_of
 from mudkit.figures.times import NO_TIME, TimeAxis, as_us, format_time, times_us
 from mudkit.lab import Lab
@@ -48,11 +56,11 @@ _STUB = 0.0  # not towards the target at all: a stub at the sender
 _LOOKS = {
     "arrived": _Look(BLUE, "solid", 1.6, "arrow", 11, 1.0),
     "cut": _Look(ORANGE, "dash", 1.8, "x", 10, 0.58),
-    "no link": _Look("#000000", "solid", 1.8, "x", 10, _STUB),
-    "nobody there": _Look("#7A4E9E", "solid", 1.8, "diamond-x-open", 12, _STUB),
-    "lost": _Look("#B8468C", "dot", 2.2, "circle-x-open", 13, 0.73),
+    "no link": _Look(INK, "solid", 1.8, "x", 10, _STUB),
+    "nobody there": _Look("#936ab5", "solid", 1.8, "diamond-x-open", 12, _STUB),
+    "lost": _Look("#bf5696", "dot", 2.2, "circle-x-open", 13, 0.73),
     "repeated": _Look(GREEN, "dashdot", 1.1, "arrow", 10, 1.0),
-    "under way": _Look("#666666", "8px,4px", 1.6, "circle-open", 9, 0.45),
+    "under way": _Look("#4a98c9", "8px,4px", 1.6, "circle-open", 9, 0.45),
 }
 _ALONG = np.linspace(0.0, 1.0, 5)  # an arrow can be pointed at in these places
 
@@ -223,13 +231,26 @@ def _lane_traces(
 
     down = _stretches(marks, "link down", edges)
     still = _stretches(marks, "killed", edges) + _stretches(marks, "off", edges)
-    whole = [(float(place), *edges) for place in names.values()]
     traces = [lines(down, "link down", "rgba(213,94,0,0.28)", 16, "solid")] if down else []
-    traces.append(lines(whole, "lanes", "#555555", 1.5, "solid"))
-    if still:  # white under the dots takes the lane away
-        traces.append(lines(still, "lanes", "#FFFFFF", 3, "solid"))
-        traces.append(lines(still, "not running", "#555555", 2, "dot"))
+    traces.append(lines(_running(still, names, edges), "lanes", INK, 1.5, "solid"))
+    if still:
+        traces.append(lines(still, "not running", INK, 2, "dot"))
     return traces
+
+
+def _running(
+    still: list[tuple[float, int, int]], names: dict[str, int], edges: tuple[int, int]
+) -> list[tuple[float, int, int]]:
+    """Return the parts of all lanes in which a node runs: (lane, from, to)."""
+    parts = []
+    for place in names.values():
+        begin = edges[0]
+        for at, stopped, started in sorted(still):
+            if at == place:
+                parts.append((float(place), begin, max(stopped, begin)))
+                begin = max(begin, started)
+        parts.append((float(place), begin, edges[1]))
+    return [part for part in parts if part[1] < part[2]]
 
 
 def _path(message: Any, names: dict[str, int], high_us: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -311,8 +332,8 @@ def _marks(shown: pd.DataFrame, axis: TimeAxis) -> Any:
     return go.Scatter(
         x=shown["place"], y=axis.values(shown["t_us"].to_numpy()), mode="markers", text=labels,
         hoverinfo="text", showlegend=False, name="incidents",
-        marker={"symbol": np.where(link, "line-ew", "square").tolist(), "color": "#333333",
-                "size": np.where(link, 16, 8).tolist(), "line": {"width": 2, "color": "#333333"}},
+        marker={"symbol": np.where(link, "line-ew", "square").tolist(), "color": INK,
+                "size": np.where(link, 16, 8).tolist(), "line": {"width": 2, "color": INK}},
     )  # fmt: skip
 
 
@@ -329,7 +350,7 @@ def _labels(
     if len(shown) <= MAX_LABELS:
         for row in rows_of(shown):
             sides = [(row.place, row.t_us, 11.0), (row.place, row.t_us, -11.0)]
-            labels.append(sheet.put(row.incident, sides, "#333333"))
+            labels.append(sheet.put(row.incident, sides, INK))
     if len(drawn) <= MAX_LABELS:
         for message in rows_of(drawn):
             places, times = _path(message, names, high_us)
@@ -342,7 +363,7 @@ def _labels(
                     (float(np.interp(part, _ALONG, places)), int(np.interp(part, _ALONG, times)), 0.0)
                     for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)
                 ]
-            labels.append(sheet.put(short_text(message), spots, look.colour))
+            labels.append(sheet.put(short_text(message), spots, text_colour(look.colour)))
     return [
         {
             "x": label.place,
@@ -353,7 +374,6 @@ def _labels(
             "borderpad": 1,
             "xanchor": "center" if not label.shift_px else "left" if label.shift_px > 0 else "right",
             "font": {"size": 11, "color": label.colour},
-            "bgcolor": "rgba(255,255,255,0.85)",
         }
         for label in labels
         if label is not None
@@ -372,7 +392,7 @@ def _style(
         (80, 30, 110 + above_px, 80),
         legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0},
         hovermode="closest",
-        hoverlabel={"align": "left", "bgcolor": "white", "font": {"color": "#222222"}},
+        hoverlabel={"align": "left"},
     )
     figure.update_xaxes(
         side="top",

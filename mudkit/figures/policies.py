@@ -10,8 +10,19 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mudkit import words
 from mudkit.errors import ParameterError
-from mudkit.figures.style import BLUE, GREEN, GREY, ORANGE, heading, natural_key, styled, template
+from mudkit.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    heading,
+    natural_key,
+    styled,
+    template,
+)
 from mudkit.figures.tables import require_columns
 
 if TYPE_CHECKING:
@@ -29,30 +40,19 @@ _RULE_COLOURS: Final = (
 _RULE_ROW_PX, _FIRING_MARGINS_PX, _MAX_NAME = 30, 140, 30
 _MAX_NAMED_STATES: Final = 15  # of more states the first and every second one is named
 _TREE_COLUMNS: Final = ("node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves")
-_FEATURE_TEXTS: Final = {
-    "lat": ("latitude", 1.0, "°"),
-    "lon": ("longitude", 1.0, "°"),
-    "hour": ("hour", 1.0, " h"),
-    "weekday": ("weekday", 1.0, ""),
-    "cached_lat": ("its latitude", 1.0, "°"),
-    "cached_lon": ("its longitude", 1.0, "°"),
-    "cached_hour": ("its hour", 1.0, " h"),
-    "distance": ("distance", 1.0, " km"),
-    "age": ("age", 1 / 60, " min"),
-    "held": ("it holds", 1.0, " points"),
-    "density": ("density", 1.0, " points/h"),
-}
-"""Name, scale and unit of each feature on screen; *its* refers to the cached answer."""
+_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _ACTION_MARKS: Final = {"local": (BLUE, "circle"), "remote": (ORANGE, "square"), "never": (GREY, "x")}
 _DELAY_MARK: Final = (BLUE, "triangle-up")
-_LEVEL_PX, _TREE_MARGINS_PX = 78, 110
+_LEVEL_PX, _TREE_MARGINS_PX = 92, 110
+_GAP: Final = 0.2
+"""Distance between a node and the ends of its edges, in levels."""
 _DECISION_COLUMNS: Final = ("t_s", "lane", "what", "told", "is_alarm")
 _DECISION_MARKS: Final = {
     "sent whole": ("circle", BLUE, 11),
     "sent in part": ("diamond", GREEN, 10),
     "held back": ("circle-open", GREY, 7),
     "dropped": ("x-thin-open", GREY, 6),
-    "stopped": ("x", "black", 9),
+    "stopped": ("x", INK, 9),
 }
 _LANE_PX, _PANEL_PX, _DECISION_MARGINS_PX = 26, 40, 130
 
@@ -145,7 +145,7 @@ def update_rule_firing(
         frame = [
             {
                 "type": "rect", "x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5, "opacity": 1,
-                "line": {"color": "black", "width": 3}, "fillcolor": "rgba(0,0,0,0)",
+                "line": {"color": INK, "width": 3}, "fillcolor": "rgba(0,0,0,0)",
             }
         ]  # fmt: skip
     # Not by update_layout: an empty list would leave the old frame.
@@ -164,7 +164,7 @@ def _shortened(text: str) -> str:
 
 
 def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_depth: int = 4) -> go.Figure:
-    """Draw a decision tree; values up to the threshold go left, larger ones right.
+    """Draw a decision tree with its questions, the answers on the edges, and shares in the leaves.
 
     Parameters
     ----------
@@ -186,51 +186,73 @@ def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_d
         The table lacks a column.
     """
     rows, depth = _nodes(policy)
-    figure = go.Figure()
-    figure.add_trace(go.Scatter(x=[], y=[], mode="lines", line={"color": GREY, "width": 1}, hoverinfo="skip"))
-    figure.add_trace(
-        go.Scatter(
-            x=[],
-            y=[],
-            mode="markers+text",
-            textposition="bottom center",
-            hoverinfo="text",
-            textfont={"size": 11},
-        )
-    )
-    figure.update_xaxes(visible=False, range=[-0.06, 1.06])
-    figure.update_yaxes(visible=False, range=[-max_depth - 0.75, 0.35])
-    styled(figure, _TREE_MARGINS_PX + _LEVEL_PX * (max_depth + 1), (10, 10, 60, 20), title, showlegend=False)
     shown = [row for row in rows if depth[row["node"]] <= max_depth]
     parents = {row["parent"] for row in shown}
-    ends = [row["node"] for row in shown if row["node"] not in parents]
-    x = dict(zip(ends, np.linspace(0.0, 1.0, len(ends)) if len(ends) > 1 else [0.5], strict=True))
-    for row in shown[::-1]:  # children follow their parents
-        if row["node"] in parents:
-            x[row["node"]] = float(
-                np.mean([x[child["node"]] for child in shown if child["parent"] == row["node"]])
-            )
-    xs: list[float | None] = []
-    ys: list[float | None] = []
-    for row in shown[1:]:
-        xs += [x[row["parent"]], x[row["node"]], None]
-        ys += [-depth[row["parent"]], -depth[row["node"]], None]
-    marks = [
-        _ACTION_MARKS.get(row["action"], _DELAY_MARK) if row["node"] in ends else (GREY, "diamond")
-        for row in shown
-    ]
+    ends = [row for row in shown if row["node"] not in parents]
+    inner = [row for row in shown if row["node"] in parents]
+    places = np.linspace(0.0, 1.0, len(ends)) if len(ends) > 1 else [0.5]
+    x = {row["node"]: float(place) for row, place in zip(ends, places, strict=True)}
+    for row in inner[::-1]:  # children follow their parents
+        x[row["node"]] = float(
+            np.mean([x[child["node"]] for child in shown if child["parent"] == row["node"]])
+        )
     total = max(rows[0]["examples"], 1)
-    sizes = [8 + 26 * (row["examples"] / total) ** 0.5 if row["node"] in ends else 7.0 for row in shown]
-    labels = [_node_label(row, row["node"] in ends) for row in shown]
-    figure.data[0].update(x=xs, y=ys)
-    figure.data[1].update(
-        x=[x[row["node"]] for row in shown],
-        y=[-depth[row["node"]] for row in shown],
-        text=[short for short, _ in labels],
-        hovertext=[whole for _, whole in labels],
-        marker={"color": [mark[0] for mark in marks], "symbol": [mark[1] for mark in marks], "size": sizes},
+    labels = {row["node"]: _node_label(row, row in ends, total) for row in shown}
+    edges = [row for row in shown if row["parent"] >= 0]
+    begin = [-depth[row["parent"]] - _GAP for row in edges]
+    end = [-depth[row["node"]] + _GAP for row in edges]
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[place for row in edges for place in (x[row["parent"]], x[row["node"]], None)],
+        y=[level for pair in zip(begin, end, strict=True) for level in (*pair, None)],
+        mode="lines",
+        line={"color": INK, "width": 1},
+        hoverinfo="skip",
     )
-    return figure
+    figure.add_scatter(
+        x=[x[row["node"]] for row in ends],
+        y=[-depth[row["node"]] for row in ends],
+        mode="markers+text",
+        text=[labels[row["node"]][0] for row in ends],
+        textposition="bottom center",
+        hoverinfo="text",
+        hovertext=[labels[row["node"]][1] for row in ends],
+        marker={
+            "color": [_mark(row)[0] for row in ends],
+            "symbol": [_mark(row)[1] for row in ends],
+            "size": [8 + 26 * (row["examples"] / total) ** 0.5 for row in ends],
+            "opacity": 1,
+        },
+        name="leaves",
+    )
+    figure.add_scatter(
+        x=[x[row["node"]] for row in inner],
+        y=[-depth[row["node"]] for row in inner],
+        mode="text",
+        text=[labels[row["node"]][0] for row in inner],
+        hoverinfo="text",
+        hovertext=[labels[row["node"]][1] for row in inner],
+        name="questions",
+    )
+    figure.add_scatter(
+        x=[(x[row["parent"]] + x[row["node"]]) / 2 for row in edges],
+        y=[(one + other) / 2 for one, other in zip(begin, end, strict=True)],
+        mode="text",
+        text=["no" if row["is_right"] else "yes" for row in edges],
+        textposition=["top right" if row["is_right"] else "top left" for row in edges],
+        hoverinfo="skip",
+        name="answers",
+    )
+    deepest = max(depth[row["node"]] for row in shown)
+    figure.update_xaxes(visible=False, range=[-0.1, 1.1])
+    figure.update_yaxes(visible=False, range=[-deepest - 0.75, 0.35])
+    height_px = _TREE_MARGINS_PX + _LEVEL_PX * (deepest + 1)
+    return styled(figure, height_px, (10, 10, 60, 20), title, showlegend=False)
+
+
+def _mark(row: Mapping[Any, Any]) -> tuple[str, str]:
+    """Return the colour and the symbol of a leaf."""
+    return _ACTION_MARKS.get(row["action"], _DELAY_MARK)
 
 
 def tree_outline(policy: LearntReads | LearntWrites | pd.DataFrame, max_depth: int = 4) -> str:
@@ -265,7 +287,7 @@ def tree_outline(policy: LearntReads | LearntWrites | pd.DataFrame, max_depth: i
         elif level == max_depth:
             line = f"… {row['leaves']} leaves ({row['examples']:,} examples)"
         else:
-            line = f"{_test_text(row)}?"
+            line = f"{_question(row)}?"
         lines.append("    " * level + answer + line)
     return "\n".join(lines)
 
@@ -285,22 +307,41 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
     return rows, depth
 
 
-def _test_text(row: Mapping[Any, Any]) -> str:
-    """Format the test of a node, which values that go left pass."""
-    name, scale, unit = _FEATURE_TEXTS[row["feature"]]
-    return f"{name} ≤ {scale * row['threshold']:.4g}{unit}"
+def _question(row: Mapping[Any, Any]) -> str:
+    """Return the test of a node, which values that go left pass, in units that a person uses."""
+    feature, threshold = row["feature"], float(row["threshold"])
+    whose = "the answer's " if feature.startswith("cached_") else ""
+    match feature.removeprefix("cached_"):
+        case "lat":
+            return f"{whose}place south of {threshold:.3f}°"
+        case "lon":
+            return f"{whose}place west of {threshold:.3f}°"
+        case "hour":
+            minutes = min(round(60 * threshold), 24 * 60)
+            return f"{whose}time before {minutes // 60:02d}:{minutes % 60:02d}"
+        case "weekday":
+            last = _WEEKDAYS[min(max(int(threshold), 0), 6)]
+            return last if last == "Monday" else f"Monday to {last}"
+        case "distance":
+            return f"at most {words.number(threshold)} km away"
+        case "age":
+            return f"at most {words.duration(threshold)} old"
+        case "held":
+            return f"it holds at most {words.number(threshold)} points"
+        case "density":
+            return f"at most {words.number(threshold)} points an hour"
+    return f"{feature} ≤ {words.number(threshold)}"
 
 
-def _node_label(row: Mapping[Any, Any], is_end: bool) -> tuple[str, str]:
-    """Return the text below a node, and that of the pointer."""
-    count = f"{row['examples']:,} examples"
+def _node_label(row: Mapping[Any, Any], is_end: bool, total: int) -> tuple[str, str]:
+    """Return the text at a node, and that of the pointer."""
+    count = f"{words.percent(row['examples'] / total)} of {total:,} examples"
     if not is_end:
-        test = _test_text(row)
-        return test, f"{test}: left, else right<br>{count}, {row['leaves']} leaves"
+        return f"{_question(row)}?", f"{_question(row)}?<br>{count}, {row['leaves']} leaves"
+    share = f"{words.percent(row['examples'] / total)} ({row['examples']:,})"
     if row["leaves"] > 1:
-        leaves = f"{row['leaves']} leaves"
-        return f"… {leaves}", f"{_test_text(row)}, and on: {leaves}<br>{count}"
-    return row["action"], f"{row['action']}<br>{count}"
+        return f"… {row['leaves']} leaves<br>{share}", f"{_question(row)}?<br>{row['leaves']} leaves, {count}"
+    return f"<b>{row['action']}</b><br>{share}", f"{row['action']}<br>{count}"
 
 
 def decisions(
@@ -358,7 +399,7 @@ def decisions(
             marker = {"symbol": symbol, "color": colour, "size": size, "line": line}
             traces.append((what, table[table["what"] == what], marker))
         if wrong is not None and name in wrong:
-            pointer = {"symbol": "triangle-down", "color": "black", "size": 13}
+            pointer = {"symbol": "triangle-down", "color": INK, "size": 13}
             traces.append(("here", table.iloc[[wrong[name]]], pointer))
         for what, part, marker in traces:
             if not len(part):

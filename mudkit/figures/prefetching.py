@@ -12,7 +12,16 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit.errors import ParameterError
-from mudkit.figures.style import BLUE, GREY, ORANGE, PINK, heading, ramp, styled
+from mudkit.figures.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    PINK,
+    heading,
+    ramp,
+    styled,
+)
 from mudkit.figures.tables import require_columns
 
 __all__ = [
@@ -139,7 +148,7 @@ def _waste_and_loss_lines(table: pd.DataFrame, x: str, by: str, say: Callable[[f
                 y=[None],
                 name=name,
                 mode="lines+markers",
-                line={"color": "black", "dash": dash},
+                line={"color": INK, "dash": dash},
                 marker={"symbol": symbol},
             )
         )
@@ -193,7 +202,7 @@ def _captioned(figure: go.Figure, table: pd.DataFrame, title: str, legend: str) 
     lines = textwrap.wrap(_caption(table.attrs.get("parameters", {})), _CAPTION_LETTERS)
     figure.add_annotation(
         text="<br>".join(lines), xref="paper", yref="paper", x=0, y=0, yshift=-58, yanchor="top",
-        xanchor="left", align="left", showarrow=False, font={"size": 11, "color": "#555555"},
+        xanchor="left", align="left", showarrow=False, font={"size": 11, "color": INK},
     )  # fmt: skip
     height_px, below_px = 440 + 15 * len(lines), 68 + 15 * len(lines)
     return styled(figure, height_px, (70, 20, 60, below_px), title, legend={"title": {"text": legend}})
@@ -291,7 +300,7 @@ def limit_curve(points: Sequence[LimitPoint], now: CurrentPoint, *, title: str) 
                 name=f"{name} now",
                 mode="lines+markers",
                 line={"color": colour, "dash": "dash"},
-                marker={"symbol": symbol, "size": 13, "line": {"color": "black", "width": 1.5}},
+                marker={"symbol": symbol, "size": 13, "line": {"color": INK, "width": 1.5}},
                 hovertemplate=f"now: {name} %{{customdata:.2f}} %<extra></extra>",
             )
         )
@@ -485,7 +494,7 @@ def _life_traces(rows: list[dict[str, Any]]) -> list[go.Scatter]:
             traces.append(go.Scatter(**held, name=name, mode="lines", line={"color": colour, "width": 5}))
     for what, at, name, symbol, colour in (
         ("read", "over", "read", "circle", BLUE),
-        ("expires", "over", "expires", "line-ns-open", "black"),
+        ("expires", "over", "expires", "line-ns-open", INK),
         ("lost", "missed", "lost: read on-line, not here", "x", PINK),
     ):
         marked = [(row, place) for place, row in enumerate(rows) if row[what]]
@@ -525,8 +534,8 @@ def _shades(place: int, reads_us: Sequence[int], outages: Sequence[tuple[int, in
     """Return the shapes of a panel's outages and reads; plotly needs seconds to add them one by one."""
     number = "" if place == 1 else str(place)
     across = {"xref": f"x{number}", "yref": f"y{number} domain", "layer": "below", "opacity": 1}
-    grey = {"type": "rect", "fillcolor": "#e6e6e6", "line": {"width": 0}}
-    dotted = {"type": "line", "line": {"dash": "dot", "width": 1, "color": "#555555"}}
+    grey = {"type": "rect", "fillcolor": "rgba(128,128,128,0.2)", "line": {"width": 0}}
+    dotted = {"type": "line", "line": {"dash": "dot", "width": 1, "color": INK}}
     spans = [*((grey, *outage) for outage in outages), *((dotted, time, time) for time in reads_us)]
     return [
         across | look | {"x0": begin_us / _HOUR_US, "x1": end_us / _HOUR_US, "y0": 0, "y1": 1}

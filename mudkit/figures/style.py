@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError
 
 __all__ = [
-    "BLUE", "GREEN", "GREY", "NO_VALUE", "ORANGE", "PINK", "PLOTLY_CONFIG", "SEQUENCE", "SKY", "YELLOW",
-    "ColourScale", "colour_steps", "escaped", "heading", "natural_key", "ramp", "short_number", "styled",
-    "template",
+    "BLUE", "GREEN", "GREY", "INK", "NO_VALUE", "ORANGE", "PINK", "PLOTLY_CONFIG", "SEQUENCE", "SKY",
+    "YELLOW", "ColourScale", "colour_steps", "escaped", "heading", "natural_key", "ramp", "short_number",
+    "styled", "template", "text_colour",
 ]  # fmt: skip
 
 BLUE, ORANGE, GREY, GREEN, PINK = "#0072B2", "#D55E00", "#999999", "#009E73", "#CC79A7"
@@ -28,6 +28,23 @@ SEQUENCE: Final = (
     "#f4e61e", "#b4de2c", "#6dcd59", "#35b779", "#1f9e89", "#26828e", "#31688e", "#3e4989", "#482777",
 )  # fmt: skip
 """Viridis (S. van der Walt, N. Smith; CC0) from light to dark, ordered by lightness."""
+
+INK: Final = "#7b7b7b"
+"""Grey of text and lines: 4.2:1 on white and on a dark ground, so that a figure fits both."""
+
+_TEXT: Final = {
+    BLUE: "#0081c9",
+    ORANGE: "#ca5a00",
+    GREEN: "#008d65",
+    PINK: "#bf5790",
+    SKY: "#1982bd",
+    YELLOW: "#a47200",
+}
+"""Text in a colour of the palette, at the lightness of :data:`INK`."""
+
+_FONT: Final = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
+_FAINT: Final = "rgba(128,128,128,0.25)"
+_CLEAR: Final = "rgba(0,0,0,0)"
 
 NO_VALUE: Final = "#c4c7ca"
 """Grey of a missing value."""
@@ -46,10 +63,35 @@ _SHADES: Final = 64
 
 
 def template() -> go.layout.Template:
-    """Return plotly's plain template without the buttons that upload a figure."""
-    plain = go.layout.Template(pio.templates["simple_white"])
-    plain.layout.modebar.remove = _UPLOADS
-    return plain
+    """Return the template of all figures: no ground, grey text, no button that uploads.
+
+    A page that knows its theme may make the text darker or lighter; without that it is legible on both.
+    """
+    shared = go.layout.Template(pio.templates["simple_white"])
+    axis = {
+        "linecolor": INK,
+        "tickcolor": INK,
+        "gridcolor": _FAINT,
+        "zerolinecolor": _FAINT,
+        "automargin": True,
+    }
+    shared.layout.update(
+        paper_bgcolor=_CLEAR,
+        plot_bgcolor=_CLEAR,
+        font={"family": _FONT, "size": 13, "color": INK},
+        colorway=[BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, INK],
+        xaxis=axis,
+        yaxis=axis,
+        legend={"bgcolor": _CLEAR},
+        hoverlabel={"bgcolor": "#3a3f47", "bordercolor": INK, "font": {"color": "#ffffff", "family": _FONT}},
+        modebar={"remove": _UPLOADS, "bgcolor": _CLEAR, "color": INK, "activecolor": BLUE},
+    )
+    return shared
+
+
+def text_colour(colour: str) -> str:
+    """Return the colour of a text that belongs to a mark of this colour: legible on light and dark."""
+    return _TEXT.get(colour, colour)
 
 
 def heading(text: str, subtitle: str | None = None, **place: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from learning_traces import labelled_reads
 from mudkit import figures
 from mudkit.errors import ParameterError
 from mudkit.experiment.cache_bench import CacheBench, nodes
-from mudkit.figures.policies import _DECISION_MARKS, _test_text
+from mudkit.figures.policies import _DECISION_MARKS, _question
 from mudkit.learning import CostMatrix
 from mudkit.systems.mud.policies.artefact import FEATURES
 from mudkit.systems.sublim import Policy, Rule
@@ -109,38 +109,40 @@ TABLE = pd.DataFrame(
 
 def test_all_nodes_are_there_with_what_they_say():
     figure = figures.tree(TABLE, title="T")
-    lines, marks = figure.data
-    assert list(marks.text) == [
-        "age ≤ 10 min",
-        "distance ≤ 1.25 km",
-        "local",
-        "it holds ≤ 20 points",
-        "local",
-        "remote",
-        "remote",
+    lines, leaves, questions, answers = figure.data
+    assert list(questions.text) == [
+        "at most 10 min old?",
+        "at most 1.25 km away?",
+        "it holds at most 20 points?",
     ]
-    assert list(marks.y) == [0, -1, -2, -2, -3, -3, -1]
-    x = marks.x
-    assert x[2] < x[4] < x[5] < x[6], "left is left"
-    assert x[2] < x[1] < x[0] < x[6]
+    assert list(leaves.text) == [
+        "<b>local</b><br>30 % (30)",
+        "<b>local</b><br>4 % (4)",
+        "<b>remote</b><br>6 % (6)",
+        "<b>remote</b><br>60 % (60)",
+    ]
+    assert list(questions.y) == [0, -1, -2]
+    assert list(leaves.y) == [-2, -3, -3, -1]
+    assert list(leaves.x) == sorted(leaves.x), "left is left"
+    assert leaves.x[0] < questions.x[1] < questions.x[0] < leaves.x[3]
     assert len(lines.x) == 3 * 6
-    symbols = dict(zip(marks.text, marks.marker.symbol, strict=True))
-    assert symbols["local"] != symbols["remote"] != symbols["age ≤ 10 min"]
-    assert marks.marker.size[6] > marks.marker.size[2] > marks.marker.size[4]
-    assert "100 examples, 4 leaves" in marks.hovertext[0]
+    assert sorted(answers.text) == ["no"] * 3 + ["yes"] * 3
+    assert leaves.marker.symbol[0] != leaves.marker.symbol[3]
+    assert leaves.marker.size[3] > leaves.marker.size[0] > leaves.marker.size[1]
+    assert "100 % of 100 examples, 4 leaves" in questions.hovertext[0]
 
 
 def test_what_is_deeper_is_one_mark():
-    marks = figures.tree(TABLE, title="", max_depth=2).data[1]
-    assert marks.text[3] == "… 2 leaves"
-    assert "10 examples" in marks.hovertext[3]
-    assert len(marks.text) == 5
+    _, leaves, questions, _ = figures.tree(TABLE, title="", max_depth=2).data
+    assert leaves.text[1] == "… 2 leaves<br>10 % (10)"
+    assert "10 % of 100 examples" in leaves.hovertext[1]
+    assert len(leaves.text) + len(questions.text) == 5
 
 
 def test_a_leaf_alone_and_a_delay():
     alone = TABLE[TABLE["node"] == 2].assign(node=0, parent=-1, action="30 min")
     figure = figures.tree(alone, title="U")
-    assert list(figure.data[1].text) == ["30 min"]
+    assert list(figure.data[1].text) == ["<b>30 min</b><br>100 % (30)"]
     assert list(figure.data[1].x) == [0.5]
     assert list(figure.data[0].x) == []
     assert figure.layout.title.text == "U"
@@ -149,8 +151,8 @@ def test_a_leaf_alone_and_a_delay():
 
 def test_it_can_be_read_aloud():
     assert figures.tree_outline(TABLE, 2).splitlines() == [
-        "age ≤ 10 min?",
-        "    yes: distance ≤ 1.25 km?",
+        "at most 10 min old?",
+        "    yes: at most 1.25 km away?",
         "        yes: local (30 examples)",
         "        no: … 2 leaves (10 examples)",
         "    no: remote (60 examples)",
@@ -160,9 +162,22 @@ def test_it_can_be_read_aloud():
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_every_feature_of_a_device_has_words(feature):
-    assert _test_text({"feature": feature, "threshold": 600.0}).endswith(
-        ("600", "600°", "600 h", "600 km", "10 min", "600 points", "600 points/h")
-    )
+    assert feature not in _question({"feature": feature, "threshold": 6.5}).split()
+
+
+@pytest.mark.parametrize(
+    ("feature", "threshold", "question"),
+    [
+        ("hour", 9.309, "time before 09:19"),
+        ("cached_hour", 24, "the answer's time before 24:00"),
+        ("weekday", 4.5, "Monday to Friday"),
+        ("weekday", 0.5, "Monday"),
+        ("age", 7500, "at most 2 h 5 min old"),
+        ("cached_lat", 37.75, "the answer's place south of 37.750°"),
+    ],
+)
+def test_questions_have_units_that_a_person_uses(feature, threshold, question):
+    assert _question({"feature": feature, "threshold": threshold}) == question
 
 
 def test_a_column_that_is_not_there_is_named():

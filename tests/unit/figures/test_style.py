@@ -1,5 +1,6 @@
 """What all figures share: template, colours, numbers."""
 
+import itertools
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
+from mudkit.figures import style
 from mudkit.figures.style import ColourScale, ramp, template
 from mudkit.widgets.figure import Figure
 
@@ -61,3 +63,59 @@ def test_one_value_has_a_scale():
 )  # fmt: skip
 def test_numbers_are_short(number, answer):
     assert figures.short_number(number) == answer
+
+
+WHITE, DARK = "#ffffff", ("#111111", "#14181f")
+PALETTE = [style.BLUE, style.ORANGE, style.GREEN, style.PINK, style.SKY, style.YELLOW]
+VISION = {
+    "typical": np.eye(3),
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.01182, 0.04294, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.3039],
+    ],
+}
+"""Linear RGB as it is seen (G. M. Machado, M. M. Oliveira, L. A. F. Fernandes, 2009)."""
+
+
+def contrast(one, other):
+    light, dark = sorted(
+        (float(np.array(linear(each)) @ [0.2126, 0.7152, 0.0722]) + 0.05 for each in (one, other)),
+        reverse=True,
+    )
+    return light / dark
+
+
+def lab(rgb):
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ rgb
+    f = np.cbrt(np.clip(xyz / [0.9505, 1.0, 1.089], 1e-9, None))
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("ground", [WHITE, *DARK])
+@pytest.mark.parametrize("colour", [style.INK, *map(style.text_colour, PALETTE)])
+def test_text_is_legible_on_light_and_dark(colour, ground):
+    assert contrast(colour, ground) >= 4.2
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_colours_differ_for_colour_blind_readers(vision):
+    seen = [lab(np.clip(np.array(VISION[vision]) @ np.array(linear(colour)), 0, 1)) for colour in PALETTE]
+    distances = [np.linalg.norm(one - other) for one, other in itertools.combinations(seen, 2)]
+    assert min(distances) > 12
+
+
+def test_figures_have_no_ground_of_their_own():
+    layout = style.template().layout
+    assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)"
+    assert layout.font.size >= 13
