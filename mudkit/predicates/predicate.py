@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -312,7 +312,7 @@ class Predicate:
         given = dict(zip(self.language.scopes.names, data, strict=True))
         return vectors.evaluate(self._form.root, self._constants, given, tables, self.text)
 
-    def sql(self, dialect: str, layout: Layout) -> str:
+    def sql(self, dialect: Literal["sqlite", "spark"], layout: Layout) -> str:
         """Write it for a SQL engine: an expression that is TRUE, FALSE or NULL exactly as in Python.
 
         Parameters

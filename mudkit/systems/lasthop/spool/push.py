@@ -36,7 +36,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Final
+from typing import Final, Literal
 
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, whole_number
@@ -91,7 +91,7 @@ class Push:
     """
 
     stored_limit: int = 100
-    when_full: str = "drop all"
+    when_full: Literal["drop all", "drop oldest", "drop lowest"] = "drop all"
     collapse_keys: int = 0
     time_to_live_s: float = 28 * _DAY_S
     high_rank: float = 0.78
