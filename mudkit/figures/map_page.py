@@ -93,11 +93,11 @@ class MapPage(Page):
         title = html.escape(self.title or "", quote=True)
         return (
             f'<div style="position:relative;width:100%;height:{self.height}">'
-            '<span style="color:#57606a">To see this map, trust the notebook '
+            '<span style="opacity:0.75">To see this map, trust the notebook '
             "(File, Trust Notebook, or run it).</span>"
             f'<iframe title="{title}" srcdoc="{html.escape(self.render(**kwargs), quote=True)}" '
-            'style="position:absolute;left:0;top:0;width:100%;height:100%;border:1px solid #d0d7de;'
-            'border-radius:6px;box-sizing:border-box;background:#fff" allowfullscreen></iframe></div>'
+            'style="position:absolute;left:0;top:0;width:100%;height:100%;box-sizing:border-box;'
+            'border:1px solid rgba(128,128,128,0.4);border-radius:6px" allowfullscreen></iframe></div>'
         )
 
 

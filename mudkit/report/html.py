@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import html
+import itertools
 import json
 import os
 import re
@@ -28,41 +29,94 @@ _LOADING = ["img", "script", "link", "iframe", "video", "audio", "source", "obje
 _SOURCES = ("src", "srcset", "poster", "data")
 
 _TEMPLATE = """
-{%- extends 'lab/index.html.j2' -%}
-{%- block html_head_js -%}{%- endblock -%}
-{%- block jupyter_widgets -%}{%- endblock -%}
-{%- block html_head_js_mathjax -%}{%- endblock -%}
-{%- block html_head_js_mermaidjs -%}{%- endblock -%}
-{%- block html_head_css -%}<style>{{ resources.page_css }}</style>{%- endblock -%}
+{%- extends 'basic/index.html.j2' -%}
+{%- block header -%}
+<!doctype html>
+<html lang="{{ resources.language_code }}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ nb.metadata.title | e }}</title>
+<style>{{ resources.page_css }}</style>
+</head>
+<body>
+<main>
+{%- endblock header -%}
+{%- block rawcell scoped -%}
+{%- if cell.metadata.mudkit_fold -%}{{ cell.source }}{%- else -%}{{ super() }}{%- endif -%}
+{%- endblock rawcell -%}
+{%- block footer %}
+</main>
+</body>
+</html>
+{%- endblock footer -%}
 """
 
+# Both themes by variables. Figures take the colour of their text from the page (_DRAW).
 _CSS = """
-:root { color-scheme: light; --jp-content-font-size1: 16px; --jp-code-font-size: 14px; }
-html { background: #fff; }
-body.jp-Notebook { padding: 2rem 1rem 4rem; overflow: visible; background: #fff; }
-body.jp-Notebook > main { max-width: 64rem; margin: 0 auto; }
-.jp-RenderedHTMLCommon { line-height: 1.6; }
-.jp-RenderedMarkdown > p, .jp-RenderedMarkdown > ul, .jp-RenderedMarkdown > ol { max-width: 46rem; }
-.jp-InputPrompt, .jp-OutputPrompt { display: none; }
-main .jp-OutputArea-child, main .jp-OutputArea-child .jp-OutputArea-output { display: block; width: auto; }
-.jp-OutputArea-output, .jp-InputArea-editor { overflow-x: auto; }
-.jp-Cell { padding: 4px 0; }
-.jp-RenderedHTMLCommon table { margin-left: 0; font-variant-numeric: tabular-nums; }
+:root { color-scheme: light dark; --ground: #fff; --card: #f6f7f9; --ink: #1d2430; --soft: #5b6472;
+  --line: #d9dee5; --accent: #0b6bcb; }
+@media (prefers-color-scheme: dark) {
+  :root { --ground: #14181f; --card: #1d232d; --ink: #e8ecf2; --soft: #a3adbb; --line: #343c49;
+    --accent: #6db3f8; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--ground); color: var(--ink);
+  font: 16px/1.55 system-ui, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 2.5rem 1.5rem 4rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 0.4rem; font-weight: 650; }
+h2 { font-size: 1.25rem; margin: 2.4rem 0 0.5rem; font-weight: 600; }
+h3 { font-size: 1.05rem; margin: 1.6rem 0 0.4rem; font-weight: 600; }
+.text_cell p, .text_cell ul, .text_cell ol, .output_markdown p { max-width: 46rem; }
+a { color: var(--accent); }
+.output_area { overflow-x: auto; }
+.output_area pre, .input_area pre { background: var(--card); padding: 0.6rem 0.9rem; border-radius: 8px;
+  overflow-x: auto; font: 0.85rem/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.35rem 0.7rem; border-bottom: 1px solid var(--line); }
+th { color: var(--soft); font-weight: 600; font-size: 0.9rem; text-align: right; vertical-align: bottom; }
+td { text-align: right; vertical-align: top; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+tbody th { font-weight: inherit; color: inherit; }
+img, svg { max-width: 100%; }
 .mudkit-figure { width: 100%; }
-.mudkit-needs-script { color: #57606a; }
-@media print { body.jp-Notebook { padding: 0; } .jp-Cell { break-inside: avoid; } }
+.mudkit-needs-script { color: var(--soft); }
+details { border-top: 1px solid var(--line); padding: 0.6rem 0; }
+summary { cursor: pointer; font-weight: 600; }
+.MathJax_Preview, .anchor-link { display: none; }
+@page { size: A4; margin: 15mm; }
+@media print {
+  :root { color-scheme: light; --ground: #fff; --card: #f6f7f9; --ink: #1d2430; --soft: #5b6472;
+    --line: #d9dee5; }
+  main { max-width: none; padding: 0; }
+  .cell, table, .mudkit-figure { break-inside: avoid; }
+  h2, h3 { break-after: avoid; }
+}
 """
 
 _CONFIG = 'window.PlotlyConfig = {MathJaxConfig: "local"};'
 
 _DRAW = """
-document.querySelectorAll("script.mudkit-figure-data").forEach(function (holder) {
-  var figure = JSON.parse(holder.textContent), place = document.getElementById(holder.dataset.figure);
-  Plotly.newPlot(place, figure.data, figure.layout, figure.config).then(function () {
-    if (figure.frames) Plotly.addFrames(place, figure.frames);
+(function () {
+  var drawn = [];
+  function ink() { return getComputedStyle(document.documentElement).getPropertyValue("--ink").trim(); }
+  document.querySelectorAll("script.mudkit-figure-data").forEach(function (holder) {
+    var figure = JSON.parse(holder.textContent), place = document.getElementById(holder.dataset.figure);
+    if (!figure.layout.font || !figure.layout.font.color)
+      figure.layout.font = Object.assign({}, figure.layout.font, {color: ink()});
+    Plotly.newPlot(place, figure.data, figure.layout, figure.config).then(function () {
+      drawn.push(place);
+      if (figure.frames) Plotly.addFrames(place, figure.frames);
+    });
   });
-});
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () {
+    drawn.forEach(function (place) { Plotly.relayout(place, {"font.color": ink()}); });
+  });
+})();
 """
+
+DETAILS = "details"
+"""Tag of cells that are folded; the first heading among them is what stays to be seen."""
 
 # What tqdm, Spark and pip write over and over: a share, a bar, a rate.
 _PROGRESS = re.compile(r"\d+%\|.*\||\b\d+(\.\d+)?[kMG]?(it|rows|B) \[\d+:\d|\[Stage \d+:.*\]|[━█▏▎▍▌▋▊▉]{3}")
@@ -123,9 +177,8 @@ def _rendered(notebook: nbformat.NotebookNode, show_code: bool) -> str:
         exclude_output_prompt=True,
         exclude_anchor_links=True,
         language_code="en",
-        theme="light",
     )
-    page, _ = exporter.from_notebook_node(notebook, resources={"page_css": _CSS})
+    page, _ = exporter.from_notebook_node(notebook, resources={"page_css": _CSS, "language_code": "en"})
     return str(page)
 
 
@@ -150,7 +203,31 @@ def _prepare(notebook: nbformat.NotebookNode) -> int:
                     continue
             kept.append(output)
         cell.outputs = kept
+    notebook.cells = _folded(notebook.cells)
     return figures
+
+
+def _folded(cells: Iterable[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Put successive cells with the tag ``details`` into an element that opens at a click."""
+    result: list[nbformat.NotebookNode] = []
+    for is_details, group in itertools.groupby(cells, lambda cell: DETAILS in cell.metadata.get("tags", ())):
+        folded = [*group]
+        if is_details:
+            first = folded[0]
+            heading, _, text = first.source.partition("\n")
+            is_heading = first.cell_type == "markdown" and heading.startswith("#")
+            if is_heading:
+                first.source = text
+            summary = html.escape(heading.lstrip("# ") if is_heading else "Details")
+            opened = _raw(f"<details><summary>{summary}</summary>")
+            folded = [opened, *folded, _raw("</details>")]
+        result += folded
+    return result
+
+
+def _raw(text: str) -> nbformat.NotebookNode:
+    cell: nbformat.NotebookNode = nbformat.v4.new_raw_cell(text, metadata={"mudkit_fold": True})
+    return cell
 
 
 def _figure(figure: dict[str, Any], name: str) -> str:

@@ -97,7 +97,7 @@ def test_a_page_is_readable_at_any_width(open_report):
         assert page.evaluate(
             "document.documentElement.scrollWidth <= document.documentElement.clientWidth + 1"
         )
-        table = page.locator(".jp-OutputArea-output:has(table)")
+        table = page.locator(".output_area:has(table)")
         assert (
             table.evaluate(
                 "element => { element.scrollTo({left: 99, behavior: 'instant'}); return element.scrollLeft }"

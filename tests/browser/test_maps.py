@@ -268,3 +268,12 @@ def test_cells_over_time_follow_slider_choice_and_play(show, city):
     page.get_by_role("button", name="play").press("Enter")
     page.get_by_text("7:00, 1 cell").wait_for()
     page.get_by_role("button", name="play").wait_for()
+
+
+def test_a_map_follows_the_theme_of_its_page(show):
+    page = show(base_map(table([50.0, -30.0], [-100.0, 140.0]))).page
+    wait_painted(page, ".leaflet-mudkit-land-pane canvas", 50_000)
+    ground = "getComputedStyle(document.querySelector('.leaflet-container')).backgroundColor"
+    assert page.evaluate(ground) == "rgb(233, 239, 244)"
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"{ground} === 'rgb(16, 21, 28)'")

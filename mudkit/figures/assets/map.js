@@ -2,6 +2,27 @@
 var mudkitMap = (function () {
   "use strict";
 
+  // The theme of the page around the map: JupyterLab's, that of a page with data-theme, else the system's.
+  var painters = [];
+  function isDark() { return document.documentElement.dataset.theme === "dark"; }
+  function theme() {
+    var dark = matchMedia("(prefers-color-scheme: dark)"), around = null;
+    try {
+      var page = window.parent.document;
+      around = page.body.dataset.jpThemeLight ? page.body : page.documentElement.dataset.theme ? page.documentElement : null;
+    } catch (error) { /* a frame of another origin */ }
+    function set() {
+      var said = !around ? dark.matches
+        : around.dataset.jpThemeLight ? around.dataset.jpThemeLight === "false" : around.dataset.theme === "dark";
+      document.documentElement.dataset.theme = said ? "dark" : "light";
+      painters.forEach(function (paint) { paint(); });
+    }
+    if (around) new MutationObserver(set).observe(around, { attributes: true });
+    dark.addEventListener("change", set);
+    set();
+  }
+  theme();
+
   // data: bounds, window, attribution, tiles, world, land, coast, latitudes, longitudes, picture
   function base(map, data) {
     map.attributionControl.setPrefix('<a href="https://leafletjs.com" target="_blank" rel="noopener">Leaflet</a>');
@@ -16,12 +37,18 @@ var mudkitMap = (function () {
       map.getContainer().classList.add("mudkit-world");
       var quiet = { renderer: L.canvas({ pane: "mudkit-land" }), pane: "mudkit-land", interactive: false };
       var style = function (more) { return Object.assign({}, quiet, more); };
-      L.polygon(data.land, style({ stroke: false, fillColor: "#fbfaf6", fillOpacity: 1 })).addTo(map);
+      var land = L.polygon(data.land, style({ stroke: false, fillOpacity: 1 })).addTo(map);
       var thin = style({ color: "#8a97a3", weight: 0.5, opacity: 0.55 });
       var w = data.window;
       data.latitudes.forEach(function (lat) { L.polyline([[lat, w[0][1]], [lat, w[1][1]]], thin).addTo(map); });
       data.longitudes.forEach(function (lon) { L.polyline([[w[0][0], lon], [w[1][0], lon]], thin).addTo(map); });
-      L.polyline(data.coast, style({ color: "#9aa7b1", weight: 1, fill: false })).addTo(map);
+      var coast = L.polyline(data.coast, style({ weight: 1, fill: false })).addTo(map);
+      var paint = function () {
+        land.setStyle({ fillColor: isDark() ? "#232a34" : "#fbfaf6" });
+        coast.setStyle({ color: isDark() ? "#6b7785" : "#9aa7b1" });
+      };
+      painters.push(paint);
+      paint();
       graticuleLabels(map, data.latitudes, data.longitudes);
     }
     if (data.picture) {

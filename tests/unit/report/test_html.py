@@ -87,7 +87,7 @@ def test_a_page_has_a_title_and_a_language(export):
     _, soup = export(v4.new_markdown_cell("# First"), title="Taxis & <co>")
     assert soup.title.text == "Taxis & <co>"
     assert soup.html["lang"] == "en"
-    assert soup.body["data-jp-theme-light"] == "true"
+    assert "prefers-color-scheme: dark" in soup.style.text
     assert soup.find("h1").text == "First"
 
 
@@ -166,7 +166,7 @@ def test_widget_state_is_left_out(tmp_path):
 )
 def test_progress_bars_are_dropped_and_warnings_kept(export, written, left):
     _, soup = export(cell(stderr(written)))
-    kept = [pre.text.strip() for pre in soup.select('[data-mime-type="application/vnd.jupyter.stderr"] pre')]
+    kept = [pre.text.strip() for pre in soup.select(".output_stderr pre")]
     assert kept == ([left] if left else [])
 
 
@@ -179,12 +179,35 @@ def test_errors_of_cells_are_shown(export):
     assert "\x1b" not in text
 
 
+def test_details_are_folded_under_their_heading(export):
+    tag = {"metadata": {"tags": ["details"]}}
+    answer = cell(output(text__plain="42"))
+    answer.metadata["tags"] = ["details"]
+    _, soup = export(
+        v4.new_markdown_cell("# A report"),
+        v4.new_markdown_cell("## How <it> works\n\nLike this.", **tag),
+        answer,
+        v4.new_markdown_cell("The end"),
+    )
+    (details,) = soup.find_all("details")
+    assert details.summary.text == "How <it> works"
+    assert "Like this." in details.text
+    assert "42" in details.text
+    assert "The end" not in details.text
+    assert not soup.find("h2")
+
+
+def test_figures_take_the_text_colour_of_the_page(export):
+    text, _ = export(cell(figure()))
+    assert 'getPropertyValue("--ink")' in text
+
+
 @pytest.mark.parametrize("show", [False, True])
 def test_code_is_shown_on_request(export, show):
     _, soup = export(cell(output(text__plain="42"), source="answer = 6 * 7"), show_code=show)
     assert ("answer = 6 * 7" in soup.text) == show
     assert "42" in soup.text
-    assert not soup.select(".jp-InputPrompt:not(:empty), .jp-OutputPrompt:not(:empty)")
+    assert not soup.select(".prompt")
 
 
 def test_mathematics_stays_as_text(export):
