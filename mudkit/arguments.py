@@ -127,7 +127,7 @@ def _refuse(function: Callable[..., Any], args: Any, kwargs: Any) -> NoReturn:
                     where=where,
                     found=brief(value),
                     expected=_in_words(hint),
-                    remedy=did_you_mean(value, _options(hint)),
+                    remedy=did_you_mean(value, _options(hint)) if isinstance(value, str) else None,
                 )
     raise AssertionError("every argument fits")
 
