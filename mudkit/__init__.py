@@ -4,21 +4,54 @@ Importing this package loads none of its heavy parts; take them by name, for ins
 ``from mudkit import Lab, show, trace, pipeline, learning``.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mudkit.display import show
+from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from mudkit import (
+        consistency,
+        errors,
+        events,
+        exercises,
+        experiment,
+        figures,
+        learning,
+        pipeline,
+        predicates,
+        report,
+        sources,
+        systems,
+        trace,
+        widgets,
+    )
+    from mudkit.display import show
+    from mudkit.files import work_folder
     from mudkit.lab import Lab
+    from mudkit.tokens import Authority
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
 
-__all__ = ["Lab", "__version__", "show"]
+__all__ = [
+    "Authority",
+    "Lab",
+    "__version__",
+    "consistency",
+    "errors",
+    "events",
+    "exercises",
+    "experiment",
+    "figures",
+    "learning",
+    "pipeline",
+    "predicates",
+    "report",
+    "show",
+    "sources",
+    "systems",
+    "trace",
+    "widgets",
+    "work_folder",
+]
 
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str) -> Any:
-    if name == "Lab":
-        from mudkit.lab import Lab
-
-        return Lab
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ from typing import (
 
 import numpy as np
 
-from mudkit.errors import ParameterError, brief
+from mudkit.errors import ParameterError, brief, did_you_mean
 
 __all__ = ["annotations_of", "check_arguments", "check_calls", "check_init", "fits"]
 
@@ -114,10 +114,12 @@ def _bind(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any
     try:
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
+        unknown = next((name for name in kwargs if name not in signature.parameters), None)
         raise ParameterError(
             f"{_call_name(function)} takes other arguments.",
             found=str(error),
             expected=f"{function.__name__}{signature}",
+            remedy=did_you_mean(unknown, signature.parameters) if unknown else None,
         ) from None
 
 
@@ -137,8 +139,16 @@ def _refuse(function: Callable[..., Any], args: Any, kwargs: Any) -> NoReturn:
                     where=where,
                     found=brief(value),
                     expected=_in_words(hint),
+                    remedy=did_you_mean(value, _options(hint)) if isinstance(value, str) else None,
                 )
     raise AssertionError("every argument fits")
+
+
+def _options(hint: Any) -> list[str]:
+    """Return the texts that an annotation lists as its only values."""
+    if get_origin(hint) is Literal:
+        return [entry for entry in get_args(hint) if isinstance(entry, str)]
+    return [text for entry in get_args(hint) for text in _options(entry)]
 
 
 def check_init(kind: type[C]) -> type[C]:

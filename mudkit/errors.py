@@ -45,7 +45,7 @@ class MudkitError(Exception):
     summary : str
         One sentence that says what went wrong.
     found, expected, remedy : str, optional
-        What came, what was expected, and what to do about it.
+        The value found, the value expected, and the remedy.
     where : str, optional
         The file, parameter or place that the error is about.
     """
@@ -82,7 +82,15 @@ class MudkitError(Exception):
 
 
 def brief(value: object, length: int = 120) -> str:
-    """Return the beginning of a value's repr; of one whose repr fails, or is nested too deeply, its type."""
+    """Return the beginning of a value's repr; of one whose repr fails, or is nested too deeply, its type.
+
+    Parameters
+    ----------
+    value : object
+        Any value.
+    length : int
+        Maximum number of characters.
+    """
     try:
         return repr(value)[:length]
     except Exception:  # RecursionError included, and what a user's __repr__ raises
@@ -100,6 +108,17 @@ def did_you_mean(
 
     A word is near if it or one of its ``synonyms`` has nearly the same spelling, or if it contains all parts
     of the given one (``cells_zoom`` for ``zoom``). A synonym has no other near words.
+
+    Parameters
+    ----------
+    given : object
+        The unknown word.
+    known : iterable of str
+        Words that are accepted.
+    otherwise : str, optional
+        Remedy when no word is near.
+    synonyms : mapping of str to iterable of str, optional
+        Other spellings of known words.
     """
     words = list(known)
     spellings: dict[str, list[str]] = {}
@@ -116,7 +135,15 @@ def did_you_mean(
 
 
 def listed(known: Iterable[str], otherwise: str = "none") -> str:
-    """Give the first twenty of the words that are known; ``otherwise`` when there are none."""
+    """Return the first twenty known words as text; ``otherwise`` when there is none.
+
+    Parameters
+    ----------
+    known : iterable of str
+        Words that are accepted.
+    otherwise : str
+        Text when there is no word.
+    """
     words = list(known)
     return (", ".join(words[:20]) + (", …" if len(words) > 20 else "")) or otherwise
 
@@ -172,7 +199,7 @@ class FailureWarning(UserWarning):
 
 
 class SimulationProblem(MudkitError, RuntimeError):
-    """A run cannot go on: virtual time stands still, or a machine broke its contract."""
+    """A run cannot continue: virtual time stands still, or a machine violated its contract."""
 
 
 class OperationTimeout(MudkitError, TimeoutError):
@@ -184,7 +211,7 @@ class OperationLost(MudkitError, RuntimeError):
 
 
 class ReentrantRun(MudkitError, RuntimeError):
-    """Virtual time was asked to go on by something that happens in it."""
+    """A callback called ``run`` while virtual time was running."""
 
 
 class PredicateError(MudkitError, ValueError):
@@ -244,7 +271,7 @@ def _marked(text: str, at: tuple[int, int] | None) -> str:
 
 
 class AccessDenied(MudkitError, PermissionError):
-    """Somebody may not do this; nothing has been read or written."""
+    """The user may not do this; nothing has been read or written."""
 
 
 class TokenExpired(AccessDenied):

@@ -76,14 +76,28 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class SendFailed(msgspec.Struct, frozen=True):
-    """A message did not arrive and never will: no link, a link that broke, or nobody at the address."""
+    """A message did not arrive and never will: no link, a link that broke, or nobody at the address.
+
+    Parameters
+    ----------
+    to : str
+        Address of the receiver.
+    message : object
+        The message that was not sent.
+    """
 
     to: str
     message: Any
 
 
 class TimerFired(msgspec.Struct, frozen=True):
-    """A timer that the machine set has run out."""
+    """A timer that the machine set has run out.
+
+    Parameters
+    ----------
+    name : str
+        Name of the timer.
+    """
 
     name: str
 
@@ -108,7 +122,13 @@ class LinkDown(msgspec.Struct, frozen=True):
 
 
 class ContextChanged(msgspec.Struct, frozen=True):
-    """What the device knows of itself has changed: place, battery, display, and what its user entered."""
+    """The context of the device has changed: place, battery, display, or user input.
+
+    Parameters
+    ----------
+    context : mapping
+        The whole context of the device.
+    """
 
     context: Mapping[str, Any]
 
@@ -118,6 +138,15 @@ class Call(msgspec.Struct, frozen=True):
 
     ``operation`` is one of its system's, a struct whose tag is its name in the trace; or a name, with
     ``arguments``, for machines whose operations have no types.
+
+    Parameters
+    ----------
+    op_id : int
+        Number of the operation, unique on the device.
+    operation : object
+        Struct of the system's operation, or the name of the call.
+    arguments : mapping
+        Arguments of a call that has only a name.
     """
 
     op_id: int
@@ -141,6 +170,13 @@ class Send(msgspec.Struct, frozen=True):
     Nobody acknowledges: who must know whether it arrived asks for an answer. Faults lose messages without a
     word and repeat them. Nobody may change a message once it is sent, neither sender nor receiver: both hold
     the same object.
+
+    Parameters
+    ----------
+    to : str
+        Address of the receiver.
+    message : object
+        Bytes, a struct, or plain data that JSON can encode.
     """
 
     to: str
@@ -148,20 +184,44 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class SetTimer(msgspec.Struct, frozen=True):
-    """Set a timer; one of that name that is running is replaced."""
+    """Set a timer; one of that name that is running is replaced.
+
+    Parameters
+    ----------
+    name : str
+        Name of the timer; a second timer of that name replaces the first.
+    delay_us : int
+        Time until it fires, in microseconds.
+    """
 
     name: str
     delay_us: int
 
 
 class CancelTimer(msgspec.Struct, frozen=True):
-    """Stop a timer; nothing happens when there is none."""
+    """Stop a timer; nothing happens when there is none.
+
+    Parameters
+    ----------
+    name : str
+        Name of the timer.
+    """
 
     name: str
 
 
 class Complete(msgspec.Struct, frozen=True):
-    """Answer a call, once: with a result, or with an error that is then raised."""
+    """Answer a call, once: with a result, or with an error that is then raised.
+
+    Parameters
+    ----------
+    op_id : int
+        Number of the operation.
+    result : object
+        Result, or None.
+    error : Exception, optional
+        Error of a failed operation.
+    """
 
     op_id: int
     result: Any = None
@@ -169,7 +229,15 @@ class Complete(msgspec.Struct, frozen=True):
 
 
 class Notify(msgspec.Struct, frozen=True):
-    """Tell an application of the device something that it did not ask for now."""
+    """Notification of an application on the device.
+
+    Parameters
+    ----------
+    app : str
+        Application that is notified.
+    payload : object
+        Content of the notification.
+    """
 
     app: str
     payload: Any
@@ -185,6 +253,13 @@ class Record(msgspec.Struct, frozen=True):
 
     A ``value_hash`` may be a function that gives it: it is called when the operation is answered, or when
     somebody looks, not while an application waits.
+
+    Parameters
+    ----------
+    table : str
+        Table of the trace.
+    row : mapping
+        Values by column.
     """
 
     table: str
@@ -207,7 +282,7 @@ class Machine(Protocol):
 
 
 class Store(Protocol):
-    """What outlives a machine that is killed; everything that one ``handle`` does is one transaction."""
+    """Durable store of a machine; all changes of one ``handle`` call are one transaction."""
 
     @overload
     def get(self, key: str) -> Any: ...
@@ -269,7 +344,17 @@ Entropy: TypeAlias = Callable[[int], bytes]
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """What a machine is given when it is made, also when it is made again after it was killed."""
+    """A machine's store, entropy and address, passed at its creation and after each restart.
+
+    Parameters
+    ----------
+    store : Store
+        Durable store of the machine.
+    entropy : Entropy
+        Source of random bytes.
+    address : str
+        Address of the host on the network.
+    """
 
     store: Store
     entropy: Entropy
@@ -418,9 +503,14 @@ def _tag(struct: msgspec.Struct) -> str:
 
 
 def size_bytes(message: Any) -> int:
-    """Give the size of a message as it is sent: bytes as they are, anything else as JSON in UTF-8.
+    """Return the size of a message on the network: bytes as they are, anything else as UTF-8 JSON.
 
     Bytes inside a message are text in base64, as JSON needs them.
+
+    Parameters
+    ----------
+    message : object
+        Bytes, a struct, or plain data that JSON can encode.
 
     Raises
     ------

@@ -249,7 +249,7 @@ def refuse_existing(path: Path, overwrite: str | None) -> None:
 
 
 def work_folder() -> Path:
-    """Make a temporary folder that goes when this process ends.
+    """Create a temporary folder that is removed when this process ends.
 
     A process that is killed (kernels often are) leaves its folder; the next one that makes one removes it.
     """

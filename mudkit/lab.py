@@ -58,10 +58,10 @@ class Lab(Results, Displayed):
         The seed from which all randomness is derived: a whole number of 64 bits, which may be negative.
     start : str or datetime
         The time of day and date at which virtual time begins; UTC unless it names another zone.
-    messages : bool
-        Whether every message and transfer is recorded; a run of millions of them is faster without.
-    held : bool
-        Whether it is recorded what each party held (:meth:`held`).
+    record_messages : bool
+        Record every message and transfer; a run of millions of them is faster without.
+    record_held : bool
+        Record what each party received or stored (:meth:`held`).
 
     Raises
     ------
@@ -93,8 +93,8 @@ class Lab(Results, Displayed):
         seed: int = 0,
         *,
         start: str | dt.datetime = START,
-        messages: bool = True,
-        held: bool = False,
+        record_messages: bool = True,
+        record_held: bool = False,
     ) -> None:
         seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
         self.world = World(seed)
@@ -109,7 +109,9 @@ class Lab(Results, Displayed):
             "start": moment(self.start_us),
             "devices": self._groups,
         }
-        self.trace = Recorder(self.world, self.start_us, described, messages=messages, held=held)
+        self.trace = Recorder(
+            self.world, self.start_us, described, messages=record_messages, held=record_held
+        )
 
     def device(
         self,

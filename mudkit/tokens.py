@@ -72,14 +72,14 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Authority:
-    """Issues tokens and verifies them.
+    """Issuer and verifier of signed tokens.
 
     The library looks at the wall clock; times are therefore checked here, against the time that is given.
 
     Parameters
     ----------
     key : bytes
-        The secret, at least 32 bytes; whoever knows it can issue tokens.
+        The secret, at least 32 bytes; everybody who knows it can issue tokens.
     """
 
     def __init__(self, key: bytes) -> None:

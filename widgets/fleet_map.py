@@ -28,7 +28,7 @@ class FleetMap(Panel):
     links : pyarrow.Table, optional
         Links of a trace: a device's state holds until its next row. Who has none is an orange cross.
     tz : str
-        The time zone in which times are told.
+        Time zone of the times shown.
     step_s : float
         Time between two pictures, seconds.
 

@@ -14,7 +14,7 @@ from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import CacheBench
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
-from mudkit.systems.sublim._policy.firing import fired
+from mudkit.systems.sublim._policy.firing import decision_table
 from mudkit.widgets.cost_page import CostPage
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel, alert, read_object
@@ -41,8 +41,8 @@ _NOTE: Final = (
 class PolicyWorkbench(Panel):
     """Edit rules, a message and a state; findings, the rule that fires and what is sent follow each key.
 
-    What cannot be read is told with its line, and below stays what the last policy says that could. All of
-    it works from the keyboard. A second page is for cache policies that are learnt: see
+    Invalid rules show an error with its line, and the last valid policy stays in use. Everything works from
+    the keyboard. A second page is for learnt cache policies: see
     :class:`~mudkit.widgets.cost_page.CostPage`.
 
     Parameters
@@ -144,7 +144,7 @@ class PolicyWorkbench(Panel):
         self._choose()
         self._write()
         if self.figure is None:
-            nothing = fired(Policy("", [Rule()]), {}, {})
+            nothing = decision_table(Policy("", [Rule()]), {}, {})
             self.figure = Figure(figures.rule_firing(nothing, [], title="", x="battery, %"))
         self.text.observe(lambda _: self._write(), names="value")
         self.message.observe(lambda _: self._chosen(), names="value")
@@ -262,7 +262,7 @@ class PolicyWorkbench(Panel):
         rows = {**self._messages, self.message.value: body}
         levels = [each for _, each in self.battery.options]
         states = {str(each): self._automatic(each) for each in levels}
-        table = fired(policy, rows, states, variables, at_s)
+        table = decision_table(policy, rows, states, variables, at_s)
         names = [rule.name for rule in policy.rules]
         link = self.bandwidth.value
         title = f"Which rule fires, {link if isinstance(link, str) else f'{link:,} kbit/s'}"

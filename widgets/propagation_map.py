@@ -40,8 +40,8 @@ class PropagationMap(Panel):
     """Change how far messages are aggregated and in which cells; two maps over time follow.
 
     The server's rules (Radiator 3.1) are applied to the same contexts at each change, without a network;
-    what was played is known. Everything works from the keyboard: arrow keys move amount and time. What
-    cannot be is told, and the picture stays.
+    results are kept. Everything works from the keyboard: arrow keys move amount and time. Invalid values
+    show an error and leave the picture unchanged.
 
     Parameters
     ----------

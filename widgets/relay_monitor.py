@@ -30,27 +30,27 @@ class RelayMonitor(Panel):
     """Change an item, the filter that waits for it, or whether anything is encrypted; see who sees what.
 
     Each change plays a lab of two devices and a relay from its beginning
-    (:func:`mudkit.experiment.party_views`). What cannot be is told, and the last that could
-    stays. All of it works from the keyboard.
+    (:func:`mudkit.experiment.party_views`). Invalid input shows an error and leaves the last result.
+    Everything works from the keyboard.
 
     Parameters
     ----------
     metadata : mapping
     payload : str
-    wanted : str, optional
+    predicate : str, optional
         The filter; None: there is none.
     **parameters
         Parameters of ``party_views``: ``item_id``, ``encrypted``, ``polling_s``, ``link``, ``seed``.
 
     Attributes
     ----------
-    metadata, payload, wanted, name, needle : ipywidgets.Text
+    metadata, payload, predicate, name, needle : ipywidgets.Text
         The item's metadata (JSON), its payload, the filter, its name; what to look for.
     polling : ipywidgets.BoundedFloatText
         Seconds from one look of Alice's device to the next.
     encrypted : ipywidgets.Checkbox
     problem, status, seen, matches : ipywidgets.HTML
-        What cannot be; what came of it; who sees what; where the text was found.
+        Error; result; what each party sees; where the text was found.
     party_views : Sights
         What is shown.
 
@@ -61,13 +61,13 @@ class RelayMonitor(Panel):
     """
 
     def __init__(
-        self, metadata: Any, payload: str = "", wanted: str | None = None, **parameters: Any
+        self, metadata: Any, payload: str = "", predicate: str | None = None, **parameters: Any
     ) -> None:
         given: dict[str, Any] = {"item_id": "item", "encrypted": True, "polling_s": 5.0} | parameters
         self._rest = {name: given[name] for name in given if name in ("link", "seed")}
         self.metadata = _text("metadata", json.dumps(metadata), "what the filter looks at, as JSON")
         self.payload = _text("payload", payload, "what the application sends")
-        self.wanted = _text("filter", wanted or "", "over the metadata; empty: Alice has not asked")
+        self.predicate = _text("filter", predicate or "", "over the metadata; empty: Alice has not asked")
         self.name = _text("name", given["item_id"], "a newer item of this name makes older ones obsolete")
         self.needle = _text("look for", "", "in all that anybody received or stored")
         self.polling = ipywidgets.BoundedFloatText(
@@ -82,14 +82,14 @@ class RelayMonitor(Panel):
         self.problem, self.status, self.seen, self.matches = (ipywidgets.HTML() for _ in range(4))
         self.party_views = self._played()
         self._show()
-        for each in (self.metadata, self.payload, self.wanted, self.name, self.polling, self.encrypted):
+        for each in (self.metadata, self.payload, self.predicate, self.name, self.polling, self.encrypted):
             each.observe(self._changed, names="value")
         self.needle.observe(lambda _: self._look(), names="value")
         super().__init__(
             [
                 ipywidgets.HTML(_NOTE),
                 ipywidgets.HBox([self.metadata, self.payload]),
-                ipywidgets.HBox([self.wanted, self.name]),
+                ipywidgets.HBox([self.predicate, self.name]),
                 ipywidgets.HBox([self.polling, self.encrypted]),
                 self.problem,
                 self.status,
@@ -101,11 +101,11 @@ class RelayMonitor(Panel):
         self.add_class("mudkit-relay-monitor")
 
     def _played(self) -> PartyViews:
-        wanted = self.wanted.value.strip() or None
+        predicate = self.predicate.value.strip() or None
         metadata = read_object("metadata", self.metadata.value, '{"loc": [37.5, -122.0]}')
         item = Item(metadata, self.payload.value.encode())
         more = {"encrypted": self.encrypted.value, "polling_s": self.polling.value, **self._rest}
-        return party_views(item, wanted, item_id=self.name.value, **more)
+        return party_views(item, predicate, item_id=self.name.value, **more)
 
     def _changed(self, _: dict[str, Any]) -> None:
         try:
@@ -118,7 +118,7 @@ class RelayMonitor(Panel):
 
     def _show(self) -> None:
         self.seen.value = figures.party_views(self.party_views.rows)._repr_html_()
-        asked = self.wanted.value.strip()
+        asked = self.predicate.value.strip()
         if self.party_views.published.destinations:
             text = "The item was uploaded" + ("." if self.encrypted.value else ", in clear.")
         else:

@@ -28,7 +28,7 @@ class Scoreboard(Panel):
     """Choose a task, a device and two measures; the front, the best and the whole table follow.
 
     All devices: means over the seeds. One device: of the first seed, as what was kept of it says. All of it
-    works from the keyboard. What cannot be is told, and the picture stays.
+    works from the keyboard. Invalid values show an error and leave the picture unchanged.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _NOTE: Final = (
 class TableBrowser(Panel):
     """Write, delete and read as any client, run the lab on, cut links, and see who holds and sees what.
 
-    What cannot be is told, and everything stays as it was. All of it works from the keyboard.
+    Invalid input shows an error and changes nothing. All of it works from the keyboard.
 
     Parameters
     ----------

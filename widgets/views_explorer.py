@@ -31,8 +31,8 @@ _NOTATION: Final = (
 class ViewsExplorer(Panel):
     """Edit a history; verdict, figure and views follow each key.
 
-    What cannot be read is told, and the last picture stays. Everything works from the keyboard: Tab leaves
-    the text, arrow keys choose a model and step through the views.
+    Invalid input shows an error and leaves the picture unchanged. Everything works from the keyboard: Tab
+    leaves the text, arrow keys choose a model and step through the views.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class ViewsExplorer(Panel):
 
     def _written(self, change: dict[str, Any]) -> None:
         try:
-            history = History.of(str(change["new"]))
+            history = History.parse(str(change["new"]))
         except MudkitError as error:
             self.problem.value = alert("This is not read yet; below is the last history that was.", error)
             return

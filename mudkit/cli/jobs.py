@@ -95,7 +95,7 @@ def pipeline_run(
 ) -> None:
     """Run one job on Spark and write its result; one that was stopped goes on where it was.
 
-    `pipeline.spread` and `pipeline.streaming.aggregate` are for Python only: they take a function, which no
+    `pipeline.spread` and `pipeline.aggregate_stream` are for Python only: they take a function, which no
     command line can say.
 
     Example: mudkit pipeline run cells traces/cars --out counts --zoom 12 --zoom 14
@@ -165,8 +165,8 @@ def pipeline_run(
                 overwrite=overwrite,
                 **options[job],
             )
-        if report.parts_found:
-            typer.echo(f"{report.parts_found} of {report.parts} partitions were there already", err=True)
+        if report.parts_reused:
+            typer.echo(f"{report.parts_reused} of {report.parts} partitions were there already", err=True)
         typer.echo(str(report))
 
 

@@ -3,12 +3,19 @@
 The definitions are those of Mobius (MobiSys 2012, section 4.1 and appendix A).
 """
 
-from mudkit.consistency._seen_writes import seen_writes
-from mudkit.consistency.checker import check, views
-from mudkit.consistency.history import History
-from mudkit.consistency.models import MODELS, PROMISES, Model, implied
-from mudkit.consistency.operation import NOTHING, Content, Kind, Operation, Outcome
-from mudkit.consistency.verdict import Explanation, Status, Step, Verdict
+from typing import TYPE_CHECKING
+
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.consistency._seen_writes import seen_writes
+    from mudkit.consistency.checker import check, views
+    from mudkit.consistency.history import History
+    from mudkit.consistency.models import MODELS, PROMISES, Model, implied_models
+    from mudkit.consistency.operation import NOTHING, Content, Kind, Operation, Outcome
+    from mudkit.consistency.verdict import Explanation, Status, Step, Verdict
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "MODELS",
@@ -25,7 +32,7 @@ __all__ = [
     "Step",
     "Verdict",
     "check",
-    "implied",
+    "implied_models",
     "seen_writes",
     "views",
 ]

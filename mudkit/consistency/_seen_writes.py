@@ -11,10 +11,15 @@ __all__ = ["seen_writes"]
 
 
 def seen_writes(history: History) -> dict[tuple[str, int, str], Operation]:
-    """Give for operations, by their id, the write that they saw: what a read returned, what was replaced.
+    """Return the write that each operation observed, by operation id: returned by a read, or replaced.
 
     Operations that saw what nobody wrote, what was there at the beginning, or what several writes may have
     left are missing.
+
+    Parameters
+    ----------
+    history : History
+        Any history.
     """
     seen: dict[tuple[str, int, str], Operation] = {}
     for part in history.records.values():

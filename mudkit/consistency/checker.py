@@ -92,7 +92,7 @@ def check(
 def views(
     history: History | pa.Table | pd.DataFrame, key: str, model: str = "fork-sequential"
 ) -> Mapping[str, tuple[Operation, ...]]:
-    """Give the view of a record that was found for each client.
+    """Return the view of a record that was found for each client.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mudkit.consistency.anomaly import Anomaly
-from mudkit.consistency.models import MODELS, Form, Model, implied
+from mudkit.consistency.models import MODELS, Form, Model, implied_models
 from mudkit.consistency.operation import Operation
 from mudkit.consistency.order import Edge
 from mudkit.consistency.reading import Reading, Refused
@@ -144,7 +144,7 @@ def decide(reading: Reading, model: Model, budget: Budget) -> Views | Contradict
 _GUARANTEES: Final = tuple(
     name
     for name, model in MODELS.items()
-    if model.form is Form.WRITE_ORDER and name in implied("fork-sequential")
+    if model.form is Form.WRITE_ORDER and name in implied_models("fork-sequential")
 )
 """What every model with views implies of what has an effect in a view, and what is cheap to decide."""
 

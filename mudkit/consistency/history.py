@@ -48,7 +48,7 @@ class History(Displayed):
 
     Examples
     --------
-    >>> history = History.of('''
+    >>> history = History.parse('''
     ...     ann:  w1        r2
     ...     bob:       w2        r1
     ... ''')
@@ -87,7 +87,7 @@ class History(Displayed):
                 )
 
     @classmethod
-    def of(cls, text: str) -> History:
+    def parse(cls, text: str) -> History:
         """Read a history that was drawn by hand; :mod:`mudkit.consistency.notation` says how.
 
         Parameters
@@ -145,7 +145,7 @@ class History(Displayed):
         return History(numbered(self.operations))
 
     def to_text(self) -> str:
-        """Write it as :meth:`of` reads it; values are numbered, and columns keep the order, not the times.
+        """Write it as :meth:`parse` reads it; values are numbered, and columns keep the order, not the times.
 
         Reads without an answer are left out: they count for no model.
         """

@@ -10,7 +10,7 @@ from typing import Final
 
 from mudkit.errors import ParameterError, did_you_mean
 
-__all__ = ["MODELS", "PROMISES", "Form", "Model", "implied", "model_of", "promising"]
+__all__ = ["MODELS", "PROMISES", "Form", "Model", "implied_models", "model_of", "promising"]
 
 
 class Form(Enum):
@@ -26,7 +26,7 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Model:
-    """What a history may be like.
+    """Consistency model: the predicate a history must satisfy.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Model:
     source : str
         Paper and section.
     implies : tuple of str
-        The models that each history of this one meets, those implied by them left out.
+        The models that each history of this one meets, those implied_models by them left out.
     real_time : bool
         Whether views keep the order of operations of different clients of which one was answered before the
         other was invoked.
@@ -148,11 +148,11 @@ def model_of(name: str) -> Model:
 
 
 @cache
-def implied(name: str) -> frozenset[str]:
+def implied_models(name: str) -> frozenset[str]:
     """Give the names of all models that a model implies, itself included."""
-    return frozenset({name}).union(*(implied(weaker) for weaker in model_of(name).implies))
+    return frozenset({name}).union(*(implied_models(weaker) for weaker in model_of(name).implies))
 
 
 def promising(name: str) -> frozenset[str | None]:
     """Give the read types that promise a model; reads of no type promise whatever they are asked for."""
-    return frozenset(each for each, promise in PROMISES.items() if name in implied(promise)) | {None}
+    return frozenset(each for each, promise in PROMISES.items() if name in implied_models(promise)) | {None}

@@ -10,14 +10,14 @@ __all__ = ["NOTHING", "WITHOUT_EFFECT", "Content", "Kind", "Operation", "Outcome
 
 
 class Kind(StrEnum):
-    """What an operation asks for; a delete is a write of nothing."""
+    """Kind of an operation; a delete is a write of nothing."""
 
     READ = "read"
     WRITE = "write"
 
 
 class Outcome(StrEnum):
-    """What became of an operation."""
+    """Outcome of an operation."""
 
     OK = "ok"
     """Answered: a read has returned, a write is committed."""
@@ -34,7 +34,7 @@ WITHOUT_EFFECT: Final = (Outcome.CONFLICT, Outcome.FAILED)
 
 
 class Content(NamedTuple):
-    """What stands in a record.
+    """Content of a record.
 
     Parameters
     ----------

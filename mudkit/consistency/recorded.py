@@ -77,7 +77,7 @@ def _rows(table: pa.Table | pd.DataFrame) -> Iterator[dict[str, Any]]:
             "This is no table of operations.",
             found=type(table).__name__,
             expected="an Arrow table or a DataFrame",
-            remedy="lab.history(), or History.of(text)",
+            remedy="lab.history(), or History.parse(text)",
         )
     missing = [name for name in OPERATIONS.names if name not in table.column_names]
     if missing:

@@ -19,7 +19,7 @@ _MAX_DRAWN: Final = 12
 
 
 class Status(StrEnum):
-    """What is known of a history and a model."""
+    """Result of checking a history against a model."""
 
     OK = "OK"
     """It meets the model; for models with views, they were found."""
@@ -80,7 +80,7 @@ class Explanation:
 
 @dataclass(frozen=True, repr=False)
 class Verdict(Displayed):
-    """What came out for a history.
+    """Result of a check, with the explanation.
 
     Parameters
     ----------

@@ -81,16 +81,16 @@ def shared_seq(mine: Lineage, last_seq: int, theirs: Lineage, their_last_seq: in
     last_seq, their_last_seq : int
         Last sequence number of each copy.
     """
-    firsts = [*_firsts_after_common(mine, theirs), *_firsts_after_common(theirs, mine)]
-    return min(last_seq, their_last_seq, *(first - 1 for first in firsts))
+    first_reads = [*_firsts_after_common(mine, theirs), *_firsts_after_common(theirs, mine)]
+    return min(last_seq, their_last_seq, *(first - 1 for first in first_reads))
 
 
 def _firsts_after_common(lineage: Lineage, other: Lineage) -> list[int]:
     """Return the first sequence numbers of the starts behind the last one that both lineages have."""
-    firsts: list[int] = []
+    first_reads: list[int] = []
     for start, first in lineage.items():
-        firsts = [] if start in other else [*firsts, first]
-    return firsts
+        first_reads = [] if start in other else [*first_reads, first]
+    return first_reads
 
 
 class Follower(msgspec.Struct):
@@ -143,10 +143,10 @@ def shared_since(lineage: Lineage, start: str, last_seq: int) -> int:
     last_seq : int
         Last sequence number of the log.
     """
-    firsts = list(lineage.values())
+    first_reads = list(lineage.values())
     if start and start not in lineage:
         return 0
-    later = firsts[list(lineage).index(start) + 1 :] if start else firsts
+    later = first_reads[list(lineage).index(start) + 1 :] if start else first_reads
     return min((first - 1 for first in later), default=last_seq)
 
 

@@ -1,7 +1,21 @@
 """Judges of what readers write in the chapters: random scenarios, and the smallest one that fails."""
 
-from mudkit.exercises.grading import grade
-from mudkit.exercises.judging import Exercise, Played, Verdict
-from mudkit.exercises.register import EXERCISES, judge
+from typing import TYPE_CHECKING
 
-__all__ = ["EXERCISES", "Exercise", "Played", "Verdict", "grade", "judge"]
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.exercises.grading import grade
+    from mudkit.exercises.judging import Exercise, Played, Verdict
+    from mudkit.exercises.register import EXERCISES, judge
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
+
+__all__ = [
+    "EXERCISES",
+    "Exercise",
+    "Played",
+    "Verdict",
+    "grade",
+    "judge",
+]

@@ -42,9 +42,9 @@ def grade(
     """Judge the pieces in notebooks and Python files.
 
     Each piece is loaded with what it names (see :meth:`mudkit.exercises.pieces.Source.load`) in the folder of
-    its file, or, if it misses a file there, in that of the chapters, and judged in a process of its own, so
-    that one that does not end or ends the process costs no other its verdict. It may do all that whoever runs
-    this may do: judge strangers' files on an account that has nothing to lose.
+    its file, or, if it misses a file there, in that of the chapters, and judged in a process of its own. One
+    that does not end, or ends its process, does not affect the others. A piece has all rights of the user:
+    judge strangers' files on an account that has nothing to lose.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came out.
+    """Result of judging a solution.
 
     Parameters
     ----------

@@ -123,7 +123,7 @@ class _Judged:
         if self.problem is not None:
             return ()
         now_s = asked.now_s
-        while self._came < len(self._items) and self._items[self._came].came_s <= now_s:
+        while self._came < len(self._items) and self._items[self._came].arrived_s <= now_s:
             insort(self._waiting, (-self._items[self._came].rank, self._items[self._came]))
             self._came += 1
         self._waiting = [each for each in self._waiting if self._is_there(each[1], now_s)]
@@ -145,7 +145,7 @@ class _Judged:
         """Say whether it is still in the list of what waits: what cannot go any more, for a day."""
         if item.identity in self._gone:
             return False
-        over_s = item.came_s if item.rank < self._threshold else item.expires_s
+        over_s = item.arrived_s if item.rank < self._threshold else item.expires_s
         return now_s < over_s + _UNTIDY_S
 
     def _refused(
@@ -251,7 +251,7 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
 
 EXERCISE: Final = Exercise(
     asks_for="rule(situation) -> list of messages, the first goes first, where situation has now_s, "
-    "threshold, waiting and device (messages with identity, rank, came_s and expires_s, the highest rank "
+    "threshold, waiting and device (messages with identity, rank, arrived_s and expires_s, the highest rank "
     "first), read_at_a_time and between_reads_s",
     property="Nothing goes to the device twice, nothing that has expired, nothing below the threshold; and "
     f"waste and loss together are at most {_WITHIN:g} above those of the best fixed prefetch limit.",

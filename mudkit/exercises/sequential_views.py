@@ -54,7 +54,7 @@ def _written(moves: Sequence[_Move]) -> str:
 
 def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> Played:
     text = _written(moves)
-    history = History.of(text)
+    history = History.parse(text)
     operations = [
         {
             "client": each.client,

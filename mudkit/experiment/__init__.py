@@ -7,10 +7,9 @@ get the same devices, moves, outages, items and reads. What parties learnt is co
 Importing the package loads none of its modules; the first use of a name loads its module.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mudkit.errors import did_you_mean
+from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.experiment.adapters import ADAPTERS, CANNOT
@@ -36,7 +35,16 @@ if TYPE_CHECKING:
         pareto,
         scoreboard,
     )
+    from mudkit.experiment.contrail_pair import ContrailPair, item_latencies_s, receiver_radio_mw
     from mudkit.experiment.journal import Journal
+    from mudkit.experiment.matching import (
+        MATCHING_METHODS,
+        PAPER_CURVE,
+        READ_PREDICATES,
+        WRITER_PREDICATE,
+        MatchingLoad,
+        matching_times,
+    )
     from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME, commuting, orders
     from mudkit.experiment.pairs import PartyView, PartyViews, Seen, party_views
     from mudkit.experiment.privacy import contacts, disclosed, knowledge, learnt, shown
@@ -56,34 +64,8 @@ if TYPE_CHECKING:
     from mudkit.experiment.testbed import Adapter, Testbed
     from mudkit.experiment.traffic import Traffic, TrafficRun
     from mudkit.experiment.ward import Ward, WardRun, pulses
-
-_NAMES = {
-    "adapters": (
-        "ADAPTERS", "CANNOT", "Contrail", "Direct", "LastHop", "Mud", "Radiator", "StoreAndForward",
-        "Sublim", "own_machine",
-    ),
-    "audience": ("Audience", "AudienceRun"),
-    "caching": ("CacheBench", "CachingRun", "Shuffled", "nodes"),
-    "chains": ("COMPOSITIONS",),
-    "closed_loop": ("Dispatcher", "DriftAlarm", "close_the_loop", "generate_policy", "mine"),
-    "commuters": ("Accident", "Commuters", "CommutersRun"),
-    "comparison": (
-        "Comparison", "GAINS", "LABELS", "Scoreboard", "compare", "front", "pareto", "scoreboard",
-    ),
-    "journal": ("Journal",),
-    "order_checks": ("PAIRS", "PROMISES", "SAME", "commuting", "orders"),
-    "pairs": ("PartyView", "PartyViews", "Seen", "party_views"),
-    "privacy": ("contacts", "disclosed", "knowledge", "learnt", "shown"),
-    "runs": ("MEASURES", "OF_DEVICES", "Run", "by_device", "run"),
-    "tasks": (
-        "FRIENDS_NEARBY", "Interest", "Item", "NEWS", "PHOTOS", "Scenario", "TASKS", "TRAFFIC",
-        "Task", "WARD",
-    ),
-    "testbed": ("Adapter", "Testbed"),
-    "traffic": ("Traffic", "TrafficRun"),
-    "ward": ("Ward", "WardRun", "pulses"),
-}  # fmt: skip
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "ADAPTERS",
@@ -92,16 +74,20 @@ __all__ = [
     "FRIENDS_NEARBY",
     "GAINS",
     "LABELS",
+    "MATCHING_METHODS",
     "MEASURES",
     "NEWS",
     "OF_DEVICES",
     "PAIRS",
+    "PAPER_CURVE",
     "PHOTOS",
     "PROMISES",
+    "READ_PREDICATES",
     "SAME",
     "TASKS",
     "TRAFFIC",
     "WARD",
+    "WRITER_PREDICATE",
     "Accident",
     "Adapter",
     "Audience",
@@ -112,6 +98,7 @@ __all__ = [
     "CommutersRun",
     "Comparison",
     "Contrail",
+    "ContrailPair",
     "Direct",
     "Dispatcher",
     "DriftAlarm",
@@ -119,6 +106,7 @@ __all__ = [
     "Item",
     "Journal",
     "LastHop",
+    "MatchingLoad",
     "Mud",
     "PartyView",
     "PartyViews",
@@ -144,8 +132,10 @@ __all__ = [
     "disclosed",
     "front",
     "generate_policy",
+    "item_latencies_s",
     "knowledge",
     "learnt",
+    "matching_times",
     "mine",
     "nodes",
     "orders",
@@ -153,20 +143,8 @@ __all__ = [
     "pareto",
     "party_views",
     "pulses",
+    "receiver_radio_mw",
     "run",
     "scoreboard",
     "shown",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    hint = (
-        "" if name.startswith("_") else f"; {did_you_mean(name, __all__, otherwise='dir() lists all names')}"
-    )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])

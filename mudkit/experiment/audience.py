@@ -139,7 +139,7 @@ class Audience:
 class _Run:
     def __init__(self, audience: Audience, seed: int, way: str) -> None:
         self.audience, self.way = audience, way
-        self.lab = lab = Lab(seed, messages=False)
+        self.lab = lab = Lab(seed, record_messages=False)
         cloud = Cloud(lab)
         where = (audience.lat, audience.lon)
         self.jane = Client(lab.device("jane", at=where), cloud, app=_APP, token=lab.token("jane", _APP))

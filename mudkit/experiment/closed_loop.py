@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from mudkit import intervals, learning
 from mudkit.experiment.commuters import APP, Commuters, CommutersRun, Drive
-from mudkit.learning import Batch, BatchTree, Tree, held_completeness, least_sent
+from mudkit.learning import Batch, BatchTree, Tree, cache_completeness, min_sent_share
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
 from mudkit.learning.evaluate import out_of_fold_decisions
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
-from mudkit.learning.writes import AskedReads, Writes, batches
+from mudkit.learning.writes import ReadRequests, Writes, batches
 from mudkit.sources.parameters import number, whole_number
-from mudkit.systems.mud import Artefact, NearAndRecent, Shipped
+from mudkit.systems.mud import Artefact, NearAndRecent, ShippedPolicy
 from mudkit.systems.mud.policies.artefact import Action
 from mudkit.systems.mud.policies.density import Density
 from mudkit.systems.mud.policies.policies import Later
@@ -77,14 +77,14 @@ class Mined(NamedTuple):
         What they wrote, and what they read.
     labels : pyarrow.Table
         The labels of the reads, as ``pipeline.label_reads`` gives them.
-    firsts : pyarrow.Table
+    first_reads : pyarrow.Table
         The labels of the writes, as ``pipeline.label_writes`` gives them.
     """
 
     positions: pa.Table
     reads: pa.Table
     labels: pa.Table
-    firsts: pa.Table
+    first_reads: pa.Table
 
 
 class Loop(NamedTuple):
@@ -130,7 +130,7 @@ def generate_policy(
     completeness: float = 0.9,
     cost: Costs = "latency",
     positions: pa.Table | None = None,
-    comes_us: NDArray[np.int64] | None = None,
+    arrival_us: NDArray[np.int64] | None = None,
     features: str = "extended",
 ) -> Promised:
     """Train a read policy on the labelled reads of all clients.
@@ -147,7 +147,7 @@ def generate_policy(
     positions : pyarrow.Table, optional
         What was written. With it the promise is that of a device, which answers from all that it holds; else
         that of a cache with the last answer only, which is stale more often.
-    comes_us : ndarray of int64, shape (positions,), optional
+    arrival_us : ndarray of int64, shape (positions,), optional
         When each of them comes to the cloud; by default at once.
     features : {'paper', 'extended', 'dense'}
         What the tree may know; ``dense`` wants positions.
@@ -166,11 +166,11 @@ def generate_policy(
         low, high = float(row["stale_share_low"]), float(row["stale_share_high"])
     else:
         sent = replay(pairs, out_of_fold_decisions(tree, pairs, completeness)) == SENT
-        whole = held_completeness(positions, reads, sent, comes_us=comes_us)
+        whole = cache_completeness(positions, reads, sent, arrival_us=arrival_us)
         low, high = promise(pairs, whole < completeness)
     learnt = tree.learn(pairs, pairs.completeness < completeness)
     manifest = {"stale": f"completeness below {completeness:g}", "reads": len(reads)}
-    return Promised(learning.artefact(learnt, version, manifest=manifest), low, high)
+    return Promised(learning.export_tree(learnt, version, manifest=manifest), low, high)
 
 
 def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
@@ -203,10 +203,10 @@ def generate_write_policy(mined: Mined, match: Batch, *, version: int = 1) -> tu
     TraceContentError
         As :meth:`mudkit.learning.BatchTree.learn`.
     """
-    writes, asked = Writes.of(mined.firsts, mined.positions), AskedReads.of(mined.reads)
+    writes, asked = Writes.of(mined.first_reads, mined.positions), ReadRequests.of(mined.reads)
     learnt = BatchTree(match=match).learn(writes, asked)
     manifest = {"misses no more than": str(match), "writes": len(writes.t_us)}
-    return learning.artefact(learnt, version, manifest=manifest), learnt
+    return learning.export_tree(learnt, version, manifest=manifest), learnt
 
 
 def close_the_loop(
@@ -244,21 +244,21 @@ def close_the_loop(
     """
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
-    rule = Shipped(until=NearAndRecent())
-    delayed = None if writes is None else Shipped(until=Later(60.0 * writes.minutes))
+    rule = ShippedPolicy(until=NearAndRecent())
+    delayed = None if writes is None else ShippedPolicy(until=Later(60.0 * writes.minutes))
     learnt_on, decided_on = _LATER
     mined = mine(traffic.run(seed, learnt_on, rule, write_policy=delayed))
-    write_artefact, comes_us = None, None
+    write_artefact, arrival_us = None, None
     if writes is not None:
         write_artefact, learnt = generate_write_policy(mined, writes)
-        comes_us = _comes_us(mined, learnt)
+        arrival_us = _comes_us(mined, learnt)
     promised = generate_policy(
         mined.labels,
         mined.reads,
         completeness=completeness,
         cost=cost,
         positions=mined.positions,
-        comes_us=comes_us,
+        arrival_us=arrival_us,
         features=features,
     )
     ships = [("before", []), ("after", [promised.artefact])]
@@ -298,11 +298,11 @@ def mine(driven: CommutersRun) -> Mined:
 
 def _comes_us(mined: Mined, learnt: LearntWrites) -> NDArray[np.int64]:
     """Return when each position reaches the cloud under a write policy, in the order of the table."""
-    writes = Writes.of(mined.firsts, mined.positions)
+    writes = Writes.of(mined.first_reads, mined.positions)
     rows = pa.compute.sort_indices(mined.positions, [("device", "ascending"), ("ts", "ascending")])
-    comes_us = np.empty(len(writes.t_us), dtype=np.int64)
-    comes_us[rows.to_numpy()] = batches(writes, learnt.due_us(writes)).sent_us
-    return comes_us
+    arrival_us = np.empty(len(writes.t_us), dtype=np.int64)
+    arrival_us[rows.to_numpy()] = batches(writes, learnt.due_us(writes)).sent_us
+    return arrival_us
 
 
 def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[str, Any]:
@@ -310,7 +310,7 @@ def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[s
     stale = reads["completeness"] < completeness
     served = fewest_sends(pairs, pairs.completeness < completeness, pairs.devices(), int(stale.sum()))
     bound, sent = float((served == SENT).mean()), float(reads["is_sent"].mean())
-    held = least_sent(reads["held"].to_numpy(), completeness, int(stale.sum()))
+    held = min_sent_share(reads["held"].to_numpy(), completeness, int(stale.sum()))
     of_cars = bill[bill["device"].str.startswith("car-")]
     return {
         "reads": len(reads),
@@ -563,7 +563,7 @@ class Dispatcher:
         for each in surging:
             north = self.near_km / KM_PER_DEGREE
             east = north / max(float(np.cos(np.radians(each.lat))), 0.01)
-            updated = updated.but_inside(
+            updated = updated.with_override(
                 self.action,
                 south=each.lat - north,
                 north=each.lat + north,

@@ -15,7 +15,7 @@ from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.workloads import Poisson
-from mudkit.systems.mud import Artefact, Client, Cloud, ReadPolicy, Shipped, WritePolicy
+from mudkit.systems.mud import Artefact, Client, Cloud, ReadPolicy, ShippedPolicy, WritePolicy
 from mudkit.units import US_PER_S, box_bounds, distance_km, in_box
 
 if TYPE_CHECKING:
@@ -138,10 +138,10 @@ class Commuters:
         self,
         seed: int,
         start: str,
-        read_policy: ReadPolicy | Shipped | None,
+        read_policy: ReadPolicy | ShippedPolicy | None,
         ship: Artefact | Sequence[Artefact] | None = None,
         *,
-        write_policy: WritePolicy | Shipped | None = None,
+        write_policy: WritePolicy | ShippedPolicy | None = None,
         accident: Accident | None = None,
     ) -> CommutersRun:
         """Run some days.
@@ -152,11 +152,11 @@ class Commuters:
             Same seed, same people; other days are other drives.
         start : str
             The first day.
-        read_policy : ReadPolicy, Shipped or None
+        read_policy : ReadPolicy, ShippedPolicy or None
             The read policy of every client.
         ship : Artefact or sequence of Artefact, optional
             What the cloud ships as the days begin.
-        write_policy : WritePolicy, Shipped or None
+        write_policy : WritePolicy, ShippedPolicy or None
             The write policy of every client; None: writes go at once.
         accident : Accident, optional
             An accident that happens on these days; None: there is none.
@@ -171,9 +171,9 @@ class Commuters:
         self,
         seed: int,
         start: str,
-        read_policy: ReadPolicy | Shipped | None,
+        read_policy: ReadPolicy | ShippedPolicy | None,
         *,
-        write_policy: WritePolicy | Shipped | None = None,
+        write_policy: WritePolicy | ShippedPolicy | None = None,
         accident: Accident | None = None,
     ) -> Drive:
         """Start the days: :meth:`run` by hand, to look or to change something meanwhile."""
@@ -197,13 +197,13 @@ class Drive:
         plan: Commuters,
         seed: int,
         start: str,
-        read_policy: ReadPolicy | Shipped | None,
-        write_policy: WritePolicy | Shipped | None,
+        read_policy: ReadPolicy | ShippedPolicy | None,
+        write_policy: WritePolicy | ShippedPolicy | None,
         accident: Accident | None,
     ) -> None:
         self._plan = plan
         self._accident = accident
-        self.lab = lab = Lab(seed, start=start, messages=False, held=False)
+        self.lab = lab = Lab(seed, start=start, record_messages=False, record_held=False)
         self.cloud = Cloud(lab)
         self.devices = lab.fleet(
             plan.cars,

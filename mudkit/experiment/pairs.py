@@ -136,7 +136,7 @@ def party_views(
             expected=f"0.1 to {_MAX_POLLING_S:g}",
         )
     pack(item)  # what is no item is told before anything is made
-    lab = Lab(seed, held=True)
+    lab = Lab(seed, record_held=True)
     relay = Relay(lab, name=_RELAY)
     modules = [
         Module(lab.device(me, link=link), relay, friends=[other], encrypted=encrypted)

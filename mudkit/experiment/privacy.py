@@ -35,7 +35,7 @@ _EXAMPLE: Final = 40
 
 
 def contacts(lab: Lab) -> pd.DataFrame:
-    """Return who was seen talking to whom, when, and how much.
+    """Return who was seen communicating with whom, when, and how much.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def learnt(lab: Lab) -> pd.DataFrame:
 
 
 def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
-    """Return what servers received in clear, field by field: names, groups, white-lists, sizes, times.
+    """Return what servers received in clear, by field: names, groups, white-lists, sizes, times.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
 def _held(lab: Lab) -> Held:
     if lab.trace.held is None:
         raise ParameterError(
-            "This lab does not keep what parties held.", remedy="make it with Lab(…, held=True)"
+            "This lab does not keep what parties held.", remedy="make it with Lab(…, record_held=True)"
         )
     return lab.trace.held
 

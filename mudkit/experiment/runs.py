@@ -232,7 +232,7 @@ def run(
     check_system(system)
     task = plan if isinstance(plan, Task) else Task.addressed(plan)
     scenario = task.scenario
-    lab = Lab(seed, start=scenario.start, messages=messages, held=held)
+    lab = Lab(seed, start=scenario.start, record_messages=messages, record_held=held)
     if not task.is_addressed:
         lab.world.on_failure = raise_failure  # a failing machine of a reader's own is reported, not compared
     lab.fleet(

@@ -186,7 +186,7 @@ class Traffic:
             Settings of :class:`~mudkit.systems.radiator.Server`, for instance ``chain``.
         """
         said = self.said(seed)
-        lab = Lab(seed, messages=False)
+        lab = Lab(seed, record_messages=False)
         self._fleet(lab)
         stand = self.listeners(said)
         for name, at in stand.items():

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError
 from mudkit.experiment.comparison import Comparison
 from mudkit.lab import Lab
-from mudkit.sources.ecg import ecg_mv, samples
+from mudkit.sources.ecg import ecg_mv, encode_ecg
 from mudkit.sources.mobility import RandomWaypoint
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Subscriber
-from mudkit.systems.sublim.study.picu import one_timestamp, picu, stateless
+from mudkit.systems.sublim.study.picu import picu, shared_timestamp_policy, stateless
 from mudkit.units import KM_PER_DEGREE, distance_km
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ POLICIES: Final[dict[str, Callable[[Iterable[float]], Policy] | None]] = {
     "no policy": None,
     "stateless": stateless,
     "stateful": picu,
-    "one Timestamp": one_timestamp,
+    "one Timestamp": shared_timestamp_policy,
 }
 _S: Final = 1_000_000
 _ALARM_BPM: Final = 50
@@ -259,7 +259,7 @@ def _measured(what: tuple[Ward, int, str]) -> dict[str, Any]:
 class _Shift:
     def __init__(self, ward: Ward, seed: int, system: str) -> None:
         self.ward, self.system, self.seed = ward, system, seed
-        self.lab = lab = Lab(seed, messages=False)
+        self.lab = lab = Lab(seed, record_messages=False)
         self.net = PublishServer(lab)
         half_deg = ward.edge_m / 4000.0 / KM_PER_DEGREE
         self.points = [(half_deg * north, half_deg * east) for north in (-1, 1) for east in (-1, 1)]
@@ -309,7 +309,7 @@ class _Shift:
         patient, step = what
         pulse = int(self.pulses[patient][step])
         # Of a rate to five beats a minute: a signal is integrated once for each.
-        signal = samples(ecg_mv(5 * round(pulse / 5), self.ward.every_s))
+        signal = encode_ecg(ecg_mv(5 * round(pulse / 5), self.ward.every_s))
         self.net.publish({"patient": patient, "pulse": pulse, "ecg": signal})
         if step + 1 < len(self.pulses[patient]):
             at_s = self.offsets_s[patient] + (step + 1) * self.ward.every_s

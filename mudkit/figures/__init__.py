@@ -4,10 +4,9 @@ Import the package and call a figure by its name, for instance ``figures.message
 package loads neither plotly nor folium; the first use of a name loads its module.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mudkit.errors import did_you_mean
+from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.figures.assets import missing_map_files
@@ -19,14 +18,7 @@ if TYPE_CHECKING:
         reads_near_busiest,
         update_cache_hits,
     )
-    from mudkit.figures.charts import (
-        bar_panels,
-        growth,
-        histogram,
-        policy_scatter,
-        rows_over_time,
-        signals,
-    )
+    from mudkit.figures.charts import bar_panels, growth, histogram, policy_scatter, rows_over_time, signals
     from mudkit.figures.comparisons import (
         frontier,
         latencies,
@@ -58,30 +50,8 @@ if TYPE_CHECKING:
         update_knowledge,
     )
     from mudkit.figures.style import PLOTLY_CONFIG
-
-_NAMES = {
-    "assets": ("missing_map_files",),
-    "cells": (
-        "answer_boxes", "cache_hits", "cells_over_time", "hits_by_cell", "reads_near_busiest",
-        "update_cache_hits",
-    ),
-    "charts": ("bar_panels", "growth", "histogram", "policy_scatter", "rows_over_time", "signals"),
-    "comparisons": ("frontier", "latencies", "pareto", "tradeoff", "update_pareto", "waste_and_loss"),
-    "devices": ("Fleet", "link_strip", "location_exposure", "radio_timeline"),
-    "geometry": ("tile_bounds",),
-    "histories": ("history",),
-    "html_tables": ("holdings", "party_views"),
-    "maps": ("MAX_SLIDE_CELLS", "area_map", "cell_map", "cell_slides", "heat_map"),
-    "messages": ("message_diagram", "radiator_pushes"),
-    "policies": ("decisions", "rule_firing", "tree", "tree_outline", "update_rule_firing"),
-    "prefetching": (
-        "LimitPoint", "limit_curve", "message_fates", "message_lifecycles", "update_limit_curve",
-        "waste_and_loss_by_limit", "waste_and_loss_by_threshold",
-    ),
-    "propagation": ("ReceivedCells", "knowledge", "knowledge_map", "update_knowledge"),
-    "style": ("PLOTLY_CONFIG",),
-}  # fmt: skip
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "MAX_SLIDE_CELLS",
@@ -136,16 +106,3 @@ __all__ = [
     "waste_and_loss_by_limit",
     "waste_and_loss_by_threshold",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    hint = (
-        "" if name.startswith("_") else f"; {did_you_mean(name, __all__, otherwise='dir() lists all names')}"
-    )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])

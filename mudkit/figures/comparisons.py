@@ -199,7 +199,7 @@ def frontier(
     return styled(figure, 420, (70, 20, 60, 60), title, legend=legend)
 
 
-def latencies(table: pd.DataFrame, wanted: Mapping[str, int], *, title: str) -> go.Figure:
+def latencies(table: pd.DataFrame, wanted_count: Mapping[str, int], *, title: str) -> go.Figure:
     """Draw the share of wanted items that each system delivered within a latency.
 
     A line ends at the share that was useful: the rest was lost, or late. A system without any useful delivery
@@ -209,7 +209,7 @@ def latencies(table: pd.DataFrame, wanted: Mapping[str, int], *, title: str) -> 
     ----------
     table : pandas.DataFrame
         ``system, latency_s``: a row per useful delivery, seconds; 0 is drawn as a millisecond.
-    wanted : mapping of str to int
+    wanted_count : mapping of str to int
         Number of pairs of an item and a phone that wanted it, by system, in the order of the legend.
     title : str
         Title of the figure.
@@ -221,19 +221,19 @@ def latencies(table: pd.DataFrame, wanted: Mapping[str, int], *, title: str) -> 
     Raises
     ------
     ParameterError
-        The table lacks a column, or ``wanted`` lacks a system of the table.
+        The table lacks a column, or ``wanted_count`` lacks a system of the table.
     """
     require_columns(table, "table", ("system", "latency_s"))
-    if unknown := sorted(set(table["system"]) - set(wanted)):
+    if unknown := sorted(set(table["system"]) - set(wanted_count)):
         raise ParameterError(
             "The number of wanted items is missing for a system of the table.",
-            where="wanted",
-            found=", ".join(wanted),
+            where="wanted_count",
+            found=", ".join(wanted_count),
             expected=", ".join(unknown),
         )
     longest_s = max([10.0, *table["latency_s"]])
     figure = go.Figure()
-    for number, (system, count) in enumerate(wanted.items()):
+    for number, (system, count) in enumerate(wanted_count.items()):
         seconds = np.sort(table.loc[table["system"] == system, "latency_s"].to_numpy(float))
         seconds = np.maximum(seconds, _MIN_LATENCY_S)
         places = np.unique(np.linspace(0, max(len(seconds) - 1, 0), _MAX_STEPS).round().astype(int))

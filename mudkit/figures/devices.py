@@ -462,7 +462,7 @@ class Fleet:
     names : list of str
         Names of the devices.
     links : dict of str to (ndarray of int64, ndarray of bool), optional
-        By device, the times of a link's states, ascending, and whether it is up from then on. None: links are
+        By device, the times of a link's states, ascending, and whether it is up after each. None: links are
         unknown.
     tz : str
         Time zone of titles.

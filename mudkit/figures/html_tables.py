@@ -22,7 +22,7 @@ _LEGEND: Final = "The relay can read what has an orange bar; what has a blue bar
 
 
 def holdings(
-    held: Mapping[str, Sequence[Mapping[str, Any]]],
+    versions: Mapping[str, Sequence[Mapping[str, Any]]],
     readers: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     title: str = "",
@@ -34,9 +34,9 @@ def holdings(
 
     Parameters
     ----------
-    held : mapping of str to sequence of mapping
-        Held versions by the heading of their column, as ``Client.held`` returns them: ``key, version, record,
-        predicate, visible``.
+    versions : mapping of str to sequence of mapping
+        Stored versions by the heading of their column, as ``Client.held`` returns them: ``key, version,
+        record, predicate, visible``.
     readers : mapping of str to mapping, optional
         Attributes of the reader of each column.
     title : str
@@ -47,13 +47,13 @@ def holdings(
     Shown
         At most 100 records, the first ones by key.
     """
-    keys = sorted({row["key"] for versions in held.values() for row in versions})
+    keys = sorted({row["key"] for rows in versions.values() for row in rows})
     readers = readers or {}
-    columns = [(name, _record(readers[name]) if readers.get(name) else "") for name in held]
+    columns = [(name, _record(readers[name]) if readers.get(name) else "") for name in versions]
     rows = [
         [
             key,
-            *([_version(row) for row in versions if row["key"] == key] or "–" for versions in held.values()),
+            *([_version(row) for row in held if row["key"] == key] or "–" for held in versions.values()),
         ]
         for key in keys[:MAX_RECORDS]
     ]

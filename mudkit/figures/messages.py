@@ -103,7 +103,7 @@ def message_diagram(
     devices : iterable of str, optional
         Only messages from or to one of these.
     key : str, optional
-        Only messages with this ``key``; if there are none, with this text in their ``content``.
+        Only messages with this ``key``; if no message has it, with this text in their ``content``.
     kinds : iterable of str, optional
         Only messages of these kinds.
     lanes : sequence of str, optional

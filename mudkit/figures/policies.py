@@ -65,7 +65,7 @@ def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str
     Parameters
     ----------
     table : pandas.DataFrame
-        As :func:`mudkit.systems.sublim._policy.firing.fired` returns it, a row per message and state:
+        As :func:`mudkit.systems.sublim.decision_table` returns it, a row per message and state:
         ``message, state, rule`` (0: none), ``outcome, fields, bytes``.
     names : sequence of str
         Names of the rules; the first is rule 1.

@@ -29,7 +29,7 @@ def radio_stretches(recorder: Recorder, device: Device) -> list[Stretch]:
     world, start_us = recorder.world, recorder.start_us
     if world.on_leg is None:
         raise ParameterError(
-            "This lab does not record transfers.", remedy="make it with Lab(…, messages=True)"
+            "This lab does not record transfers.", remedy="make it with Lab(…, record_messages=True)"
         )
     rows = _rows(recorder.table("transfers"), "device", device.name)
     times = (epoch_us(rows[name]) - start_us for name in ("begun", "started", "ended"))

@@ -65,7 +65,7 @@ class Results:
 
         if self.trace.held is None:
             raise ParameterError(
-                "This lab does not keep what parties held.", remedy="make it with Lab(…, held=True)"
+                "This lab does not keep what parties held.", remedy="make it with Lab(…, record_held=True)"
             )
         columns = ["party", "system", "how", "field", "form", "times", "bytes", "first"]
         frame = pd.DataFrame(list(self.trace.held.rows()), columns=columns)

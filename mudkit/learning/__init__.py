@@ -1,13 +1,21 @@
 """Cache policies that are learnt from a trace, and their replay against the labels that Spark computed."""
 
-from mudkit.learning.batching import Batch, BatchBound, BatchTree
-from mudkit.learning.costs import COSTS, WRITE_COSTS, CostMatrix, delay_costs
-from mudkit.learning.evaluate import evaluate_reads
-from mudkit.learning.evaluate_batches import evaluate_writes
-from mudkit.learning.export import artefact
-from mudkit.learning.holding import held_completeness, least_sent
-from mudkit.learning.policies import Always, Bound, FixedRule, Tree
-from mudkit.learning.radio import RadioModel
+from typing import TYPE_CHECKING
+
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.learning.batching import Batch, BatchBound, BatchTree
+    from mudkit.learning.costs import COSTS, WRITE_COSTS, CostMatrix, delay_costs
+    from mudkit.learning.evaluate import evaluate_reads
+    from mudkit.learning.evaluate_batches import evaluate_writes
+    from mudkit.learning.export import export_tree
+    from mudkit.learning.frontier import interpolate_frontier, read_frontier, write_frontier
+    from mudkit.learning.holding import cache_completeness, min_sent_share
+    from mudkit.learning.policies import Always, Bound, FixedRule, Tree
+    from mudkit.learning.radio import RadioModel
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "COSTS",
@@ -21,10 +29,13 @@ __all__ = [
     "FixedRule",
     "RadioModel",
     "Tree",
-    "artefact",
+    "cache_completeness",
     "delay_costs",
     "evaluate_reads",
     "evaluate_writes",
-    "held_completeness",
-    "least_sent",
+    "export_tree",
+    "interpolate_frontier",
+    "min_sent_share",
+    "read_frontier",
+    "write_frontier",
 ]

@@ -13,7 +13,7 @@ from mudkit.learning.costs import CLASSES, Costs, delay_costs, write_costs
 from mudkit.learning.features import WRITE_FEATURES, write_features
 from mudkit.learning.outline import learnt_view
 from mudkit.learning.trees import CostTree, CrossValidatedTrees, groups_by, grow
-from mudkit.learning.writes import NEVER_US, AskedReads, Writes, batches, missed
+from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
 from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
 
@@ -45,14 +45,14 @@ class BatchPolicy(Protocol):
 class BatchLearner(Protocol):
     """A policy for writes that has to be learnt."""
 
-    def learn(self, writes: Writes, asked: AskedReads, by: str = "device") -> BatchPolicy:
+    def learn(self, writes: Writes, requests: ReadRequests, by: str = "device") -> BatchPolicy:
         """Learn from labelled writes, for other devices or for other days."""
         ...
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Each write waits for others, so long at most (the baselines of Mobius 7.3: 10 and 30 minutes).
+    """Fixed delay for all writes (the baselines of Mobius 7.3 are 10 and 30 minutes).
 
     Parameters
     ----------
@@ -116,13 +116,13 @@ class BatchTree:
     match: Batch | None = None
     shared: bool = True
 
-    def learn(self, writes: Writes, asked: AskedReads, by: str = "device") -> LearntWrites:
+    def learn(self, writes: Writes, requests: ReadRequests, by: str = "device") -> LearntWrites:
         """Learn from labelled writes.
 
         Parameters
         ----------
         writes : Writes
-        asked : AskedReads
+        requests : ReadRequests
         by : {'device', 'day'}
             What the tree is to hold for: other devices, or other days.
 
@@ -137,12 +137,12 @@ class BatchTree:
         trees = self.grown_trees(writes, by)
         if self.match is None:
             return LearntWrites(trees.tree(self.split(costs))[0], costs)
-        most = _missed(writes, self.match.due_us(writes), asked)
+        most = _missed(writes, self.match.due_us(writes), requests)
         interval_s = writes.interval_s()
         for price in PRICES:
             costs = delay_costs(price, interval_s=interval_s)
             tree, decided = trees.tree(self.split(costs))
-            if _missed(writes, delayed(writes, decided), asked) <= most:
+            if _missed(writes, delayed(writes, decided), requests) <= most:
                 return LearntWrites(tree, costs)
         # No price is high enough: whatever waits costs, so that nothing does and no read misses any.
         costs = np.where(np.arange(len(CLASSES)) == 0, 0.0, np.ones((len(CLASSES), 1)))
@@ -200,5 +200,5 @@ def delayed(writes: Writes, decided: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(never, NEVER_US, writes.t_us + np.where(never, 0, _DELAYS_US[decided]))
 
 
-def _missed(writes: Writes, due_us: NDArray[np.int64], asked: AskedReads) -> int:
-    return int(missed(writes, batches(writes, due_us).sent_us, asked).sum())
+def _missed(writes: Writes, due_us: NDArray[np.int64], requests: ReadRequests) -> int:
+    return int(missed(writes, batches(writes, due_us).sent_us, requests).sum())

@@ -75,7 +75,7 @@ such utilities and gives no numbers; these are ours."""
 def delay_costs(
     over: float, under: float = 1.0, *, interval_s: float = 15.0, message_points: float = 100.0
 ) -> NDArray[np.float64]:
-    """Make a cost matrix for writes (Mobius 7.3): waiting too long is dear, too short the dearer the shorter.
+    """Build a cost matrix for writes (Mobius 7.3): delays beyond the safe one, and delays below it, cost.
 
     A write that is sent takes its own room and its part of a message, the smaller the more writes wait with
     it; one that is never sent takes nothing. Too short a delay costs what this is more than it need be.

@@ -12,7 +12,7 @@ from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
 from mudkit.learning.measures import Measures, changes, shares
 from mudkit.learning.radio import RadioModel
-from mudkit.learning.writes import NEVER_US, AskedReads, Writes, batches, missed
+from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
 from mudkit.sources.parameters import whole_number
 from mudkit.units import US_PER_S
 
@@ -27,7 +27,7 @@ _MEASURES = ("message_share", "point_share", "missed_share", "bytes", "radio_mj"
 
 
 def evaluate_writes(
-    firsts: Any,
+    first_reads: Any,
     positions: Any,
     reads: Any,
     policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
@@ -40,7 +40,7 @@ def evaluate_writes(
 
     Parameters
     ----------
-    firsts, positions, reads : pyarrow.Table or Spark DataFrame
+    first_reads, positions, reads : pyarrow.Table or Spark DataFrame
         As ``pipeline.label_writes`` gives them, and the positions and reads that it was given.
     policies : sequence
         :class:`~mudkit.learning.Batch`, :class:`~mudkit.learning.BatchTree`,
@@ -75,18 +75,18 @@ def evaluate_writes(
         )
     turns = whole_number("turns", turns, 1, _TENTHS)
     carried = RadioModel() if radio is None else radio
-    writes, asked = Writes.of(firsts, positions), AskedReads.of(reads)
+    writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
     by, measured = ("device" if folds == "device" else "day"), []
     for learnt_from in _parts(writes, folds, turns):
         test = writes.take(~learnt_from)
         train = writes.take(learnt_from)
-        measured.append([_shares(policy, train, test, asked, by, carried) for policy in policies])
+        measured.append([_shares(policy, train, test, requests, by, carried) for policy in policies])
     of_turns = np.array(measured)  # turns, policies, measures
     measures = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
     delays = [each for each, policy in zip(measures, policies, strict=True) if isinstance(policy, Batch)]
     baseline = delays[-1] if delays else None
     rows = [
-        {"policy": str(policy), "writes": len(test.t_us), "reads": len(asked.table)}
+        {"policy": str(policy), "writes": len(test.t_us), "reads": len(requests.table)}
         | shares(each, _MEASURES)
         | changes(each, baseline, _MEASURES)
         for policy, each in zip(policies, measures, strict=True)
@@ -127,18 +127,18 @@ def _shares(
     policy: BatchPolicy | BatchLearner | BatchBound,
     train: Writes,
     test: Writes,
-    asked: AskedReads,
+    requests: ReadRequests,
     by: str,
     radio: RadioModel,
 ) -> list[float]:
     if isinstance(policy, BatchBound):
-        due_us = bound_us(policy.match, test, asked)
+        due_us = bound_us(policy.match, test, requests)
     else:
-        decider = policy.learn(train, asked, by) if isinstance(policy, BatchLearner) else policy
+        decider = policy.learn(train, requests, by) if isinstance(policy, BatchLearner) else policy
         due_us = decider.due_us(test)
     sent = batches(test, due_us)
     count = len(test.t_us)
-    missing = missed(test, sent.sent_us, asked)
+    missing = missed(test, sent.sent_us, requests)
     taken = radio.messages(*_contents(test, sent.sent_us))
     spent = [sent.messages / count, sent.points / count, float(missing.mean())]
     return [*spent, float(taken.bytes.sum()) / count, float(taken.radio_mj.sum()) / count]
@@ -156,12 +156,12 @@ def _contents(
     return device[first], at_us[first], np.diff(np.append(first, len(at_us)))
 
 
-def bound_us(match: Batch | None, test: Writes, asked: AskedReads) -> NDArray[np.int64]:
+def bound_us(match: Batch | None, test: Writes, requests: ReadRequests) -> NDArray[np.int64]:
     """Tell when a :class:`~mudkit.learning.BatchBound` sends each write."""
     if match is None:
         return test.first_us
-    given_up = missed(test, batches(test, match.due_us(test)).sent_us, asked)
-    return test.but_for(asked.but_for(given_up)).first_us
+    given_up = missed(test, batches(test, match.due_us(test)).sent_us, requests)
+    return test.but_for(requests.but_for(given_up)).first_us
 
 
 def _too_few(what: str, found: int, needed: int) -> TraceContentError:

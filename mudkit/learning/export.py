@@ -16,10 +16,10 @@ from mudkit.systems.mud import Artefact
 from mudkit.systems.mud.policies.artefact import Action
 from mudkit.systems.mud.policies.policies import NEVER
 
-__all__ = ["artefact"]
+__all__ = ["export_tree"]
 
 
-def artefact(
+def export_tree(
     learnt: LearntReads | LearntWrites, version: int = 1, *, manifest: Mapping[str, Any] | None = None
 ) -> Artefact:
     """Write a learnt tree as the document that is shipped to devices.
@@ -55,7 +55,7 @@ def artefact(
         "mudkit": __version__,
         "scikit-learn": sklearn.__version__,
     }
-    return Artefact.made(
+    return Artefact.create(
         "read" if of_reads else "write",
         version,
         learnt.names,

@@ -15,12 +15,12 @@ from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.trees import grow
-from mudkit.learning.writes import AskedReads, Writes, batches, missed
+from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["READ_PRICES", "at_equal", "read_frontier", "write_frontier"]
+__all__ = ["READ_PRICES", "interpolate_frontier", "read_frontier", "write_frontier"]
 
 READ_PRICES: Final = tuple(np.geomspace(0.0005, 200.0, 15).tolist())
 
@@ -79,7 +79,12 @@ def read_frontier(
 
 
 def write_frontier(
-    train: Writes, test: Writes, asked: AskedReads, *, by: str = "device", prices: Sequence[float] = PRICES
+    train: Writes,
+    test: Writes,
+    requests: ReadRequests,
+    *,
+    by: str = "device",
+    prices: Sequence[float] = PRICES,
 ) -> pd.DataFrame:
     """Replay write trees for many prices of a delay that is too long, and every fixed delay.
 
@@ -89,7 +94,7 @@ def write_frontier(
     ----------
     train, test : Writes
         The writes from which trees are learnt, and those on which they are replayed.
-    asked : AskedReads
+    requests : ReadRequests
     by : {'device', 'day'}
         Which of them the training does not share with the test.
     prices : sequence of float
@@ -113,7 +118,7 @@ def write_frontier(
 
     def shares(due_us: NDArray[np.int64]) -> tuple[float, float, float]:
         sent = batches(test, due_us)
-        return sent.messages / count, sent.points / count, float(missed(test, sent.sent_us, asked).mean())
+        return sent.messages / count, sent.points / count, float(missed(test, sent.sent_us, requests).mean())
 
     rows: list[tuple[float, ...]] = []
     for price in prices:
@@ -125,7 +130,7 @@ def write_frontier(
     return pd.DataFrame(rows, columns=["price", "message_share", "point_share", "missed_share", "leaves"])
 
 
-def at_equal(frontier: pd.DataFrame, of: str, equal: str, share: float) -> float:
+def interpolate_frontier(frontier: pd.DataFrame, of: str, equal: str, share: float) -> float:
     """Read a frontier at a share of something bad: between two trees by using each for a part of the devices.
 
     Parameters

@@ -16,17 +16,17 @@ from mudkit.learning.pairs import arrow
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, box_bounds, in_box
 
-__all__ = ["held_completeness", "least_sent"]
+__all__ = ["cache_completeness", "min_sent_share"]
 
 
-def held_completeness(
+def cache_completeness(
     positions: Any,
     reads: Any,
     sent: NDArray[np.bool_] | None = None,
     *,
-    comes_us: NDArray[np.int64] | None = None,
+    arrival_us: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float64]:
-    """Say how complete each answer is when a device answers from all that it holds.
+    """Return the completeness of each answer when a device answers from its whole cache.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def held_completeness(
     sent : ndarray of bool, shape (reads,), optional
         Which reads are sent, ordered as :class:`~mudkit.learning.pairs.Pairs` has them, by device and time.
         By default all earlier ones were, and the read itself is not.
-    comes_us : ndarray of int64, shape (positions,), optional
+    arrival_us : ndarray of int64, shape (positions,), optional
         When each position comes to the cloud, in the order of the table; by default at once. One that has
         not come is in no answer, and nor is it in the answer to its own writer; but it is missed.
 
@@ -47,12 +47,12 @@ def held_completeness(
     positions = arrow(positions)
     reads = arrow(reads).sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])
     t_us = epoch_us(positions["ts"])
-    comes_us = t_us if comes_us is None else comes_us
+    arrival_us = t_us if arrival_us is None else arrival_us
     order = np.argsort(t_us, kind="stable")
     names = {name: number for number, name in enumerate(reads["device"].unique().to_pylist())}
     owner = np.array([names.get(each, -1) for each in positions["device"].to_pylist()], np.int64)[order]
     lat, lon = (np.asarray(positions[name].to_numpy(), np.float64)[order] for name in ("lat", "lon"))
-    t_us, comes_us = t_us[order], comes_us[order]
+    t_us, arrival_us = t_us[order], arrival_us[order]
     device = [names[each] for each in reads["device"].to_pylist()]
     at_us = epoch_us(reads["ts"])
     since_us = at_us - np.rint(reads["window_s"].to_numpy() * US_PER_S).astype(np.int64)
@@ -69,13 +69,13 @@ def held_completeness(
         )
         if not len(rows):
             continue
-        has = (owner[rows] == device[read]) & (comes_us[rows] <= at_us[read])
+        has = (owner[rows] == device[read]) & (arrival_us[rows] <= at_us[read])
         for earlier in range(read if sent is not None else read - 1, begins - 1, -1):
             if at_us[earlier] <= since_us[read]:
                 break
             if sent is None or sent[earlier]:
                 has |= (
-                    (comes_us[rows] <= at_us[earlier])
+                    (arrival_us[rows] <= at_us[earlier])
                     & (t_us[rows] > since_us[earlier])
                     & in_box(lat[rows], lon[rows], boxes[earlier])
                 )
@@ -83,16 +83,16 @@ def held_completeness(
     return completeness
 
 
-def least_sent(held: NDArray[np.float64], completeness: float, stale: int) -> float:
-    """Give the share of reads that any policy must send, though its cache hold all answers.
+def min_sent_share(cached: NDArray[np.float64], completeness: float, stale: int) -> float:
+    """Return the smallest share of reads that any policy must send, even with a cache of all answers.
 
     Parameters
     ----------
-    held : ndarray of float64, shape (reads,)
-        As :func:`held_completeness` gives it without ``sent``.
+    cached : ndarray of float64, shape (reads,)
+        As :func:`cache_completeness` gives it without ``sent``.
     completeness : float
         The completeness below which an answer is stale.
     stale : int
         How many answers may be stale.
     """
-    return max(int(np.count_nonzero(held < completeness)) - stale, 0) / max(len(held), 1)
+    return max(int(np.count_nonzero(cached < completeness)) - stale, 0) / max(len(cached), 1)

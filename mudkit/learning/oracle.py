@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mudkit.learning.batching import delayed
 from mudkit.learning.costs import CLASSES
-from mudkit.learning.writes import AskedReads, Writes, batches, missed
+from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 from mudkit.units import solar_time
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def hours_of(t_us: NDArray[np.int64], lon: NDArray[np.float64]) -> NDArray[np.in
     return hour.astype(np.int64) + _HOURS * (weekday >= _SATURDAY)
 
 
-def oracle_frontier(writes: Writes, asked: AskedReads) -> pd.DataFrame:
+def oracle_frontier(writes: Writes, asked: ReadRequests) -> pd.DataFrame:
     """Choose the delay of each hour by replay, for some prices of a read that misses a write.
 
     It is coordinate descent, hour after hour, from half an hour everywhere, so a better table may exist.
@@ -48,7 +48,7 @@ def oracle_frontier(writes: Writes, asked: AskedReads) -> pd.DataFrame:
     Parameters
     ----------
     writes : Writes
-    asked : AskedReads
+    asked : ReadRequests
 
     Returns
     -------

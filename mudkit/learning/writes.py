@@ -16,7 +16,7 @@ from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, box_bounds, in_box
 
-__all__ = ["NEVER_US", "AskedReads", "Batches", "Writes", "batches", "missed"]
+__all__ = ["NEVER_US", "Batches", "ReadRequests", "Writes", "batches", "missed"]
 
 NEVER_US: Final = np.iinfo(np.int64).max
 """The time of what does not happen."""
@@ -47,12 +47,12 @@ class Writes:
     first_us: NDArray[np.int64]
 
     @classmethod
-    def of(cls, firsts: Any, positions: Any) -> Writes:
+    def of(cls, first_reads: Any, positions: Any) -> Writes:
         """Join labels to positions.
 
         Parameters
         ----------
-        firsts, positions : pyarrow.Table or Spark DataFrame
+        first_reads, positions : pyarrow.Table or Spark DataFrame
             As ``pipeline.label_writes`` gives them, and the positions that were labelled.
 
         Raises
@@ -61,13 +61,13 @@ class Writes:
             They do not belong together, or a device is at two places at once.
         """
         by = [("device", "ascending"), ("ts", "ascending")]
-        firsts, positions = arrow(firsts).sort_by(by), arrow(positions).sort_by(by)
+        first_reads, positions = arrow(first_reads).sort_by(by), arrow(positions).sort_by(by)
         device, t_us = device_codes(positions["device"]), epoch_us(positions["ts"])
-        fits = len(firsts) == len(positions) and positions["device"].equals(firsts["device"])
-        if not fits or not np.array_equal(t_us, epoch_us(firsts["ts"])):
+        fits = len(first_reads) == len(positions) and positions["device"].equals(first_reads["device"])
+        if not fits or not np.array_equal(t_us, epoch_us(first_reads["ts"])):
             raise TraceContentError(
                 "These labels are of other positions.",
-                found=f"{len(firsts):,} labels, {len(positions):,} positions",
+                found=f"{len(first_reads):,} labels, {len(positions):,} positions",
                 expected="labels that label_writes made of these positions",
                 remedy="label the writes again",
             )
@@ -78,7 +78,7 @@ class Writes:
                 expected="one at most",
                 remedy="load the trace with mudkit.trace.load or pipeline.ingest, which set such rows aside",
             )
-        first = firsts["first_read_ts"]
+        first = first_reads["first_read_ts"]
         known = np.asarray(first.is_valid().to_numpy(), dtype=np.bool_)
         first_us = np.full(len(known), NEVER_US, dtype=np.int64)
         first_us[known] = epoch_us(first.drop_null())
@@ -89,11 +89,11 @@ class Writes:
         """Give some of them."""
         return Writes(self.device[rows], self.t_us[rows], self.lat[rows], self.lon[rows], self.first_us[rows])
 
-    def but_for(self, asked: AskedReads) -> Writes:
+    def but_for(self, requests: ReadRequests) -> Writes:
         """Give them with the first read that is one of these."""
         from mudkit.pipeline.coverage import NOTHING, Reads  # loads Spark
 
-        reads = Reads.of(asked.table)
+        reads = Reads.of(requests.table)
         first = reads.first(self.t_us, self.lat, self.lon)
         seen = first != NOTHING
         first_us = np.full(len(first), NEVER_US, dtype=np.int64)
@@ -123,7 +123,7 @@ class Writes:
 
 
 @dataclass(frozen=True)
-class AskedReads:
+class ReadRequests:
     """Reads, in order of time: what misses a write that comes late.
 
     Parameters
@@ -135,7 +135,7 @@ class AskedReads:
     table: pa.Table
 
     @classmethod
-    def of(cls, reads: Any) -> AskedReads:
+    def of(cls, reads: Any) -> ReadRequests:
         """Put reads in order.
 
         Raises
@@ -153,9 +153,9 @@ class AskedReads:
             )
         return cls(table)
 
-    def but_for(self, rows: NDArray[np.bool_]) -> AskedReads:
+    def but_for(self, rows: NDArray[np.bool_]) -> ReadRequests:
         """Give all but some."""
-        return AskedReads(self.table.filter(pa.array(~rows)))
+        return ReadRequests(self.table.filter(pa.array(~rows)))
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def batches(writes: Writes, due_us: NDArray[np.int64]) -> Batches:
     return Batches(batch + 1, sent_us)
 
 
-def missed(writes: Writes, sent_us: NDArray[np.int64], asked: AskedReads) -> NDArray[np.bool_]:
+def missed(writes: Writes, sent_us: NDArray[np.int64], requests: ReadRequests) -> NDArray[np.bool_]:
     """Tell which reads miss at least one write that their answer should hold.
 
     Parameters
@@ -212,7 +212,7 @@ def missed(writes: Writes, sent_us: NDArray[np.int64], asked: AskedReads) -> NDA
     writes : Writes
     sent_us : ndarray of int64, shape (writes,)
         When each write was sent, in microseconds; :data:`NEVER_US`: not at all.
-    asked : AskedReads
+    requests : ReadRequests
 
     Returns
     -------
@@ -222,9 +222,9 @@ def missed(writes: Writes, sent_us: NDArray[np.int64], asked: AskedReads) -> NDA
     late = np.flatnonzero(sent_us > writes.first_us)  # of the others no read misses any
     late = late[np.argsort(writes.t_us[late], kind="stable")]
     t_us, lat, lon = writes.t_us[late], writes.lat[late], writes.lon[late]
-    comes_us = sent_us[late]
-    at_us = epoch_us(asked.table["ts"])
-    columns = {name: asked.table[name].to_numpy() for name in ("lat", "lon", "box_km", "window_s")}
+    arrival_us = sent_us[late]
+    at_us = epoch_us(requests.table["ts"])
+    columns = {name: requests.table[name].to_numpy() for name in ("lat", "lon", "box_km", "window_s")}
     since_us = at_us - np.rint(columns["window_s"] * US_PER_S).astype(np.int64)
     first = np.searchsorted(t_us, since_us, side="right")
     past = np.searchsorted(t_us, at_us, side="right")
@@ -238,8 +238,8 @@ def missed(writes: Writes, sent_us: NDArray[np.int64], asked: AskedReads) -> NDA
     for back in range(1, _NEWEST + 1):
         reads = np.flatnonzero(~is_missed & (past - back >= first))
         rows = past[reads] - back
-        is_missed[reads] = (comes_us[rows] > at_us[reads]) & in_box(lat[rows], lon[rows], edges(reads))
+        is_missed[reads] = (arrival_us[rows] > at_us[reads]) & in_box(lat[rows], lon[rows], edges(reads))
     for read in np.flatnonzero(~is_missed & (past - _NEWEST > first)).tolist():
-        rows = first[read] + np.flatnonzero(comes_us[first[read] : past[read] - _NEWEST] > at_us[read])
+        rows = first[read] + np.flatnonzero(arrival_us[first[read] : past[read] - _NEWEST] > at_us[read])
         is_missed[read] = bool(in_box(lat[rows], lon[rows], edges(read)).any())
     return is_missed

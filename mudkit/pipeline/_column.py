@@ -19,7 +19,7 @@ __all__ = ["column"]
 
 
 def column(p: Predicate, schema: DataFrame | T.StructType | Layout) -> Column:
-    """Make a predicate a condition over the columns of a DataFrame.
+    """Build a Spark column that evaluates a predicate.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ _FAILED = "failed"  # a kind that no row has: the task met an error of mudkit's
 
 @dataclass(frozen=True, repr=False)
 class IngestReport(Displayed):
-    """What became of the rows of a file.
+    """Result of an ingest: rows kept, derived and set aside.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class IngestReport(Displayed):
         Rows set aside, by reason.
     duration_s : float
         0 when the trace was there already, made from the same file with the same options.
-    parts, parts_found : int
+    parts, parts_reused : int
         Into how many tasks the work was divided (to parse files, to clean buckets), and how many of them a
         stopped run had finished.
     """
@@ -69,7 +69,7 @@ class IngestReport(Displayed):
     rejected: dict[str, int]
     duration_s: float
     parts: int = 0
-    parts_found: int = 0
+    parts_reused: int = 0
 
     def _view(self) -> View:
         facts = {
@@ -79,7 +79,7 @@ class IngestReport(Displayed):
             "set aside": sum(self.rejected.values()),
             "reads": self.reads,
             "took": words.duration(self.duration_s) if self.duration_s else "nothing: it was there",
-            "parts of a stopped run": self.parts_found or None,
+            "parts of a stopped run": self.parts_reused or None,
         }
         rows = first_rows(("set aside because", "rows"), self.rejected.items(), len(self.rejected))
         return View("IngestReport", facts, [rows])
@@ -107,14 +107,14 @@ def ingest(
     window_s: float | None = None,
     overwrite: bool = False,
 ) -> IngestReport:
-    """Turn a file into a trace folder, partitioned by date.
+    """Convert a file into a trace folder, partitioned by date.
 
     Rows, reasons and reads are those of :func:`mudkit.trace.load`, whose options these are; but a whole trace
     never is in one place: files are parsed, many small ones in a task, into buckets by device, and buckets
     are cleaned one a task. Executors read the source, and write the trace, under the same paths as the
     driver. Rows stay in Arrow from file to file; through the JVM go only task numbers and counts.
 
-    Stopped by whatever (a kill, Ctrl-C, a lost cluster), it goes on at the next call with the same file and
+    After any stop (a kill, Ctrl-C, a lost cluster), it resumes at the next call with the same file and
     options: files that were parsed and buckets that were cleaned are not done again.
 
     Parameters

@@ -24,12 +24,12 @@ def propagation(
     message_bytes: int = 400,
     aggregate_bytes: int = 400,
 ) -> DataFrame:
-    """Count what goes into and comes out of Radiator's aggregation, for several thresholds at once.
+    """Count the messages before and after Radiator's aggregation, for several thresholds at once.
 
     The model: each position is one context message, and the messages of one cell and one interval share one
-    queue with the threshold ``Volume(threshold)``. When the queue holds so many messages they are released as
-    one aggregate (Radiator 3.1: with volume:5, when the queue has 5 elements), and what is left at the end of
-    the interval is released as one more: of n messages come ``ceil(n / threshold)`` aggregates. An aggregate
+    queue with the threshold ``Volume(threshold)``. When the queue holds this many messages, they are released
+    as one aggregate (Radiator 3.1: with volume:5, when the queue has 5 elements). The rest is released at the
+    end of the interval as one more: n messages become ``ceil(n / threshold)`` aggregates. An aggregate
     of several messages has a fixed size, as joins into a bounding box, a mean or a count have
     (Radiator 3.1); a message that is released alone stays as it is.
 

@@ -27,7 +27,7 @@ _SCHEMA = pa.schema([("number", pa.int64()), ("failed", pa.bool_()), ("result", 
 
 
 def spread(spark: SparkSession, description: str = "spread") -> Callable[..., Iterator[Any]]:
-    """Make a ``map`` that spreads over Spark: histories to check, scenarios, seeds.
+    """Return a ``map`` that runs on Spark: for histories, scenarios, seeds.
 
     ``list(spread(spark)(function, items))`` is ``list(map(function, items))``, as ``experiment.compare(…,
     map=pipeline.spread(spark))`` takes it. Function, items and results travel by cloudpickle, so closures and

@@ -51,7 +51,7 @@ _PART_BYTES = 16 << 20
 
 @dataclass(frozen=True, repr=False)
 class JobReport(Displayed):
-    """What a job wrote.
+    """Result of a job.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class JobReport(Displayed):
         A folder of Parquet files.
     rows : int
         The number of rows in all of them.
-    parts, parts_found : int
+    parts, parts_reused : int
         Into how many groups of dates the work was divided, and how many a stopped run had finished.
     duration_s : float
     """
@@ -67,7 +67,7 @@ class JobReport(Displayed):
     path: Path
     rows: int
     parts: int
-    parts_found: int
+    parts_reused: int
     duration_s: float
 
     def _view(self) -> View:
@@ -76,7 +76,7 @@ class JobReport(Displayed):
             "written to": str(self.path),
             "took": words.duration(self.duration_s),
             "parts": self.parts,
-            "parts of a stopped run": self.parts_found or None,
+            "parts of a stopped run": self.parts_reused or None,
         }
         return View("JobReport", facts)
 
@@ -194,7 +194,7 @@ def run_job(
     overwrite: bool = False,
     **options: Any,
 ) -> JobReport:
-    """Run a job over a trace folder and write its result, so that a stopped run goes on where it was.
+    """Run a job over a trace folder and write its result; a stopped run resumes.
 
     The result is that of :func:`~mudkit.pipeline.cells`, :func:`~mudkit.pipeline.label_reads`,
     :func:`~mudkit.pipeline.label_writes` or :func:`~mudkit.pipeline.propagation` over the whole trace, in

@@ -37,15 +37,15 @@ class OpenTrace:
     rows : pandas.DataFrame
         ``source, what, rows``: how many rows each source had, how many were kept and how many set aside, by
         reason.
-    positions_at, reads_at : Path
+    positions_path, reads_path : Path
         The trace folders that hold them, for :func:`mudkit.pipeline.run_job`; the same one without a log.
     """
 
     positions: DataFrame
     reads: DataFrame
     rows: pd.DataFrame
-    positions_at: Path
-    reads_at: Path
+    positions_path: Path
+    reads_path: Path
 
 
 def open_trace(
@@ -123,14 +123,14 @@ def open_trace(
     return OpenTrace(read(spark, at, "positions"), read(spark, asked, "reads"), rows, at, asked)
 
 
-def check_they_meet(positions_at: Path, reads_at: Path) -> None:
+def check_they_meet(positions_path: Path, reads_path: Path) -> None:
     """Refuse reads of a trace folder none of which asks for the time of another's positions.
 
     Raises
     ------
     TraceContentError
     """
-    positions, reads = _ends(positions_at, "positions"), _ends(reads_at, "reads")
+    positions, reads = _ends(positions_path, "positions"), _ends(reads_path, "reads")
     if positions is None or reads is None:
         return
     if reads[1] < positions[0] or reads[0] > positions[1]:
@@ -140,7 +140,7 @@ def check_they_meet(positions_at: Path, reads_at: Path) -> None:
         )
         raise TraceContentError(
             "The positions and the reads never meet.",
-            where=f"{positions_at.name} and {reads_at.name}",
+            where=f"{positions_path.name} and {reads_path.name}",
             found=" and ".join(spans),
             expected="reads that ask for times within the positions'",
             remedy="name files of the same period; check tz and time_unit",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
@@ -12,7 +14,9 @@ from mudkit.sources.parameters import time_zone
 __all__ = ["intervals", "rows_by_time"]
 
 
-def rows_by_time(positions: DataFrame, reads: DataFrame, *, unit: str, tz: str = "UTC") -> DataFrame:
+def rows_by_time(
+    positions: DataFrame, reads: DataFrame, *, unit: Literal["day", "hour"], tz: str = "UTC"
+) -> DataFrame:
     """Count positions, reads and devices by day or by hour of local time.
 
     Parameters

@@ -39,7 +39,17 @@ from mudkit.pipeline.launch.quiet_workers import hushed
 from mudkit.pipeline.launch.shipping import provide
 from mudkit.pipeline.tables import require_columns, writing
 
-__all__ = ["EVENTS", "Batch", "Engine", "Event", "Gone", "Start", "Streamed", "aggregate", "source"]
+__all__ = [
+    "EVENTS",
+    "Batch",
+    "Engine",
+    "Event",
+    "Gone",
+    "Start",
+    "Streamed",
+    "aggregate_stream",
+    "event_stream",
+]
 
 EVENTS: Final = "ts TIMESTAMP, number BIGINT, client STRING, kind STRING, text STRING"
 """Columns of a stream of events."""
@@ -129,7 +139,9 @@ class Streamed:
         return self.spark.read.schema(WRITTEN).parquet(str(folder))
 
 
-def source(spark: SparkSession, folder: str | os.PathLike[str], *, files_per_batch: int = 1) -> DataFrame:
+def event_stream(
+    spark: SparkSession, folder: str | os.PathLike[str], *, files_per_batch: int = 1
+) -> DataFrame:
     """Read events from Parquet files as a stream.
 
     Parameters
@@ -155,7 +167,7 @@ def source(spark: SparkSession, folder: str | os.PathLike[str], *, files_per_bat
     return stream.parquet(str(place))
 
 
-def aggregate(
+def aggregate_stream(
     events: DataFrame,
     start: Start,
     path: str | os.PathLike[str],
@@ -163,11 +175,11 @@ def aggregate(
     delay_s: float = 0.0,
     shares: int = 2,
 ) -> Streamed:
-    """Run events through pending queues, until all that is there now has been taken.
+    """Run events through pending queues until all available events are processed.
 
-    Called again with the same path, it goes on where it was stopped, or killed: nothing is lost and nothing
+    Called again with the same path, it resumes where it was stopped or killed: nothing is lost and nothing
     repeated. What waits at the end waits in the state, and so do the events of the last ``delay_s``: a later
-    event, of whatever kind, lets them go on.
+    event of any kind releases them.
 
     Parameters
     ----------
@@ -271,7 +283,7 @@ def _check(events: DataFrame, delay_s: float, shares: int) -> None:
             where="events",
             found="a table",
             expected="a streaming DataFrame",
-            remedy="read them with pipeline.streaming.source(spark, folder)",
+            remedy="read them with pipeline.event_stream(spark, folder)",
         )
     if shares not in range(1, 1001):
         raise ParameterError(

@@ -99,6 +99,15 @@ def read_folders(
 def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
     """Write a job's result as a folder of Parquet files, whole or not at all.
 
+    Parameters
+    ----------
+    frame : DataFrame
+        Rows to write.
+    path : path-like
+        Folder to create.
+    overwrite : bool
+        Whether a folder at ``path`` is replaced.
+
     Returns
     -------
     int

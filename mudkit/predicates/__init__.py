@@ -1,13 +1,20 @@
 """The one predicate language: parse, check, evaluate in Python, NumPy and SQL; and the subscription index."""
 
-from mudkit.predicates.aggregates import Aggregates
-from mudkit.predicates.functions import function
-from mudkit.predicates.index import SubscriptionIndex
-from mudkit.predicates.language import Language
-from mudkit.predicates.layout import Column, Layout
-from mudkit.predicates.predicate import Predicate
-from mudkit.predicates.sqlite_functions import register
-from mudkit.predicates.values import Point
+from typing import TYPE_CHECKING
+
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.predicates.aggregates import Aggregates
+    from mudkit.predicates.functions import function
+    from mudkit.predicates.index import SubscriptionIndex
+    from mudkit.predicates.language import Language
+    from mudkit.predicates.layout import Column, Layout
+    from mudkit.predicates.predicate import Predicate
+    from mudkit.predicates.sqlite_functions import register_functions
+    from mudkit.predicates.values import Point
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "Aggregates",
@@ -18,5 +25,5 @@ __all__ = [
     "Predicate",
     "SubscriptionIndex",
     "function",
-    "register",
+    "register_functions",
 ]

@@ -26,7 +26,7 @@ def write(root: Node, constants: tuple[Any, ...], dialect: str, layout: Layout, 
     constants : tuple
         The constants, by slot.
     dialect : {'sqlite', 'spark'}
-        The expression for SQLite calls functions that :func:`mudkit.predicates.register` adds to a
+        The expression for SQLite calls functions that :func:`mudkit.predicates.register_functions` adds to a
         connection. The one for Spark calls ``mudkit_matches(text, pattern)`` where the predicate has
         ``matches``; :func:`mudkit.pipeline.column` registers it in the session.
     layout : Layout

@@ -51,7 +51,7 @@ def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Pr
     try:
         if is_too_deep(sent):
             raise ValueError("it is nested too deeply")
-        return Predicate.restored(sent["text"], [_in(each) for each in sent["constants"]], language)
+        return Predicate.restore(sent["text"], [_in(each) for each in sent["constants"]], language)
     except PredicateError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

@@ -85,7 +85,7 @@ Resolved: TypeAlias = Whole | Typed | Group | None
 
 
 class Layout:
-    """Where the attributes of each scope are in a SQL engine.
+    """Columns of a SQL engine that hold the attributes of each scope.
 
     Parameters
     ----------

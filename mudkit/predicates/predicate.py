@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -309,13 +309,13 @@ class Predicate:
         given = dict(zip(self.language.scopes.names, data, strict=True))
         return vectors.evaluate(self.form.root, self.constants, given, tables, self.text)
 
-    def sql(self, dialect: str, layout: Layout) -> str:
+    def sql(self, dialect: Literal["sqlite", "spark"], layout: Layout) -> str:
         """Write it for a SQL engine: an expression that is TRUE, FALSE or NULL exactly as in Python.
 
         Parameters
         ----------
         dialect : {'sqlite', 'spark'}
-            The dialect; for SQLite, call :func:`mudkit.predicates.register` on the connection first.
+            Dialect. For SQLite, call :func:`mudkit.predicates.register_functions` on the connection.
         layout : Layout
             Where the attributes of each scope are.
 
@@ -372,7 +372,7 @@ class Predicate:
         return _restored, (self.text, self.language, self.constants)
 
     @classmethod
-    def restored(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
+    def restore(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
         """Make the predicate again that has this text and these :attr:`constants`."""
         return _restored(text, language, tuple(constants))
 

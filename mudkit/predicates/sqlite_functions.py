@@ -21,13 +21,13 @@ from mudkit.predicates.values import (
     point,
 )
 
-__all__ = ["packed", "register"]
+__all__ = ["packed", "register_functions"]
 
 
 _TYPES: Final = {float: NUMBER, str: STRING, int: BOOLEAN}
 
 
-def register(connection: sqlite3.Connection) -> None:
+def register_functions(connection: sqlite3.Connection) -> None:
     """Add the functions that predicates need to a connection, and those of users.
 
     Parameters

@@ -65,7 +65,13 @@ BIGGEST: Final = float(np.finfo(np.float64).max)
 
 
 class Point(NamedTuple):
-    """A place, degrees."""
+    """A place, degrees.
+
+    Parameters
+    ----------
+    lat, lon : float
+        Latitude and longitude, degrees.
+    """
 
     lat: float
     lon: float

@@ -21,7 +21,7 @@ from mudkit.learning import (
     evaluate_reads,
     evaluate_writes,
 )
-from mudkit.learning.frontier import at_equal, read_frontier
+from mudkit.learning.frontier import interpolate_frontier, read_frontier
 from mudkit.report.in_words import all_stale
 from mudkit.report.tables import bounded
 
@@ -109,7 +109,7 @@ def trees(
 
 
 def waited(
-    firsts: pa.Table,
+    first_reads: pa.Table,
     positions: pa.Table,
     asked: pa.Table,
     *,
@@ -121,7 +121,7 @@ def waited(
 
     Parameters
     ----------
-    firsts, positions, asked : pyarrow.Table
+    first_reads, positions, asked : pyarrow.Table
         As ``pipeline.label_writes`` gives them, and what was labelled.
     batch_minutes : float
         The fixed delay that trees are compared with, in minutes.
@@ -148,11 +148,11 @@ def waited(
             BatchTree(match=delay),
             BatchBound(delay),
         ]
-        return evaluate_writes(firsts, positions, asked, trees_too, folds=folds), ""
+        return evaluate_writes(first_reads, positions, asked, trees_too, folds=folds), ""
     except TraceContentError as error:
         problem = error.summary
     try:
-        return evaluate_writes(firsts, positions, asked, fixed, folds=folds), problem
+        return evaluate_writes(first_reads, positions, asked, fixed, folds=folds), problem
     except TraceContentError as error:
         return pd.DataFrame(), error.summary
 
@@ -192,7 +192,9 @@ def reads(table: pd.DataFrame, problem: str, curves: dict[str, pd.DataFrame], st
             "the control, which learns from shuffled labels. "
         )
     if curves and gap > _SMALL_GAP:
-        equal = min(at_equal(curves["trees"], "sent_share", "stale_share", rule["stale_share"]), 1.0)
+        equal = min(
+            interpolate_frontier(curves["trees"], "sent_share", "stale_share", rule["stale_share"]), 1.0
+        )
         text += (
             f"As stale as the rule, trees send {equal:.1%}: **"
             f"{max(rule['sent_share'] - equal, 0) / gap:.0%} of the gap is closed**. "

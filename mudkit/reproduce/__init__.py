@@ -1,6 +1,20 @@
 """The papers' numbers beside ours: each is a row with a measurement and a verdict computed from it."""
 
-from mudkit.reproduce.outcome import Result, results
-from mudkit.reproduce.row import Figure, Measured, Required, Row
+from typing import TYPE_CHECKING
 
-__all__ = ["Figure", "Measured", "Required", "Result", "Row", "results"]
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.reproduce.outcome import Result, results
+    from mudkit.reproduce.row import Figure, Measured, Required, Row
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
+
+__all__ = [
+    "Figure",
+    "Measured",
+    "Required",
+    "Result",
+    "Row",
+    "results",
+]

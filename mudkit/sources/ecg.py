@@ -19,9 +19,9 @@ from scipy.integrate import solve_ivp
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.streams import Stream
 
-__all__ = ["HZ", "ecg_mv", "loss_percent", "millivolts", "samples"]
+__all__ = ["ECG_HZ", "decode_ecg", "ecg_loss_percent", "ecg_mv", "encode_ecg"]
 
-HZ: Final = 250
+ECG_HZ: Final = 250
 """Samples a second."""
 _ANGLES: Final = np.array([-np.pi / 3, -np.pi / 12, 0.0, np.pi / 12, np.pi / 2])
 _HEIGHTS: Final = np.array([1.2, -5.0, 30.0, -7.5, 0.75])
@@ -51,7 +51,7 @@ def ecg_mv(bpm: float, seconds: float, *, seed: int = 0, spread_bpm: float = 1.0
 
     Returns
     -------
-    ndarray of float64, shape (seconds * HZ,)
+    ndarray of float64, shape (seconds * ECG_HZ,)
         Millivolts, scaled as by the authors to -0.4 to 1.2.
 
     Raises
@@ -66,7 +66,7 @@ def ecg_mv(bpm: float, seconds: float, *, seed: int = 0, spread_bpm: float = 1.0
 
 @lru_cache(maxsize=256)
 def _integrated(bpm: float, seconds: float, seed: int, spread_bpm: float) -> NDArray[np.float64]:
-    times_s = np.arange(round(seconds * HZ)) / HZ
+    times_s = np.arange(round(seconds * ECG_HZ)) / ECG_HZ
     lengths_s = _beats(bpm, seconds, seed, spread_bpm)
     # The heights are the authors' for 60 beats a minute; at other rates the peaks keep their distance in
     # time by the root of the rate (their program's scaling, section III.C).
@@ -113,19 +113,31 @@ def _beats(bpm: float, seconds: float, seed: int, spread_bpm: float) -> NDArray[
     return np.asarray(np.maximum(mean_s + line, 0.2))
 
 
-def samples(millivolt: NDArray[np.float64]) -> bytes:
-    """Write a signal as one byte a sample: -1 mV is 0 and 1.55 mV is 255, 0.01 mV a step."""
+def encode_ecg(millivolt: NDArray[np.float64]) -> bytes:
+    """Write a signal as one byte a sample: -1 mV is 0 and 1.55 mV is 255, 0.01 mV a step.
+
+    Parameters
+    ----------
+    millivolt : array of float
+        Signal in millivolts.
+    """
     scaled = (np.asarray(millivolt) - _LEAST_MV) / (_MOST_MV - _LEAST_MV) * 255.0
     return bytes(np.clip(np.rint(scaled), 0, 255).astype(np.uint8))
 
 
-def millivolts(given: bytes) -> NDArray[np.float64]:
-    """Read what :func:`samples` wrote."""
+def decode_ecg(given: bytes) -> NDArray[np.float64]:
+    """Read what :func:`encode_ecg` wrote.
+
+    Parameters
+    ----------
+    given : bytes
+        Samples, one byte each.
+    """
     return np.frombuffer(given, dtype=np.uint8) / 255.0 * (_MOST_MV - _LEAST_MV) + _LEAST_MV
 
 
-def loss_percent(before: bytes, after: bytes) -> float:
-    """Say how much a signal has lost: the root of the mean square of what differs, of its own about its mean.
+def ecg_loss_percent(before: bytes, after: bytes) -> float:
+    """Return the root mean square error of a signal, in percent of its deviation from its mean.
 
     In the literature on compression of electrocardiograms this is the PRD with the mean taken away. At 72
     beats a minute the means of 2, 4, 6 and 8 samples lose 4, 13, 26 and 39 %: R and S become flat.
@@ -135,6 +147,6 @@ def loss_percent(before: bytes, after: bytes) -> float:
     before, after : bytes
         Two signals of one length: expand what was compressed (:func:`mudkit.systems.sublim.expand`).
     """
-    one, other = millivolts(before), millivolts(after)
+    one, other = decode_ecg(before), decode_ecg(after)
     whole = float(np.sum((one - one.mean()) ** 2))
     return 100.0 * float(np.sqrt(np.sum((one - other) ** 2) / whole)) if whole else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class Outages:
 
     share: float = field(metadata={"low": 0.0, "high": 1.0})
     per_day: float = rate(12.0, 0.001, 86_400.0)
-    distribution: str = "exponential"
+    distribution: Literal["exponential", "lognormal", "fixed"] = "exponential"
     cv: float = rate(1.0, 0.01, 10.0)
 
     def __post_init__(self) -> None:

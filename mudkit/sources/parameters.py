@@ -56,6 +56,15 @@ def whole_number(name: str, given: Any, low: int, high: int) -> int:
 def number(name: str, given: Any, low: float, high: float) -> float:
     """Check an argument that is a number from ``low`` to ``high``; a truth value is none.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    given : object
+        Its value.
+    low, high : float
+        Range, both ends included.
+
     Raises
     ------
     ParameterError

@@ -29,7 +29,7 @@ class RandomWaypoint:
     rests for ``pause_s`` and begins again.
 
     The pitfall of the model is the decay of speed: slow legs last longer, so the mean speed over devices
-    falls as a run goes on, to 0 if the range begins at 0 (Yoon, Liu and Noble, "Random waypoint considered
+    falls during a run, to 0 if the range begins at 0 (Yoon, Liu and Noble, "Random waypoint considered
     harmful", INFOCOM 2003). So the range begins well over 0, and the first leg is drawn from the stationary
     distribution (Navidi and Camp, IEEE TMC 3(1), 2004): a run is stationary from its first moment on, in
     places, speeds and rests. Devices are denser in the middle of the square than at its edge; that is the

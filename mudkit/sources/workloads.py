@@ -215,7 +215,7 @@ class TripStarts:
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Moments of a log, such as the unlocks of one phone's screen, on every device.
+    """Times of a log, such as the unlocks of one phone's screen, replayed on every device.
 
     The time of day is kept. Each device gets the days of the log in turn from a drawn one on, and begins it
     again when it ends. Only whole days count: those between the day of the first moment and that of the
@@ -224,7 +224,7 @@ class Recorded:
     Raises
     ------
     ParameterError
-        The log is empty or holds no whole day, or what came are not whole numbers of microseconds.
+        The log is empty or holds no whole day, or the times are not whole numbers of microseconds.
     """
 
     times_us: ArrayLike

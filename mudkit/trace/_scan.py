@@ -62,7 +62,7 @@ def scan(
     path, format, table, columns, tz, time_unit, rule, box_km, window_s
         As for :func:`mudkit.trace.load`.
     batch_rows : int
-        A piece holds whole devices of up to so many rows together, or one device that has more. In memory is
+        Maximum rows of a piece, which holds whole devices; a device with more rows is one piece. In memory is
         about three times that many rows; on disk, in a folder in ``TMPDIR`` that goes with the scan, the
         whole trace with some 60 bytes a row.
 

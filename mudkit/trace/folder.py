@@ -142,12 +142,23 @@ def write_manifest(folder: Path, description: dict[str, Any]) -> None:
 
 
 def is_trace(path: Path) -> bool:
-    """Tell whether a folder is a whole trace."""
+    """Return whether a folder is a complete trace.
+
+    Parameters
+    ----------
+    path : Path
+        Folder to test.
+    """
     return (path / _MANIFEST).is_file()
 
 
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read ``trace.json``.
+
+    Parameters
+    ----------
+    path : path-like
+        A trace folder.
 
     Raises
     ------

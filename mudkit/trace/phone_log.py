@@ -41,7 +41,7 @@ _US_PER_DAY = 86_400 * US_PER_S
 
 @dataclass(frozen=True)
 class UnlockLog:
-    """When one phone was unlocked.
+    """Times at which one phone was unlocked.
 
     Attributes
     ----------

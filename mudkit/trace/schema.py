@@ -206,7 +206,13 @@ TIMES = {
 
 
 def timestamps(t_us: NDArray[np.int64]) -> pa.Array:
-    """Turn microseconds since 1970 (UTC) into the ``ts`` column."""
+    """Turn microseconds since 1970 (UTC) into the ``ts`` column.
+
+    Parameters
+    ----------
+    t_us : ndarray of int64
+        Microseconds since 1970 in UTC.
+    """
     return pa.array(t_us, pa.int64()).cast(_TS)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from compare import compare
 
-from mudkit.learning import artefact
+from mudkit.learning import export_tree
 from mudkit.learning.costs import CostMatrix
 from mudkit.learning.features import FEATURE_SETS
 from mudkit.learning.policies import LearntReads
@@ -24,7 +24,7 @@ def rows() -> Iterator[dict[str, object]]:
     truth = (known[:, 6] + known[:, 7] * known[:, 0] + rng.normal(0, 0.3, len(known)) > 0).astype(np.int64)
     costs = CostMatrix(stale=2.0, unnecessary=1.0).table()
     learnt = LearntReads(learn(known, truth, np.arange(len(known)) % 20, costs), "extended", costs)
-    decide, model = artefact(learnt).decide, learnt.tree.grown.model
+    decide, model = export_tree(learnt).decide, learnt.tree.grown.model
     values = known[:DECISIONS].tolist()
     few = known[:ROWS_ONE_BY_ONE]
 

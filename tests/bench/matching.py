@@ -10,9 +10,8 @@ import pyarrow as pa
 import rule_engine
 from compare import compare
 
+from mudkit.experiment.matching import MatchingLoad, Subscription, match_each
 from mudkit.predicates import SubscriptionIndex
-from mudkit.reproduce.mobius.matching import one_by_one
-from mudkit.reproduce.mobius.workload import Subscription, Workload
 
 RECORDS = 20_000
 SIDES = ("south", "north", "west", "east", "most")
@@ -29,7 +28,7 @@ def rows() -> Iterator[dict[str, object]]:
 
 def beside_one_by_one() -> dict[str, object]:
     """Readers' data and writer predicates take part on both sides."""
-    load = Workload(10_000, 10)
+    load = MatchingLoad(10_000, 10)
     whole, index = list(load.draw()), load.index()
     records = load.records(50)
     writers = load.writers(records)
@@ -39,7 +38,7 @@ def beside_one_by_one() -> dict[str, object]:
         return index.match_many(records, writers)
 
     def peer() -> list[list[Any]]:
-        return [one_by_one(whole, *pair) for pair in pairs]
+        return [match_each(whole, *pair) for pair in pairs]
 
     agree(ours(), peer())
     return compare("index, 10,000 subscriptions, 50 records", ours, "compiled predicates, one by one", peer)
@@ -47,7 +46,7 @@ def beside_one_by_one() -> dict[str, object]:
 
 def beside_rule_engine() -> Iterator[dict[str, object]]:
     """Read predicates only: it has no writers."""
-    load = Workload(1000, 10)
+    load = MatchingLoad(1000, 10)
     whole, index = list(load.draw()), load.index()
     records = load.records(50)
     rules = [(name, rule_engine.Rule(in_words(constants))) for name, constants in constants_of(whole)]
@@ -59,7 +58,7 @@ def beside_rule_engine() -> Iterator[dict[str, object]]:
         return [index.match(record) for record in records]
 
     def compiled() -> list[list[Any]]:
-        return [one_by_one(whole, record) for record in records]
+        return [match_each(whole, record) for record in records]
 
     agree(indexed(), peer())
     agree(compiled(), peer())
@@ -69,7 +68,7 @@ def beside_rule_engine() -> Iterator[dict[str, object]]:
 
 def beside_duckdb(subscriptions: int, topics: int) -> dict[str, object]:
     """Read predicates only, all records at once, one thread on both sides; its table is filled beforehand."""
-    load = Workload(subscriptions, topics)
+    load = MatchingLoad(subscriptions, topics)
     index = SubscriptionIndex()
     columns: dict[str, list[Any]] = {name: [] for name in ("topic", *SIDES)}
     for name, predicate, receiver, auth in load.draw():

@@ -43,7 +43,7 @@ def rows() -> Iterator[dict[str, object]]:
 
 def measure(phones: int) -> float:
     """Return the CPU time of a run, without the time to build the lab."""
-    lab = Lab(seed=1, messages=False)
+    lab = Lab(seed=1, record_messages=False)
     relay = Relay(lab)
     devices = lab.fleet(phones, link="lte")
     clients = [Client(device, relay) for device in devices]

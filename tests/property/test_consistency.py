@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_histories import recorded, seeded, small
 
-from mudkit.consistency import MODELS, Content, History, Status, check, implied
+from mudkit.consistency import MODELS, Content, History, Status, check, implied_models
 from mudkit.consistency.deciding import judge, record_of
 from mudkit.consistency.minimise import without
 from mudkit.consistency.models import Form, model_of
@@ -78,7 +78,7 @@ def test_implications(history):
     result = {name: status(history, name) for name in MODELS}
     for name in MODELS:
         if result[name] is Status.OK:
-            assert all(result[weaker] is Status.OK for weaker in implied(name)), name
+            assert all(result[weaker] is Status.OK for weaker in implied_models(name)), name
 
 
 @pytest.mark.soak(keep=8)

@@ -150,7 +150,7 @@ def place_of_mud() -> Place:
     ann.write("news", "a", {"n": 1}).result()
     everything = Predicate("TRUE")
     handle, other = (bob.read("news", type="continuous").result() for _ in range(2))
-    policy = mud.Artefact.made("read", 1, ["age"], [[0, 5.0, 1, 2, 2], [0], [1]], ["local", "remote"])
+    policy = mud.Artefact.create("read", 1, ["age"], [[0, 5.0, 1, 2, 2], [0], [1]], ["local", "remote"])
     place.asks = {
         of_mud.Create: (ann, of_mud.Create("new", {})),
         of_mud.Alter: (ann, of_mud.Alter("news", {"add": {"city": "text"}})),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from predicate_fixtures import Row, rows
 from predicate_strategies import conditions, make, scopes
 
-from mudkit.predicates import Predicate, register
+from mudkit.predicates import Predicate, register_functions
 from mudkit.predicates.layout import Layout, to_json
 
 Data = dict[str, dict[str, Any]]
@@ -25,7 +25,7 @@ LAYOUT = Layout(**{scope: scope for scope in SCOPES})
 @pytest.fixture(scope="module")
 def connection() -> Iterator[sqlite3.Connection]:
     made = sqlite3.connect(":memory:")
-    register(made)
+    register_functions(made)
     yield made
     made.close()
 

@@ -47,7 +47,7 @@ class Fleet:
     """Five clients, what they have sent and got, and who was registered throughout."""
 
     def __init__(self, g: Any, chain: float, echo: bool) -> None:
-        self.lab = Lab(seed=5, messages=False)
+        self.lab = Lab(seed=5, record_messages=False)
         self.server = Server(self.lab, g, chain=chain, echo=echo, max_retention_s=900)
         self.got: dict[str, list[Context]] = defaultdict(list)
         self.clients = {}

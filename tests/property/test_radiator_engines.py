@@ -19,7 +19,7 @@ from mudkit.systems.radiator import (
     Time,
     Volume,
     aggregability,
-    for_many,
+    engine_for_many,
 )
 
 S = 1_000_000
@@ -169,7 +169,7 @@ def driven(engine: Any, story: Any, fails: int = 0) -> Driven:
 @given(story=steps, echo=st.booleans(), fails=st.sampled_from([0, 2, 3]))
 def test_the_engines_agree(function, story, echo, fails):
     literal = driven(ClientLists(function, RETENTION_US, echo=echo), story, fails)
-    many = driven(for_many(function, RETENTION_US, echo=echo), story, fails)
+    many = driven(engine_for_many(function, RETENTION_US, echo=echo), story, fails)
     assert sorted(many.gone) == sorted(literal.gone)
     assert set(many.engine.clients) == set(literal.engine.clients)
     for client in literal.engine.clients:

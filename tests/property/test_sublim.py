@@ -48,7 +48,7 @@ def test_the_walks_have_handovers_and_crashes():
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 200.0)), min_size=1, max_size=12))
 @examples(20)
 def test_every_five_minutes_holds_across_handovers(walk):
-    lab = Lab(seed=1, messages=False)
+    lab = Lab(seed=1, record_messages=False)
     net = PublishServer(lab)
     for number in range(3):
         AccessPoint(lab, net, at=(number * 0.001, 0.0), range_m=80.0)

@@ -268,9 +268,9 @@ OWN_SESSION = """
     report = pipeline.ingest(mine, folder + "/raw.csv", out)
     positions, reads = (pipeline.read(mine, out, name) for name in ("positions", "reads"))
     labels = pipeline.label_reads(positions, reads, horizon_s=7200).count()
-    firsts = pipeline.label_writes(positions, reads).count()
+    first_reads = pipeline.label_writes(positions, reads).count()
     found = list(pipeline.spread(mine)(abs, [-1, -2]))
-    print(json.dumps([report.kept, labels > 0, firsts, found, len(sent)]))
+    print(json.dumps([report.kept, labels > 0, first_reads, found, len(sent)]))
     mine.stop()
 """
 

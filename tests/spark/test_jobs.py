@@ -81,7 +81,7 @@ def test_parts_make_no_difference(spark, folder, tmp_path, job):
     for dates, parts in ((1, 7), (4, 2), (None, 1)):
         out = tmp_path / str(dates)
         report = pipeline.run_job(spark, job, folder, out, dates=dates, **OPTIONS[job])
-        assert (report.parts, report.parts_found) == (parts, 0)
+        assert (report.parts, report.parts_reused) == (parts, 0)
         assert report.rows == wanted.total()
         assert stored(out) == wanted
         assert all(name.startswith("part-0000") for name in names(out))
@@ -138,7 +138,7 @@ def test_a_stopped_job_goes_on(spark, folder, tmp_path, job, monkeypatch):
     whole = {file.name: file.stat().st_mtime_ns for file in (left / "out").iterdir()}
     monkeypatch.setattr(jobs, "_write", Stop(write, 2))
     report = pipeline.run_job(spark, job, folder, out, dates=1, **OPTIONS[job])
-    assert (report.parts, report.parts_found) == (7, 5)
+    assert (report.parts, report.parts_reused) == (7, 5)
     assert stored(out) == at_once(spark, folder, job)
     assert whole.items() <= {file.name: file.stat().st_mtime_ns for file in out.iterdir()}.items()
     assert names(tmp_path) == ["out"]
@@ -168,7 +168,7 @@ def test_something_else_never_goes_on(spark, folder, tmp_path, monkeypatch):
     changed = next((copy / "positions").rglob("*.parquet"))
     pq.write_table(pq.read_table(changed).replace_schema_metadata({"x": "y"}), changed)
     options = {"bucket_s": 1800, "where": "lat > 0", "dates": 2}
-    assert pipeline.run_job(spark, "cells", copy, tmp_path / "out", **options).parts_found == 0
+    assert pipeline.run_job(spark, "cells", copy, tmp_path / "out", **options).parts_reused == 0
     assert names(tmp_path) == ["copy", "out"]
 
 
@@ -255,7 +255,7 @@ def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, outc
             pipeline.ingest(spark, cabs, out)
     assert before == {file: file.stat().st_mtime_ns for file in (left / "work").rglob("part-*")}
     report = pipeline.ingest(spark, cabs, out)
-    assert (report.parts, report.parts_found) == (5, 5)
+    assert (report.parts, report.parts_reused) == (5, 5)
     assert names(tmp_path) == ["cabs", "out", "wanted"]
     files = [file.relative_to(wanted) for file in sorted(wanted.rglob("*")) if file.is_file()]
     assert files == [file.relative_to(out) for file in sorted(out.rglob("*")) if file.is_file()]
@@ -267,7 +267,7 @@ def test_an_ingest_with_other_options_never_goes_on(spark, cabs, tmp_path, monke
         patch.setattr(_ingest, "check_plausible", Stop(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, tmp_path / "out")
-    assert pipeline.ingest(spark, cabs, tmp_path / "out", rule="none").parts_found == 0
+    assert pipeline.ingest(spark, cabs, tmp_path / "out", rule="none").parts_reused == 0
     assert names(tmp_path) == ["cabs", "out"]
 
 

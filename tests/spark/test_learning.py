@@ -12,7 +12,7 @@ from mudkit.learning.pairs import Pairs
 from mudkit.reproduce import mobius
 from mudkit.reproduce.mobius import caching_reads, caching_writes
 from mudkit.reproduce.verdict import judge
-from mudkit.systems.mud.device.policy_slot import Shipped
+from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.policies.policies import NearAndRecent
 
 M4, M5 = (row for row in mobius.ROWS if row.name in ("M4", "M5"))
@@ -118,7 +118,10 @@ def test_writes_are_in_the_loop_too(spark):
 @pytest.fixture(scope="module")
 def watched(spark):
     """A policy that was learnt where an answer is stale when a point is missing, and what it promises."""
-    plan, rule = Commuters(cars=5, days=1, every_s=1800.0, reads_per_day=48.0), Shipped(until=NearAndRecent())
+    plan, rule = (
+        Commuters(cars=5, days=1, every_s=1800.0, reads_per_day=48.0),
+        ShippedPolicy(until=NearAndRecent()),
+    )
     mined = mine(plan.run(0, "2010-03-01", rule))
     promised = generate_policy(mined.labels, mined.reads, completeness=1.0, positions=mined.positions)
 

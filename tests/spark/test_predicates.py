@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit import pipeline
-from mudkit.predicates import Predicate, register
+from mudkit.predicates import Predicate, register_functions
 from mudkit.predicates.layout import Layout, to_json
 
 pytestmark = pytest.mark.spark
@@ -96,7 +96,7 @@ def test_the_fixtures(spark, scaled):
 def test_all_four_agree(spark, texts, data):
     predicates = [p for p in map(make, texts) if p is not None]
     connection = sqlite3.connect(":memory:")
-    register(connection)
+    register_functions(connection)
     connection.execute("CREATE TABLE t (record, receiver, auth)")
     connection.executemany(
         "INSERT INTO t VALUES (?, ?, ?)", [[to_json(row[scope]) for scope in SCOPES] for row in data]

@@ -133,8 +133,8 @@ def told(streamed):
 
 
 def test_the_engines_agree(spark, folder, worlds, expected, tmp_path):
-    events = streaming.source(spark, folder)
-    streamed = streaming.aggregate(events, worlds, tmp_path / "out", delay_s=DELAY_S)
+    events = streaming.event_stream(spark, folder)
+    streamed = streaming.aggregate_stream(events, worlds, tmp_path / "out", delay_s=DELAY_S)
     assert told(streamed) == expected
     assert streamed.aggregates.schema.names == ["ts", "numbers", "recipients", "aggregate", "watermark_ts"]
     batches = streamed.batches
@@ -147,10 +147,10 @@ def test_the_engines_agree(spark, folder, worlds, expected, tmp_path):
         assert problems[told_first] > 1, sender
     assert problems["The aggregability function failing has failed: ZeroDivisionError: three"] > 1
     # It was there already: nothing is done again, nothing changes.
-    again = streaming.aggregate(events, worlds, tmp_path / "out", delay_s=DELAY_S)
+    again = streaming.aggregate_stream(events, worlds, tmp_path / "out", delay_s=DELAY_S)
     assert (again.batches, told(again)) == ((), expected)
     with pytest.raises(ParameterError, match="other settings"):
-        streaming.aggregate(events, worlds, tmp_path / "out", delay_s=DELAY_S, shares=3)
+        streaming.aggregate_stream(events, worlds, tmp_path / "out", delay_s=DELAY_S, shares=3)
 
 
 def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_path):
@@ -162,9 +162,9 @@ def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_pa
         from mudkit.pipeline import streaming
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
         cloudpickle.register_pickle_by_value(radiator_streams)
-        events = streaming.source(pipeline.session(remote="local[2]"), sys.argv[1])
+        events = streaming.event_stream(pipeline.session(remote="local[2]"), sys.argv[1])
         worlds = radiator_streams.Worlds(radiator_streams.FUNCTIONS)
-        streaming.aggregate(events, worlds, sys.argv[2], delay_s=30)
+        streaming.aggregate_stream(events, worlds, sys.argv[2], delay_s=30)
         """
     out, support = tmp_path / "out", Path(radiator_streams.__file__).parent
     life = subprocess.Popen(
@@ -187,7 +187,7 @@ def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_pa
     assert not (out / "checkpoint" / "commits" / "2").exists()
     assert 0 < told(streaming.Streamed(spark, out, ())).total() < expected.total()
     # The second life is one of the other kind of session.
-    streamed = streaming.aggregate(streaming.source(spark, folder), worlds, out, delay_s=DELAY_S)
+    streamed = streaming.aggregate_stream(streaming.event_stream(spark, folder), worlds, out, delay_s=DELAY_S)
     assert [batch.number for batch in streamed.batches] == list(range(2, FILES + 1))
     assert told(streamed) == expected
 
@@ -207,7 +207,7 @@ def test_nothing_of_the_workers_own_doings_is_printed(tmp_path, kind, is_stopped
         spark = pipeline.session(**{sys.argv[3]: "local[2]"})
         worlds = radiator_streams.Worlds(radiator_streams.FUNCTIONS)
         try:
-            found = streaming.aggregate(streaming.source(spark, sys.argv[1]), worlds, sys.argv[2], delay_s=30)
+            found = streaming.aggregate_stream(streaming.event_stream(spark, sys.argv[1]), worlds, sys.argv[2], delay_s=30)
             print(len(found.batches), found.aggregates.count() > 0)
         except KeyboardInterrupt:
             print("stopped")
@@ -264,16 +264,16 @@ def test_the_lag_behind_a_trace_is_bounded(spark, cabspotting, tmp_path):
 
 
 def test_bad_input(spark, folder, worlds, tmp_path):
-    events = streaming.source(spark, folder)
+    events = streaming.event_stream(spark, folder)
     with pytest.raises(ParameterError, match="no stream"):
-        streaming.aggregate(spark.read.parquet(str(folder)), worlds, tmp_path / "out")
+        streaming.aggregate_stream(spark.read.parquet(str(folder)), worlds, tmp_path / "out")
     with pytest.raises(TraceContentError, match="text"):
-        streaming.aggregate(events.drop("text"), worlds, tmp_path / "out")
+        streaming.aggregate_stream(events.drop("text"), worlds, tmp_path / "out")
     for wrong in ({"shares": 0}, {"shares": 2.5}, {"delay_s": -1.0}, {"delay_s": float("nan")}):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
-            streaming.aggregate(events, worlds, tmp_path / "out", **wrong)
+            streaming.aggregate_stream(events, worlds, tmp_path / "out", **wrong)
     assert not (tmp_path / "out").exists()
     (tmp_path / "letters").write_text("to my aunt")
     with pytest.raises(OutputExists):
-        streaming.aggregate(events, worlds, tmp_path)
+        streaming.aggregate_stream(events, worlds, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["letters"]

@@ -78,3 +78,21 @@ def test_a_type_error_of_the_call_itself_is_not_hidden():
 
     with pytest.raises(TypeError, match="unsupported operand"):
         fails(1)
+
+
+@check_arguments
+def draw(kind: Literal["lognormal", "fixed"], colour: str | Literal["red"] | None = None) -> str:
+    return kind
+
+
+def test_an_unknown_option_gets_a_suggestion():
+    with pytest.raises(ParameterError) as refused:
+        draw("fixed", color="red")
+    assert refused.value.remedy == "did you mean 'colour'?"
+
+
+def test_an_unknown_text_of_a_fixed_set_gets_a_suggestion():
+    with pytest.raises(ParameterError) as refused:
+        draw("log-normal")
+    assert refused.value.expected == "'lognormal' or 'fixed'"
+    assert refused.value.remedy == "did you mean 'lognormal'?"

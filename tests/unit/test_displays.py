@@ -188,7 +188,7 @@ def policies() -> list[Any]:
         tree, costs = tree_of(2, len(FEATURE_SETS["paper"]), is_leaf=is_leaf)
         learnt.append(LearntReads(tree, "paper", costs))
         learnt.append(LearntWrites(*tree_of(len(CLASSES), len(WRITE_FEATURES), is_leaf=is_leaf)))
-    leaf = mud.Artefact.made("read", 1, ["age"], [[0]], ["local"])
+    leaf = mud.Artefact.create("read", 1, ["age"], [[0]], ["local"])
     deep: list[list[Any]] = [[0, float(n), n + 1, 12, 12] for n in range(12)] + [[1]]
     ward = sublim.Policy("none", [sublim.Rule()])
     long = sublim.Policy(
@@ -198,15 +198,15 @@ def policies() -> list[Any]:
     )
     function = sublim.policy(lambda message, state: message)
     return [
-        *learnt, leaf, mud.Artefact.made("write", 3, ["hour"], deep, [60.0, "never"]), ward, long,
+        *learnt, leaf, mud.Artefact.create("write", 3, ["hour"], deep, [60.0, "never"]), ward, long,
         picu(patients=[7]), function, sublim.policy(lambda message, state: None, x=[HOSTILE]),
     ]  # fmt: skip
 
 
 def histories() -> list[Any]:
-    plain = History.of("ann:  w1        r2\nbob:       w2        r1")
+    plain = History.parse("ann:  w1        r2\nbob:       w2        r1")
     hostile = History.from_json(plain.to_json().replace("bob", "<b>bob</b>"))
-    many = History.of("\n".join(f"c{n}: {'w' + str(n + 1)} {'r' + str(n + 1)}" for n in range(30)))
+    many = History.parse("\n".join(f"c{n}: {'w' + str(n + 1)} {'r' + str(n + 1)}" for n in range(30)))
     checked = [consistency.check(each, "linearizable") for each in (plain, hostile, History(), many)]
     return [plain, hostile, History(), many, *checked]
 
@@ -339,7 +339,7 @@ def test_a_display_runs_no_time_and_answers_no_call() -> None:
 
 
 def test_a_display_of_many_devices_is_bounded() -> None:
-    lab = Lab(seed=1, messages=False)
+    lab = Lab(seed=1, record_messages=False)
     lab.fleet(10_050, link="ideal")
     html = lab._repr_html_()
     assert "those of the first 10,000 devices" in html
@@ -375,7 +375,7 @@ def test_three_records_of_a_conflict_stand_side_by_side() -> None:
 
 
 def test_a_verdict_draws_the_smallest_contradiction() -> None:
-    verdict = consistency.check(History.of("ann:  w1        r2\nbob:       w2        r1"), "sequential")
+    verdict = consistency.check(History.parse("ann:  w1        r2\nbob:       w2        r1"), "sequential")
     html = verdict._repr_html_()
     assert html.count("<rect") == len(verdict.explanation.operations)
     assert "aria-label" in html

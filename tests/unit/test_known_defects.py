@@ -41,7 +41,7 @@ def backup_of(lab, host):
 
 def test_mud_restored_store():
     """A read by a device that had seen more is answered or refused, without asking over and over."""
-    lab = Lab(seed=1, messages=False)
+    lab = Lab(seed=1, record_messages=False)
     cloud = mud.Cloud(lab)
     ann, bob = (client_of(lab, cloud, name) for name in ("ann", "bob"))
     ann.create("t").result()
@@ -121,7 +121,7 @@ def test_sublim_restored_server():
 
 def test_mud_lost_burst_of_queued_writes():
     """Queued writes that are lost once are answered within three minutes after the loss."""
-    lab = Lab(seed=1, messages=False)
+    lab = Lab(seed=1, record_messages=False)
     ann = client_of(lab, mud.Cloud(lab), "ann")
     ann.create("t").result()
     lab.run(minutes=1)
@@ -323,7 +323,7 @@ def test_sublim_endless_line():
 def test_consistency_delete_later():
     """A history that is illegal stays so when a delete is added long afterwards."""
     for text in ("ann: [w0>5!0]", "ann: [w0>5!0]          d"):
-        assert "ILLEGAL" in str(check(History.of(text), "linearizable"))
+        assert "ILLEGAL" in str(check(History.parse(text), "linearizable"))
 
 
 class Telepath:

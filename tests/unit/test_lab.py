@@ -279,7 +279,7 @@ def test_run_inside_of_what_happens():
 
 
 def test_what_is_not_known():
-    lab = Lab(messages=False)
+    lab = Lab(record_messages=False)
     lab.device("jane-phone", battery_j=9.0)
     with pytest.raises(ParameterError, match="did you mean 'jane-phone'"):
         lab.radio("jane-fone")
@@ -297,7 +297,7 @@ def test_what_is_not_known():
 
 
 def test_history_and_held():
-    lab = Lab(5, held=True)
+    lab = Lab(5, record_held=True)
     relay = Relay(lab)
     ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
     ann.send("bob", "lunch?").result()

@@ -1,7 +1,18 @@
 """Public names: what the packages export, and what notebooks may rely on."""
 
+import ast
 import importlib
+import importlib.util
+import inspect
+import json
 import pkgutil
+import re
+import subprocess
+import sys
+from dataclasses import is_dataclass
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +34,194 @@ def test_no_public_name_equals_a_submodule_of_its_package(package):
         if callable(getattr(module, name, None))
     }
     assert sorted(submodules & functions_and_classes) == []
+
+
+ROOT = Path(__file__).parents[2]
+FACES = [
+    "mudkit", "mudkit.consistency", "mudkit.errors", "mudkit.events", "mudkit.exercises", "mudkit.experiment",
+    "mudkit.figures", "mudkit.learning", "mudkit.pipeline", "mudkit.predicates", "mudkit.sources",
+    "mudkit.systems", "mudkit.systems.contrail", "mudkit.systems.lasthop", "mudkit.systems.mud",
+    "mudkit.systems.radiator", "mudkit.systems.store_and_forward", "mudkit.systems.sublim", "mudkit.trace",
+    "mudkit.widgets",
+]  # fmt: skip
+"""Where chapters, report templates, README and docs import from; templates also from mudkit.report."""
+EXCEPTIONS = {
+    "mudkit.report.tables": {"show"},
+    "mudkit.experiment.adapters": {"ADAPTERS", "CANNOT", "Direct", "StoreAndForward", "own_machine"},
+    "mudkit.experiment.audience": {"STATES", "WAYS", "Audience"},
+    "mudkit.experiment.cache_bench": {"CacheBench", "Shuffled", "nodes"},
+    "mudkit.experiment.closed_loop": {"close_the_loop"},
+    "mudkit.experiment.commuters": {"Accident", "Commuters"},
+    "mudkit.experiment.compositions": {"SAME", "orders"},
+    "mudkit.experiment.dynamic_policy": {"Dispatcher"},
+    "mudkit.experiment.journal": {"Journal"},
+    "mudkit.experiment.scoreboard": {"MEASURES", "play", "scoreboard"},
+    "mudkit.experiment.scoreboard.axes": {"LABELS", "front"},
+    "mudkit.experiment.tasks": {"NEWS", "PHOTOS", "TASKS", "TRAFFIC"},
+    "mudkit.experiment.traffic": {"FAR", "NEAR", "Traffic"},
+    "mudkit.experiment.ward": {"Ward", "pulses"},
+}
+"""Names that have no face yet."""
+
+
+def code_of(file):
+    """Return the Python code of a notebook or of the blocks in a page."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".md":
+        return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    return "\n".join("".join(cell["source"]) for cell in cells)
+
+
+def imports(code):
+    """Yield module and name of each import from mudkit; a submodule has no name."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "mudkit":
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names if alias.name.split(".")[0] == "mudkit")
+
+
+def attributes(code):
+    """Yield face and attribute of each expression such as ``figures.history``."""
+    tree = ast.parse(code)
+    faces = {name: f"{module}.{name}" for module, name in imports(code) if f"{module}.{name}" in FACES}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in faces:
+            yield faces[node.value.id], node.attr
+
+
+PAGES = [
+    *sorted((ROOT / "notebooks").glob("*.ipynb")),
+    *sorted((ROOT / "reports" / "templates").glob("*.ipynb")),
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_pages_import_public_names_from_the_faces_only(page):
+    places = [*FACES, "mudkit.report"] if page.parent.name == "templates" else FACES
+    code = code_of(page)
+    refused = [
+        (module, name)
+        for module, name in [*imports(code), *attributes(code)]
+        if name not in EXCEPTIONS.get(module, ())
+        and (module not in places or name is None or name not in importlib.import_module(module).__all__)
+    ]
+    assert refused == []
+
+
+def test_every_exception_is_needed():
+    used = {pair for page in PAGES for pair in imports(code_of(page))}
+    assert {(module, name) for module, names in EXCEPTIONS.items() for name in names} <= used
+
+
+@pytest.mark.parametrize("package", FACES)
+def test_every_public_name_is_there(package):
+    module = importlib.import_module(package)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None, name
+    assert set(module.__all__) <= set(dir(module))
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    heavy = ["pyspark", "sklearn", "plotly", "folium", "ipywidgets", "pandas", "numpy", "pyarrow"]
+    code = (
+        "import sys, mudkit; dir(mudkit); "
+        "from mudkit import figures, learning, pipeline, systems, trace, widgets; "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "given", "meant"),
+    [
+        ("mudkit", "figure", "figures"),
+        ("mudkit", "Labb", "Lab"),
+        ("mudkit.trace", "laod", "load"),
+        ("mudkit.systems", "mudd", "mud"),
+        ("mudkit.systems.mud", "Clint", "Client"),
+        ("mudkit.figures", "mesage_diagram", "message_diagram"),
+    ],
+)
+def test_a_misspelt_name_gets_a_suggestion(package, given, meant):
+    module = importlib.import_module(package)
+    with pytest.raises(AttributeError, match=rf"{given}'; did you mean '{meant}'"):
+        getattr(module, given)
+
+
+def test_a_name_like_no_other_gets_none():
+    with pytest.raises(AttributeError, match=r"'zzz'; dir\(\) lists all names"):
+        getattr(mudkit, "zzz")  # noqa: B009
+    assert not hasattr(mudkit, "_zzz")
+
+
+def exported():
+    """Yield package, name and object of each public function and class, each object once."""
+    seen = set()
+    for package in FACES:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if (inspect.isfunction(value) or inspect.isclass(value)) and value not in seen:
+                seen.add(value)
+                yield pytest.param(name, value, id=f"{package}.{name}")
+
+
+def parameters_of(value):
+    """Return the names of the parameters that a caller passes."""
+    is_called = not (
+        inspect.isclass(value)
+        and (getattr(value, "_is_protocol", False) or issubclass(value, BaseException | Enum | bytes))
+    )
+    if not is_called:
+        return []
+    names = list(inspect.signature(value).parameters)
+    return names[1:] if inspect.isfunction(value) and names[:1] == ["self"] else names
+
+
+def documented(value):
+    """Return the parameters that a docstring describes, or that have a docstring of their own."""
+    doc = inspect.getdoc(value) or ""
+    names = set()
+    for section in re.findall(
+        r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-{3,}|\Z)", doc, re.DOTALL | re.MULTILINE
+    ):
+        for line in section.splitlines():
+            if line and not line.startswith(" "):
+                names |= {each.strip().lstrip("*") for each in line.split(" :")[0].split(",")}
+    if inspect.isclass(value) and is_dataclass(value):
+        source = ast.parse(inspect.getsource(value)).body[0].body
+        names |= {
+            field.target.id
+            for field, text in pairwise(source)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
+    return names
+
+
+TERMS = {"found", "held", "wanted"}
+"""Parameters with a meaning of their own: ``found`` of errors; the others are of ``experiment``."""
+
+
+@pytest.fixture(scope="module")
+def prose():
+    spec = importlib.util.spec_from_file_location("prose", ROOT / "tools" / "prose.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    return tool
+
+
+@pytest.mark.parametrize(("name", "value"), list(exported()))
+def test_a_public_name_is_documented_in_plain_english(prose, name, value):
+    doc = inspect.getdoc(value)
+    assert doc, "no summary"
+    assert not (found := prose.FIRST_WORDS.match(doc)), found
+    assert not (found := prose.PHRASES.search(doc)), found
+    parameters = parameters_of(value)
+    assert sorted(set(parameters) - documented(value)) == []
+    assert [each for each in (name, *parameters) if prose.NAMES.match(each) and each not in TERMS] == []

@@ -46,7 +46,7 @@ class Mud(System):
         self.listens = True
         cloud = Cloud(self._lab)
         token = self._lab.token(app=PORT, hours=self._task.scenario.hours + _SPARE_H)
-        client = partial(Client, cloud=cloud, app=PORT, token=token, most_rows=1)
+        client = partial(Client, cloud=cloud, app=PORT, token=token, max_rows=1)
         if self._is_alone:
             self._writers = {name: client(device) for name, device in self._lab.devices.items()}
             self._readers = {phone: self._writers[phone] for phone in self._testbed.phones}

@@ -9,8 +9,14 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Final
 
+from mudkit.experiment.contrail_pair import (
+    ContrailPair,
+    item_latencies_s,
+    receiver_radio_mw,
+    round_trips_s,
+    self_latencies_s,
+)
 from mudkit.fleet import LINKS
-from mudkit.reproduce.contrail.runs import Pair, latencies_s, radio_mw, round_trips_s, self_latencies_s
 from mudkit.reproduce.contrail.tampering import MANIPULATIONS, tamper
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
@@ -44,11 +50,13 @@ def polling(
     What an item takes on an open connection is two visits: it comes up, the device is told, asks and gets it.
     """
     say("polling intervals")
-    opened = {seed: latencies_s(seed, 0.0, _ALWAYS_S, count + 1, 1.0)[1:] for seed in seeds}  # it wakes up
+    opened = {
+        seed: item_latencies_s(seed, 0.0, _ALWAYS_S, count + 1, 1.0)[1:] for seed in seeds
+    }  # it wakes up
     visits_s = {seed: statistics.mean(run) / 2 for seed, run in opened.items()}
     figures, errors, spreads, beyond_s = {}, [], [], []
     for interval_s in intervals_s:
-        runs = {seed: latencies_s(seed, interval_s, 0.0, count, interval_s * 3) for seed in seeds}
+        runs = {seed: item_latencies_s(seed, interval_s, 0.0, count, interval_s * 3) for seed in seeds}
         for seed, run in runs.items():
             period_s = interval_s + visits_s[seed]
             expected_s = visits_s[seed] + period_s / 2
@@ -77,7 +85,7 @@ def idle(
     """Measure row C2: idle timeouts at a polling interval of 4 s, items 0.8 to 8.8 s apart."""
     say("idle timeouts")
     means = {
-        timeout_s: [statistics.mean(latencies_s(seed, 4.0, timeout_s, count, 8.0)) for seed in seeds]
+        timeout_s: [statistics.mean(item_latencies_s(seed, 4.0, timeout_s, count, 8.0)) for seed in seeds]
         for timeout_s in timeouts_s
     }
     figures = {f"mean s at {timeout_s:g} s": Figure.of(means[timeout_s]) for timeout_s in timeouts_s}
@@ -86,7 +94,7 @@ def idle(
         [max(b - a for a, b in pairwise(medians))]
     )
     opened = statistics.median(
-        statistics.mean(latencies_s(seed, 0.0, _ALWAYS_S, count, 8.0)) for seed in seeds
+        statistics.mean(item_latencies_s(seed, 0.0, _ALWAYS_S, count, 8.0)) for seed in seeds
     )
     figures["s by which the longest timeout differs from no polling at all"] = Figure.of(
         [abs(medians[-1] - opened)]
@@ -106,7 +114,7 @@ def battery(say: Say = say_nothing, *, hours: float = 0.5, seed: int = 1) -> Mea
     power_mw = {}
     for name, polling_s, idle_s in (("5 s", 5.0, 0.0), ("90 s", 90.0, 0.0), ("always on", 0.0, _ALWAYS_S)):
         say(f"battery: {name}")
-        power_mw[name] = radio_mw(seed, polling_s, idle_s, hours)
+        power_mw[name] = receiver_radio_mw(seed, polling_s, idle_s, hours)
     figures = {f"radio mW, {name}": Figure.of([value]) for name, value in power_mw.items()}
     for base_mw in (0, 69, 269, 500, 1000):
         ratio = (power_mw["5 s"] + base_mw) / (power_mw["90 s"] + base_mw)
@@ -122,12 +130,12 @@ def throughput(
 ) -> Measured:
     """Measure row C4: a batch of items to a receiver that is always on."""
     say("a large batch")
-    pair = Pair(seed, 0.0, _ALWAYS_S)
+    pair = ContrailPair(seed, 0.0, _ALWAYS_S)
     for number in range(items):
         pair.publish(number.to_bytes(4, "big") * (size_bytes // 4))
     marks = []
     for share in (0.3, 0.9):
-        pair.wait(lambda share=share: len(pair.came) >= share * items)  # type: ignore[misc]
+        pair.wait(lambda share=share: len(pair.received) >= share * items)  # type: ignore[misc]
         marks.append((pair.now_s, pair.bytes_of("receiver-0", "down")))
     (began_s, before), (ended_s, after) = marks
     kbps = (after - before) * 8 / 1000 / (ended_s - began_s)
@@ -148,12 +156,12 @@ def steadiness(say: Say = say_nothing, *, seconds: int = 60, seeds: Sequence[int
         say(f"a stream, idle timeout {idle_s:g} s")
         spreads = []
         for seed in seeds:
-            pair = Pair(seed, 2.0, idle_s)
+            pair = ContrailPair(seed, 2.0, idle_s)
             began_s = pair.now_s
             for number in range(seconds):
                 pair.publish(number.to_bytes(4, "big") * 3125)
                 pair.lab.run(seconds=1)
-            bins = Counter(int(at_s - began_s) for at_s, _ in pair.came)
+            bins = Counter(int(at_s - began_s) for at_s, _ in pair.received)
             values = [bins[second] for second in range(5, seconds)]
             spreads.append(statistics.pstdev(values) / statistics.mean(values))
         figures[f"variation of a second, idle timeout {idle_s:g} s"] = Figure.of(spreads)
@@ -204,7 +212,7 @@ def efficiency(say: Say = say_nothing, *, size_bytes: int = 100_000, seed: int =
     say("uploads")
     up = {}
     for receivers in (1, 10):
-        pair = Pair(seed, 5.0, 0.0, receivers=receivers)
+        pair = ContrailPair(seed, 5.0, 0.0, receivers=receivers)
         pair.publish(b"keys go before").result()
         pair.lab.run(seconds=30)
         before = pair.bytes_of("sender", "up")
@@ -233,7 +241,7 @@ def privacy(
     shares = {}
     for encrypted in (True, False):
         say(f"what a relay sees, {'encrypted' if encrypted else 'in clear'}")
-        pair = Pair(seed, 5.0, 0.0, encrypted=encrypted)
+        pair = ContrailPair(seed, 5.0, 0.0, encrypted=encrypted)
         private = ["destination = 'receiver'"]
         for number in range(items):
             private += [f"the payload of {number}", f"the metadata of {number}"]

@@ -61,7 +61,7 @@ class Testbed:
     """
 
     def __init__(self, seed: int = 0, *, encrypted: bool = True) -> None:
-        lab = Lab(seed=seed, messages=False)
+        lab = Lab(seed=seed, record_messages=False)
         lab.world.on_failure = raise_failure
         relay = Relay(lab)
         names = ("ann", "bob", "cyd")

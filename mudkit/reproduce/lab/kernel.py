@@ -90,7 +90,7 @@ def hold(devices: int, hours: int, seed: int) -> None:
     """Let a fleet commute and report, record its positions each minute, and print what it took as JSON."""
     before, _ = memory_mb()
     began_s = time.perf_counter()
-    lab = Lab(seed, messages=False)
+    lab = Lab(seed, record_messages=False)
     fleet = lab.fleet(devices, mobility="commute", link="lte", every_s=60.0)
     lab.server("server").install("reports", Collector)
     for number, device in enumerate(fleet):

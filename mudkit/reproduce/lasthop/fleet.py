@@ -45,7 +45,7 @@ class Fleet:
         threshold: float = 0.0,
         reranks: Sequence[tuple[int, int, float]] = (),
     ) -> None:
-        self._lab = Lab(seed=1, messages=False)
+        self._lab = Lab(seed=1, record_messages=False)
         self._world = world = self._lab.world
         world.on_failure = raise_failure
         self.forwarded: list[int] = []

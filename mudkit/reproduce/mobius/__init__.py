@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from mudkit.experiment.matching import paper_messages_per_s
 from mudkit.reproduce.mobius import caching_reads, caching_writes, campaign, capacity, matching, overhead
 from mudkit.reproduce.row import Required, Row
 
 __all__ = ["ROWS"]
 
-_CURVE: Final = ", ".join(
-    f"{matching.papers_messages_per_s(many):,.0f} at {many:,}" for many in matching.PARTITIONS
-)
+_CURVE: Final = ", ".join(f"{paper_messages_per_s(many):,.0f} at {many:,}" for many in matching.PARTITIONS)
 
 ROWS: Final = (
     Row(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mudkit.errors import TraceContentError
 from mudkit.experiment.processes import PROCESSES, spread_out
 from mudkit.learning import FixedRule
-from mudkit.learning.frontier import at_equal, read_frontier
+from mudkit.learning.frontier import interpolate_frontier, read_frontier
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.reproduce.mobius.caching_traces import (
@@ -121,8 +121,8 @@ def _replay_all(pairs: Pairs, stale: NDArray[np.bool_]) -> _Outcome:
     except TraceContentError:  # every answer is stale: then any tree asks always
         tree = tree_few = 1.0
     else:
-        tree = min(1.0, at_equal(frontier, "sent_share", "stale_share", stales / count))
-        tree_few = min(1.0, at_equal(frontier, "sent_share", "stale_share", few / count))
+        tree = min(1.0, interpolate_frontier(frontier, "sent_share", "stale_share", stales / count))
+        tree_few = min(1.0, interpolate_frontier(frontier, "sent_share", "stale_share", few / count))
     return _Outcome(rule, stales / count, tree, bound(stales), rule / bound(few), rule / tree_few)
 
 

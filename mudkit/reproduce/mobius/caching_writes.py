@@ -13,9 +13,9 @@ from mudkit.errors import TraceContentError
 from mudkit.experiment.processes import PROCESSES, spread_out
 from mudkit.learning import Batch
 from mudkit.learning.evaluate_batches import bound_us, trained_on
-from mudkit.learning.frontier import at_equal, write_frontier
+from mudkit.learning.frontier import interpolate_frontier, write_frontier
 from mudkit.learning.oracle import oracle_frontier
-from mudkit.learning.writes import AskedReads, Writes, batches, missed
+from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 from mudkit.reproduce.mobius.caching_traces import (
     CARS,
     DAYS,
@@ -117,10 +117,10 @@ def measure(
 
 
 def _replayed(trace: Labelled) -> tuple[str, _Outcome]:
-    return trace.name, _replay_all(Writes.of(trace.labels, trace.positions), AskedReads.of(trace.reads))
+    return trace.name, _replay_all(Writes.of(trace.labels, trace.positions), ReadRequests.of(trace.reads))
 
 
-def _replay_all(writes: Writes, asked: AskedReads) -> _Outcome:
+def _replay_all(writes: Writes, asked: ReadRequests) -> _Outcome:
     learnt_from = trained_on(writes)
     train, test = writes.take(learnt_from), writes.take(~learnt_from)
 
@@ -133,7 +133,7 @@ def _replay_all(writes: Writes, asked: AskedReads) -> _Outcome:
 
     def at_most(frontier: pd.DataFrame) -> _Shares:
         messages, points = (  # 30 min is one of the policies: a tree of one leaf, the same at all hours
-            min(fixed, at_equal(frontier, name, "missed_share", thirty.missed))
+            min(fixed, interpolate_frontier(frontier, name, "missed_share", thirty.missed))
             for name, fixed in (("message_share", thirty.messages), ("point_share", thirty.points))
         )
         return _Shares(messages, points, thirty.missed)

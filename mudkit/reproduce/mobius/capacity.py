@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mudkit.errors import EnvironmentProblem
-from mudkit.reproduce.mobius.workload import TEXTS, Workload
+from mudkit.experiment.matching import READ_PREDICATES, MatchingLoad
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
 __all__ = ["hold", "in_subprocess", "measure", "memory_mb"]
@@ -37,10 +37,10 @@ def hold(subscriptions: int, topics: int, seed: int) -> None:
     Parameters
     ----------
     subscriptions, topics, seed : int
-        As for :class:`~mudkit.reproduce.mobius.workload.Workload`.
+        As for :class:`~mudkit.experiment.matching.MatchingLoad`.
     """
     before, _ = memory_mb()
-    load = Workload(subscriptions, topics, seed)
+    load = MatchingLoad(subscriptions, topics, seed)
     index = load.index()
     records = load.records(_RECORDS)
     matches = sum(map(len, index.match_many(records, load.writers(records))))
@@ -87,7 +87,7 @@ def measure(
         "subscriptions": subscriptions,
         "topics": list(topics),
         "seeds": list(seeds),
-        "read predicate": TEXTS["box"],
+        "read predicate": READ_PREDICATES["box"],
         "a subscription holds": "name, topic, box, price; its reader's age, loc and user",
         "records matched before the reading": _RECORDS,
     }

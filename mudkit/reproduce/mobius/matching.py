@@ -9,47 +9,30 @@ from typing import Any, Final
 
 import numpy as np
 
+from mudkit.experiment.matching import (
+    READ_PREDICATES,
+    WRITER_PREDICATE,
+    MatchingLoad,
+    Shape,
+    match_each,
+)
 from mudkit.predicates import Predicate, SubscriptionIndex
-from mudkit.reproduce.mobius.workload import TEXTS, WRITER, Subscription, Workload
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 
-__all__ = ["PARTITIONS", "measure", "one_by_one", "papers_messages_per_s"]
+__all__ = ["PARTITIONS", "measure"]
 
 PARTITIONS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Subscriptions a partition, as in Figure 5."""
 
-_MESSAGE_S, _EVALUATION_S = 1 / 5000, 1 / 70_000
 _EVALUATIONS: Final = 100_000
 _CHECKED: Final = 200
-_HARD: Final = ("ranges", "wide", "skewed", "near")
+_HARD: Final[tuple[Shape, ...]] = ("ranges", "wide", "skewed", "near")
 _MOVES: Final = 10
 _LINE: Final = (
     "µs a message besides evaluations",
     "evaluations/s one by one",
     "power of subscriptions in the time of a message",
 )
-
-
-def papers_messages_per_s(subscriptions: int) -> float:
-    """Give the paper's curve: 5,000 messages/s at one subscription, 70,000 evaluations/s above it.
-
-    Notes
-    -----
-    A fit to what 7.4 says in words; Figure 5 itself was lost in the text.
-    """
-    return 1 / (_MESSAGE_S + (subscriptions - 1) * _EVALUATION_S)
-
-
-def one_by_one(
-    subscriptions: Sequence[Subscription], record: dict[str, Any], writer: Predicate | None = None
-) -> list[str]:
-    """Find the subscriptions that a record reaches by evaluating every predicate."""
-    return [
-        name
-        for name, predicate, receiver, auth in subscriptions
-        if predicate(record, receiver=receiver, auth=auth) is True
-        and (writer is None or writer({}, receiver=receiver, auth=auth) is True)
-    ]
 
 
 def measure(
@@ -86,11 +69,11 @@ def measure(
     figures = _partitions(say, partitions, 2 * runs + 1)
     agreed = []
     for label, many in (("many topics", topics), ("hot topics", hot_topics)):
-        agreed.append(_agreement(Workload(fewer, many)))
+        agreed.append(_agreement(MatchingLoad(fewer, many)))
         say(f"{fewer:,} subscriptions, {many:,} topics")
-        small = Workload(fewer, many)
+        small = MatchingLoad(fewer, many)
         before = _per_record_us(small, small.index(), records, runs)
-        large = Workload(subscriptions, many)
+        large = MatchingLoad(subscriptions, many)
         say(f"adding {subscriptions:,} subscriptions, {many:,} topics")
         started = time.perf_counter()
         index = large.index()
@@ -120,8 +103,8 @@ def measure(
         "updates a run": updates,
         "runs": runs,
         "seeds of records": list(range(1, runs + 1)),
-        "read predicate": TEXTS["box"],
-        "writer predicate": WRITER,
+        "read predicate": READ_PREDICATES["box"],
+        "writer predicate": WRITER_PREDICATE,
         "threads": 1,
     }
     return Measured(figures, parameters)
@@ -172,19 +155,19 @@ def _fit(partitions: Sequence[int], seconds: Sequence[float]) -> tuple[float, fl
     return float(base) * 1e6, 1 / float(slope), float(power)
 
 
-def _agreement(load: Workload) -> float:
+def _agreement(load: MatchingLoad) -> float:
     """Give the share of records for which the index finds what evaluation one by one finds."""
     whole, index = list(load.draw()), load.index()
     records = load.records(_CHECKED // 2, seed=0)
     writers = load.writers(records)
-    expected = [one_by_one(whole, record, writer) for record, writer in zip(records, writers, strict=True)]
+    expected = [match_each(whole, record, writer) for record, writer in zip(records, writers, strict=True)]
     matches = index.match_many(records, writers)
     single = [index.match(record, writer) for record, writer in zip(records, writers, strict=True)]
     same = [a == b == c for a, b, c in zip(expected, matches, single, strict=True)]
     return sum(same) / len(same)
 
 
-def _per_record_us(load: Workload, index: SubscriptionIndex, records: int, runs: int) -> list[float]:
+def _per_record_us(load: MatchingLoad, index: SubscriptionIndex, records: int, runs: int) -> list[float]:
     times = []
     for run in range(runs + 1):  # the first warms up
         batch = load.records(records, seed=run)
@@ -195,7 +178,7 @@ def _per_record_us(load: Workload, index: SubscriptionIndex, records: int, runs:
     return times[1:]
 
 
-def _single_us(load: Workload, index: SubscriptionIndex, records: int, runs: int) -> list[float]:
+def _single_us(load: MatchingLoad, index: SubscriptionIndex, records: int, runs: int) -> list[float]:
     times = []
     for run in range(runs):
         batch = load.records(records, seed=run + 1)
@@ -207,12 +190,12 @@ def _single_us(load: Workload, index: SubscriptionIndex, records: int, runs: int
     return times
 
 
-def _matches(load: Workload, index: SubscriptionIndex, records: int) -> float:
+def _matches(load: MatchingLoad, index: SubscriptionIndex, records: int) -> float:
     batch = load.records(records)
     return sum(map(len, index.match_many(batch, load.writers(batch)))) / records
 
 
-def _update_us(load: Workload, index: SubscriptionIndex, updates: int, runs: int) -> list[float]:
+def _update_us(load: MatchingLoad, index: SubscriptionIndex, updates: int, runs: int) -> list[float]:
     """Time updates: readers, drawn at random, say where they are now."""
     times = []
     for run in range(runs):
@@ -224,7 +207,7 @@ def _update_us(load: Workload, index: SubscriptionIndex, updates: int, runs: int
     return times
 
 
-def _moves(load: Workload, many: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
+def _moves(load: MatchingLoad, many: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
     rng = random.Random(seed)
     return [
         (f"sub-{rng.randrange(load.subscriptions)}", {"age": 30, "loc": (rng.random(), rng.random())})
@@ -232,9 +215,9 @@ def _moves(load: Workload, many: int, seed: int) -> list[tuple[str, dict[str, An
     ]
 
 
-def _hard(shape: str, subscriptions: int, topics: int, records: int, runs: int) -> dict[str, Figure]:
+def _hard(shape: Shape, subscriptions: int, topics: int, records: int, runs: int) -> dict[str, Figure]:
     """Measure a shape that is hard for an index; nothing is required of these."""
-    load = Workload(subscriptions, topics, shape=shape)
+    load = MatchingLoad(subscriptions, topics, shape=shape)
     index = load.index()
     if shape == "wide":  # thousands match each record
         records = max(records // 100, 1)
@@ -250,7 +233,7 @@ def _hard(shape: str, subscriptions: int, topics: int, records: int, runs: int) 
     return figures
 
 
-def _mixed_us(load: Workload, index: SubscriptionIndex, records: int, runs: int) -> list[float]:
+def _mixed_us(load: MatchingLoad, index: SubscriptionIndex, records: int, runs: int) -> list[float]:
     times = []
     for run in range(runs):
         batch = load.records(records, seed=run + 1)

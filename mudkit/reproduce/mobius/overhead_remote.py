@@ -127,7 +127,7 @@ def latencies_ms(
     make: Callable[[Lab], Callable[[str, str, Record], Operation]], requests: int, seed: int
 ) -> dict[str, float]:
     """Give the mean latency of writes, and of reads of what was written, in virtual ms."""
-    lab = Lab(seed, messages=False)
+    lab = Lab(seed, record_messages=False)
     lab.world.on_failure = raise_failure
     ask = make(lab)
     ask("write", *drawn(2, seed)[0]).result()  # the radio is open, as it is for who has set up a client

@@ -93,7 +93,7 @@ def measure_engines(
     engine = _engine(5, clients)
     first = max(many // 10 - 7, 1)  # does not end where nothing waits
     came = messages(many, 1, per_s=_PER_S, clients=clients, zones=5)
-    rates, bytes_sent, most_waiting = [], 0, 0
+    rates, bytes_sent, max_waiting = [], 0, 0
     early_mb = 0.0
     for part in itertools.count():
         batch = list(itertools.islice(came, first))
@@ -102,7 +102,7 @@ def measure_engines(
         rate, sent = _timed(engine, batch)
         rates.append(rate)
         bytes_sent += sent
-        most_waiting = max(most_waiting, sum(len(engine.waiting(name(zone))) for zone in range(5)))
+        max_waiting = max(max_waiting, sum(len(engine.waiting(name(zone))) for zone in range(5)))
         early_mb = memory_mb()[0] if part == 0 else early_mb
     grown_mb = memory_mb()[0] - early_mb
     hundred, plain = [], []
@@ -133,7 +133,7 @@ def measure_engines(
         "messages/s without a key": Figure.of(each),
         "times as fast as Algorithm 3 literally, without a key": Figure.of(times),
         "MB more after all messages than after a tenth": Figure.of([grown_mb]),
-        "messages that wait at the most": Figure.of([most_waiting]),
+        "messages that wait at the most": Figure.of([max_waiting]),
         "bytes of aggregates, each counted once": Figure.of([bytes_sent]),
     }
     parameters: dict[str, Any] = {

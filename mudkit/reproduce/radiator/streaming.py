@@ -157,8 +157,8 @@ def play(
 
     ends = write_events(events, place / "events", every_s)
     start = Shares(by_distance, joins.bounding_box, RETENTION_S, echo=True)
-    source = streaming.source(spark, place / "events")
-    streamed = streaming.aggregate(source, start, place / "query", shares=shares)
+    source = streaming.event_stream(spark, place / "events")
+    streamed = streaming.aggregate_stream(source, start, place / "query", shares=shares)
     gone = streamed.aggregates.select("ts", "watermark_ts", "recipients").toArrow().sort_by("ts")
     durations_s = [batch.duration_s for batch in streamed.batches]
     done_s = _done(ends, durations_s, speed)

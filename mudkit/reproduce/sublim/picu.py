@@ -11,7 +11,7 @@ import numpy as np
 from mudkit.reproduce.row import Figure, Measured, Say
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import Verdict
-from mudkit.systems.sublim.study.picu import function, one_timestamp, picu
+from mudkit.systems.sublim.study.picu import function, picu, shared_timestamp_policy
 
 __all__ = ["SITUATIONS", "cases", "decision", "measure_rules", "measure_speed", "starved"]
 
@@ -89,7 +89,7 @@ def starved(per_patient: bool, patients: int = 4, minutes: int = 60) -> int:
 
     Each patient's monitor publishes every ten seconds, in turn.
     """
-    policy = (picu if per_patient else one_timestamp)(range(1, patients + 1))
+    policy = (picu if per_patient else shared_timestamp_policy)(range(1, patients + 1))
     variables: Any = policy.variables
     seen = set()
     for step in range(minutes * 6 * patients):

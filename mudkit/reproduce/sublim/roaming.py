@@ -113,7 +113,7 @@ class _Walk:
     def __init__(self, roaming: Roaming, seed: int) -> None:
         self.roaming = roaming
         self.draws = Stream(seed, "sublim roaming")
-        self.lab = Lab(seed, messages=False)
+        self.lab = Lab(seed, record_messages=False)
         self.world = self.lab.world
         self.world.on_failure = raise_failure
         self.net = PublishServer(self.lab)

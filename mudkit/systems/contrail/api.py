@@ -50,7 +50,17 @@ class Group(msgspec.Struct, frozen=True):
 
 @check_calls
 class Port(OnHost):
-    """An open port of an application (Contrail 3.2, 4.1), see :meth:`Module.open_port`."""
+    """An open port of an application (Contrail 3.2, 4.1), see :meth:`Module.open_port`.
+
+    Parameters
+    ----------
+    installed : Installed
+        Module that the port belongs to.
+    device, name : str
+        Device and name of the port.
+    on_filter, polling_interval_ms, idle_timeout_ms, batch_size
+        As for :meth:`Module.open_port`.
+    """
 
     def __init__(
         self,

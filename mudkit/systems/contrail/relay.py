@@ -35,9 +35,9 @@ class Relay(Displayed):
         Prefix of the names of its servers.
     centres : mapping of str to (float, float), optional
         Data centres and their places, in degrees; a device connects to the nearest. By default there is one.
-    most_waiting : int
+    max_waiting : int
         Capacity of the queue of a device, in items; above, publishers get a backlog.
-    most_cached : int
+    max_cached : int
         Capacity of the cache, in items of a device.
     service_ms : float
         Duration of a request at an instance, in milliseconds.
@@ -64,15 +64,15 @@ class Relay(Displayed):
         *,
         name: str = "contrail",
         centres: Mapping[str, tuple[float, float]] | None = None,
-        most_waiting: int = 1000,
-        most_cached: int = 1000,
+        max_waiting: int = 1000,
+        max_cached: int = 1000,
         service_ms: float = 0.0,
         move_after: int | None = 3,
     ) -> None:
         check_lab(lab)
         whole_number("instances", instances, 1, 10_000)
-        whole_number("most_waiting", most_waiting, 1, 1 << 31)
-        whole_number("most_cached", most_cached, 1, 1 << 31)
+        whole_number("max_waiting", max_waiting, 1, 1 << 31)
+        whole_number("max_cached", max_cached, 1, 1 << 31)
         if move_after is not None:
             whole_number("move_after", move_after, 1, 1 << 31)
         service_us = round(number("service_ms", service_ms, 0.0, 1e6) * 1_000)
@@ -95,7 +95,7 @@ class Relay(Displayed):
         everywhere = frozenset(self.instances)
         self._storage = [
             lab.server(unit.split("/")[0]).install(NAME, partial(
-                Storage, most_waiting=most_waiting, most_cached=most_cached, computes=everywhere,
+                Storage, max_waiting=max_waiting, max_cached=max_cached, computes=everywhere,
                 units=units, gateways=gateways,
             ), name=PORT) for unit in units
         ]  # fmt: skip

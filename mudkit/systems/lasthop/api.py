@@ -215,12 +215,12 @@ class Subscriber(OnHost):
             watch=("loc",),
         )
 
-    def subscribe(self, wanted: str | Subscription, **settings: Any) -> Operation:
+    def subscribe(self, topic: str | Subscription, **settings: Any) -> Operation:
         """Subscribe to a topic, or go on with other limits; done when the server knows.
 
         Parameters
         ----------
-        wanted : str or Subscription
+        topic : str or Subscription
             A topic, one that :func:`query` gives, or all of it.
         **settings
             ``max``, ``threshold``, ``mode``, … of :class:`Subscription`.
@@ -230,7 +230,7 @@ class Subscriber(OnHost):
         ParameterError
             The topic or a setting is not usable, or there are settings beside a whole subscription.
         """
-        subscription = _subscription(wanted, settings)
+        subscription = _subscription(topic, settings)
         return self.installed.call(Subscribe(subscription))
 
     def unsubscribe(self, topic: str) -> Operation:
@@ -254,20 +254,20 @@ class Subscriber(OnHost):
         return self.installed.call(Read(check_topic(topic)))
 
     def follow(
-        self, wanted: str | Subscription, places: Mapping[str, tuple[float, float, float]], **settings: Any
+        self, topic: str | Subscription, places: Mapping[str, tuple[float, float, float]], **settings: Any
     ) -> Operation:
         """Be subscribed to a topic as long as the device is at one of some places (Last hop 3.3).
 
         Parameters
         ----------
-        wanted : str or Subscription
+        topic : str or Subscription
             ``{place}`` in the topic stands for the name of the place.
         places : mapping of str to (float, float, float)
             The places by name: latitude and longitude in degrees, and a radius in km.
         **settings
             As for :meth:`subscribe`.
         """
-        following = Following(_subscription(wanted, settings), places)
+        following = Following(_subscription(topic, settings), places)
         return self.installed.call(Follow(following))
 
     def unfollow(self, topic: str) -> Operation:
@@ -287,9 +287,9 @@ class Subscriber(OnHost):
         self.installed.listen(ARRIVALS, callback)
 
 
-def _subscription(wanted: str | Subscription, settings: Mapping[str, Any]) -> Subscription:
-    if not isinstance(wanted, Subscription):
-        return Subscription(wanted, **settings)
+def _subscription(topic: str | Subscription, settings: Mapping[str, Any]) -> Subscription:
+    if not isinstance(topic, Subscription):
+        return Subscription(topic, **settings)
     if settings:
         raise ParameterError(
             "A subscription says all of itself.",
@@ -297,4 +297,4 @@ def _subscription(wanted: str | Subscription, settings: Mapping[str, Any]) -> Su
             found="both",
             expected="a Subscription, or a topic and its settings",
         )
-    return wanted
+    return topic

@@ -5,35 +5,43 @@ Read types differ in what they promise: see :mod:`mudkit.systems.mud.device.read
 :mod:`mudkit.consistency`.
 """
 
-from mudkit.systems.mud.api import Client
-from mudkit.systems.mud.blocking import BlockingClient
-from mudkit.systems.mud.device.policy_slot import Shipped
-from mudkit.systems.mud.policies.artefact import Artefact
-from mudkit.systems.mud.policies.policies import (
-    AlwaysRemote,
-    Freshness,
-    Habits,
-    NearAndRecent,
-    Now,
-    PrefetchPolicy,
-    ReadPolicy,
-    WritePolicy,
-)
-from mudkit.systems.mud.policies.utility import (
-    Plan,
-    Utility,
-    bandwidth,
-    bias,
-    completeness,
-    cost_matrix,
-    energy,
-    freshness,
-    latency,
-)
-from mudkit.systems.mud.problems import Conflict
-from mudkit.systems.mud.pubsub import PubSub
-from mudkit.systems.mud.result import Change, ReadResult
-from mudkit.systems.mud.servers.cloud import Cloud
+from typing import TYPE_CHECKING
+
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.systems.mud.api import Client
+    from mudkit.systems.mud.blocking import BlockingClient
+    from mudkit.systems.mud.device.policy_slot import ShippedPolicy
+    from mudkit.systems.mud.policies.artefact import Artefact
+    from mudkit.systems.mud.policies.density import Density
+    from mudkit.systems.mud.policies.policies import (
+        AlwaysRemote,
+        Freshness,
+        Habits,
+        NearAndRecent,
+        Now,
+        PrefetchPolicy,
+        ReadPolicy,
+        WritePolicy,
+    )
+    from mudkit.systems.mud.policies.utility import (
+        Plan,
+        Utility,
+        bandwidth,
+        bias,
+        completeness,
+        cost_matrix,
+        energy,
+        freshness,
+        latency,
+    )
+    from mudkit.systems.mud.problems import Conflict
+    from mudkit.systems.mud.pubsub import PubSub
+    from mudkit.systems.mud.result import Change, ReadResult
+    from mudkit.systems.mud.servers.cloud import Cloud
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "AlwaysRemote",
@@ -43,6 +51,7 @@ __all__ = [
     "Client",
     "Cloud",
     "Conflict",
+    "Density",
     "Freshness",
     "Habits",
     "NearAndRecent",
@@ -52,7 +61,7 @@ __all__ = [
     "PubSub",
     "ReadPolicy",
     "ReadResult",
-    "Shipped",
+    "ShippedPolicy",
     "Utility",
     "WritePolicy",
     "bandwidth",

@@ -14,7 +14,7 @@ from mudkit.systems.arguments import check_device
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.administration import TableAdministration, check_app
 from mudkit.systems.mud.device.client import ClientMachine, Settings
-from mudkit.systems.mud.device.policy_slot import Shipped
+from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.write_path import WRITE_TYPES
 from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.operations import (
@@ -56,11 +56,11 @@ class Client(OnHost, TableAdministration):
     app : str
     token : str, optional
         The token that ``lab.token(…)`` gives; without one only public tables are open.
-    most_rows : int
+    max_rows : int
         The number of committed records that it keeps.
     read_policy, write_policy, prefetch_policy : optional
         What it answers by itself, what it sends later, and what it fetches before it is asked for;
-        :class:`~mudkit.systems.mud.device.policy_slot.Shipped` follows what the cloud ships.
+        :class:`~mudkit.systems.mud.device.policy_slot.ShippedPolicy` follows what the cloud ships.
 
     Raises
     ------
@@ -93,9 +93,9 @@ class Client(OnHost, TableAdministration):
         *,
         app: str,
         token: str | None = None,
-        most_rows: int = 10_000,
-        read_policy: ReadPolicy | Shipped | None = None,
-        write_policy: WritePolicy | Shipped | None = None,
+        max_rows: int = 10_000,
+        read_policy: ReadPolicy | ShippedPolicy | None = None,
+        write_policy: WritePolicy | ShippedPolicy | None = None,
         prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
         check_device(device)
@@ -119,7 +119,7 @@ class Client(OnHost, TableAdministration):
             token,
             cloud.gateways,
             cloud.servers,
-            whole_number("most_rows", most_rows, 1, 1 << 31),
+            whole_number("max_rows", max_rows, 1, 1 << 31),
             read_policy,
             write_policy or Now(),
             prefetch_policy,

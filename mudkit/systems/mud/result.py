@@ -20,7 +20,7 @@ __all__ = ["Change", "ReadResult"]
 
 @dataclass(frozen=True)
 class Change:
-    """What a continuous read is told.
+    """Change of a continuous read.
 
     Parameters
     ----------

@@ -8,23 +8,36 @@ To very many clients there is :func:`broadcast`, without a fleet; :class:`Tally`
 a row for each batch and group with the number of its receivers, and rows by receiver up to a limit.
 """
 
-from mudkit.systems.radiator.aggregation import joins
-from mudkit.systems.radiator.aggregation.places import cell, distance_km
-from mudkit.systems.radiator.aggregation.thresholds import Aggregability, People, Time, Volume, aggregability
-from mudkit.systems.radiator.api import NAME, Client, Server
-from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.device.client import ClientMachine
-from mudkit.systems.radiator.engines.client_arrays import ClientArrays, for_many
-from mudkit.systems.radiator.engines.groups import Groups
-from mudkit.systems.radiator.engines.literal import ClientLists, Entry
-from mudkit.systems.radiator.engines.pending import Batch, Message, Pending
-from mudkit.systems.radiator.engines.shares import Share, Shares
-from mudkit.systems.radiator.packing import pack, unpack
-from mudkit.systems.radiator.servers.server import ServerMachine
-from mudkit.systems.radiator.study.applications import APPLICATIONS, Application, friends_nearby
-from mudkit.systems.radiator.study.broadcast import Aggregate, broadcast
-from mudkit.systems.radiator.study.played import Played, play
-from mudkit.systems.radiator.study.tally import BATCHES, Tally
+from typing import TYPE_CHECKING
+
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.systems.radiator.aggregation import joins
+    from mudkit.systems.radiator.aggregation.places import cell, distance_km
+    from mudkit.systems.radiator.aggregation.thresholds import (
+        Aggregability,
+        People,
+        Time,
+        Volume,
+        aggregability,
+    )
+    from mudkit.systems.radiator.api import NAME, Client, Server
+    from mudkit.systems.radiator.context import Context
+    from mudkit.systems.radiator.device.client import ClientMachine
+    from mudkit.systems.radiator.engines.client_arrays import ClientArrays, engine_for_many
+    from mudkit.systems.radiator.engines.groups import Groups
+    from mudkit.systems.radiator.engines.literal import ClientLists, Entry
+    from mudkit.systems.radiator.engines.pending import Batch, Message, Pending
+    from mudkit.systems.radiator.engines.shares import Share, Shares
+    from mudkit.systems.radiator.packing import pack, unpack
+    from mudkit.systems.radiator.servers.server import ServerMachine
+    from mudkit.systems.radiator.study.applications import APPLICATIONS, Application, friends_nearby
+    from mudkit.systems.radiator.study.broadcast import Aggregate, broadcast
+    from mudkit.systems.radiator.study.played import Played, play
+    from mudkit.systems.radiator.study.tally import BATCHES, Tally
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "APPLICATIONS",
@@ -56,7 +69,7 @@ __all__ = [
     "broadcast",
     "cell",
     "distance_km",
-    "for_many",
+    "engine_for_many",
     "friends_nearby",
     "joins",
     "pack",

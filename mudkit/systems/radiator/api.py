@@ -39,7 +39,7 @@ _Attributes: TypeAlias = Annotated[Mapping[str, Any] | None, 'a mapping such as 
 
 @check_calls
 class Server(OnHost):
-    """The server of a lab.
+    """Radiator's server in a lab.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Server(OnHost):
         No message waits for longer, whatever the function says: it goes then, unless it waits for people:
         then it is dropped.
     silence_s : float
-        Who is owed something and silent for so long is removed.
+        A client with pending messages that is silent this long is removed.
     link_kbps : float, optional
         Capacity of the server's link; None: without limit.
     name : str

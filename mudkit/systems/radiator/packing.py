@@ -25,7 +25,14 @@ _decode = msgspec.json.Decoder().decode
 
 
 def pack(message: Any, compress: bool) -> bytes:
-    """Give a message as it is sent.
+    """Encode a message for the network.
+
+    Parameters
+    ----------
+    message : object
+        Plain data that JSON can encode.
+    compress : bool
+        Whether the bytes are compressed.
 
     Raises
     ------
@@ -37,9 +44,14 @@ def pack(message: Any, compress: bool) -> bytes:
 
 
 def unpack(sent: bytes) -> Any:
-    """Give what :func:`pack` was given, with lists for tuples; None if these bytes are no such message.
+    """Decode what :func:`pack` encoded, with lists for tuples; None if the bytes are no such message.
 
     It raises for no bytes at all, and makes no more than :data:`MOST_BYTES` of them.
+
+    Parameters
+    ----------
+    sent : object
+        What arrived from the network.
     """
     try:
         text = inflated(sent)

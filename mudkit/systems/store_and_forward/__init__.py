@@ -10,10 +10,17 @@ lost its store). Long enough is some 10 s after the last message was lost, and u
 lost is the hello of a device that came back and then says nothing.
 """
 
-from mudkit.systems.store_and_forward.api import Client, Relay
-from mudkit.systems.store_and_forward.device.client import ClientMachine
-from mudkit.systems.store_and_forward.device.direct import DirectMachine
-from mudkit.systems.store_and_forward.servers.relay import RelayMachine
+from typing import TYPE_CHECKING
+
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.systems.store_and_forward.api import Client, Relay
+    from mudkit.systems.store_and_forward.device.client import ClientMachine
+    from mudkit.systems.store_and_forward.device.direct import DirectMachine
+    from mudkit.systems.store_and_forward.servers.relay import RelayMachine
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "Client",

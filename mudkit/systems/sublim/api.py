@@ -289,25 +289,25 @@ class PlainSubscriber(OnHost):
     ----------
     device : Host
     net : PublishServer
-    wanted : str
-        The condition on messages, for instance ``"message.pulse < 50"``.
+    predicate : str
+        Condition on messages, for instance ``"message.pulse < 50"``.
 
     Raises
     ------
     ParameterError
-        It is given no device or no publish server.
+        The device or the publish server is of another type.
     PredicateError
-        It is no predicate over a message.
+        The text is no predicate over a message.
     """
 
-    def __init__(self, device: Host, net: PublishServer, wanted: str) -> None:
+    def __init__(self, device: Host, net: PublishServer, predicate: str) -> None:
         check_device(device)
         _check_server(net)
-        Predicate.parse(wanted, language=LANGUAGE)
+        Predicate.parse(predicate, language=LANGUAGE)
         self.name = device.name
         self.installed: Installed = device.install(
             NAME,
-            lambda ports: PlainClientMachine(ports, device.name, net.sites, wanted),
+            lambda ports: PlainClientMachine(ports, device.name, net.sites, predicate),
             name=_PORT,
             watch=("loc",),
         )
@@ -323,7 +323,7 @@ class PlainSubscriber(OnHost):
 
 @check_arguments
 def explain(message: Mapping[str, Any], subscriber: Subscriber) -> Explanation:
-    """Say what the policy of a subscriber would do with a message now, and why; nothing is changed.
+    """Explain what a subscriber's policy would do with a message now; nothing is changed.
 
     Parameters
     ----------

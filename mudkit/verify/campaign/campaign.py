@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
-from mudkit.systems.mud import Client, Cloud, Shipped, WritePolicy
+from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
 from mudkit.verify.campaign.faults import KINDS, Trouble
 from mudkit.verify.campaign.table import Cells, SeenHost, SeenNetwork
@@ -38,7 +38,7 @@ class Campaign:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._draw = draw = random.Random(seed)
-        self.lab = Lab(seed, messages=False)
+        self.lab = Lab(seed, record_messages=False)
         self.lab.world.on_failure = raise_failure  # a run that ends in an error says so
         self.cells: Cells = Cells()
         seen = SeenNetwork(self.lab, self._note)
@@ -50,7 +50,7 @@ class Campaign:
             gateways=draw.randint(1, 3),
             processors=draw.randint(1, 3),
             servers=draw.randint(1, 3),
-            most_waiting=draw.choice([3, 1000]),
+            max_waiting=draw.choice([3, 1000]),
             longest_s=draw.choice([10.0, 60.0, 3600.0]),
         )
         self.minutes = draw.choices(MINUTES, [2, 1])[0]
@@ -108,9 +108,9 @@ class Campaign:
         hours = draw.uniform(0.02, self.minutes / 60) if is_short else 100.0
         if is_short:
             self.expires_us[name] = hours * 3600e6
-        writes: tuple[WritePolicy | Shipped | None, ...] = (
+        writes: tuple[WritePolicy | ShippedPolicy | None, ...] = (
             HeldBack(random.Random(draw.random())),
-            Shipped(),
+            ShippedPolicy(),
             None,
         )
         self.users[name] = user = None if draw.random() < 0.1 else name.split("-")[0]
@@ -121,9 +121,9 @@ class Campaign:
             SeenHost(device, self._note),
             self.cloud,
             app=APP,
-            most_rows=draw.choice([2, 100]),
+            max_rows=draw.choice([2, 100]),
             token=self.lab.token(user, APP, hours=hours),
-            read_policy=Shipped() if draw.random() < 0.5 else None,
+            read_policy=ShippedPolicy() if draw.random() < 0.5 else None,
             write_policy=policy,
         )
         (process,) = self.lab.world.hosts[name].processes

@@ -172,7 +172,7 @@ class Judgement:
         data = operation.call.asked["reader"]
         for value in values:
             predicate = self._predicates.get(value)
-            if predicate is not None and not Predicate.restored(**predicate)({}, receiver=data):
+            if predicate is not None and not Predicate.restore(**predicate)({}, receiver=data):
                 self.problems.append(f"{operation} has shown {value!r}, which is hidden from {data}")
 
     def _judge_tables(self) -> None:

@@ -32,7 +32,7 @@ def watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]])
         writer = row["predicate"]
         if writer is None:
             return {True}
-        return {bool(Predicate.restored(**writer)({}, receiver=word.data)) for word in words}
+        return {bool(Predicate.restore(**writer)({}, receiver=word.data)) for word in words}
 
     last: dict[str, Any] = {}
     for each, notified_us in zip(changes, watch.notified_us, strict=False):

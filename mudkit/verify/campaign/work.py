@@ -200,10 +200,10 @@ class Work:
             version = draw.randrange(1, version)
         if kind == "read":
             youngest = [0, draw.choice([5.0, 300.0]), 1, 2, 2]
-            policy = Artefact.made(kind, version, ["age"], [youngest, [0], [1]], ["local", "remote"])
+            policy = Artefact.create(kind, version, ["age"], [youngest, [0], [1]], ["local", "remote"])
         else:
             action: str | float = "never" if draw.random() < 0.2 else draw.choice([0.0, 5.0, 200.0])
-            policy = Artefact.made(kind, version, [], [[0]], [action])
+            policy = Artefact.create(kind, version, [], [[0]], [action])
         self.ships.append(Ship(kind, version, self._cloud.ship(policy, APP)))
 
     def watch(self, name: str, table: str = MAIN) -> Watch:

@@ -6,7 +6,7 @@ import pytest
 from consistency_fixtures import CODES, FIXTURES
 from consistency_oracle import meets, views_hold
 
-from mudkit.consistency import MODELS, History, Status, check, implied
+from mudkit.consistency import MODELS, History, Status, check, implied_models
 from mudkit.consistency.models import Form
 
 ALL_TYPES = ["uncommitted", "committed", "committed_wio"]
@@ -28,7 +28,7 @@ def test_there_are_enough_and_every_model_is_met_and_not_met():
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.name)
 def test_fixture(fixture, model):
-    verdict = check(History.of(fixture.text), model, reads=ALL_TYPES)
+    verdict = check(History.parse(fixture.text), model, reads=ALL_TYPES)
     assert verdict.status == (Status.OK if fixture.legal(model) else Status.ILLEGAL), (
         f"{verdict}\n{fixture.why}"
     )
@@ -45,16 +45,16 @@ def test_fixture(fixture, model):
 def test_the_table_keeps_the_implications(fixture):
     for model in MODELS:
         if fixture.legal(model):
-            assert all(fixture.legal(weaker) for weaker in implied(model)), model
+            assert all(fixture.legal(weaker) for weaker in implied_models(model)), model
 
 
 @pytest.mark.parametrize(
     "fixture",
-    [each for each in FIXTURES if len(History.of(each.text)) <= 7],
+    [each for each in FIXTURES if len(History.parse(each.text)) <= 7],
     ids=lambda fixture: fixture.name,
 )
 def test_the_oracle_agrees(fixture):
-    operations = list(History.of(fixture.text))
+    operations = list(History.parse(fixture.text))
     for model in MODELS:
         assert meets(operations, model) == fixture.legal(model), model
 
@@ -63,4 +63,4 @@ def test_fork_sequential_differs_only_where_there_are_conditions():
     """Branches that begin with blind writes can be laid one after the other."""
     for fixture in FIXTURES:
         if fixture.legal("fork-sequential") and not fixture.legal("sequential"):
-            assert any(each.expected is not None for each in History.of(fixture.text)), fixture.name
+            assert any(each.expected is not None for each in History.parse(fixture.text)), fixture.name

@@ -50,7 +50,7 @@ ROWS = table(
 
 
 def test_the_notation():
-    history = History.of("""
+    history = History.parse("""
         # two clients
         ann:  w1@1     w1@1>2!3  d@4
         bob:    [r(k)0    ]  u2  c2@2 o0@0
@@ -89,7 +89,7 @@ def test_the_notation():
 )  # fmt: skip
 def test_what_is_no_notation(text, where, result):
     with pytest.raises(TraceFormatError) as error:
-        History.of(text)
+        History.parse(text)
     assert where in str(error.value.where)
     assert result in str(error.value.found)
     assert error.value.expected
@@ -178,7 +178,7 @@ def test_the_history_of_a_lab():
 
 
 def test_json():
-    history = History.of("ann: w1@1  w1>2!3  [r2   ]\nbob: w7…")
+    history = History.parse("ann: w1@1  w1>2!3  [r2   ]\nbob: w7…")
     text = history.to_json()
     assert History.from_json(text) == history
     assert json.loads(text)[0]["content"] == ["1", 1]
@@ -190,7 +190,7 @@ def test_json():
 
 
 def test_as_a_table():
-    frame = History.of("ann: w1  r1\nbob: w2…").to_pandas()
+    frame = History.parse("ann: w1  r1\nbob: w2…").to_pandas()
     assert list(frame["what"]) == ["w(x)1", "w(x)2…", "r(x)1"]
     assert frame["answered_us"].isna().tolist() == [False, True, False]
     assert len(History().to_pandas()) == 0

@@ -36,7 +36,7 @@ def counted(history):
 @pytest.mark.parametrize("seed", range(150))
 def test_it_means_the_same_to_every_model(seed):
     history = seeded(seed)
-    again = History.of(history.to_text())
+    again = History.parse(history.to_text())
     assert shape(again) == shape(counted(history))
     for model in MODELS:
         assert check(again, model).status == check(history, model).status, f"{history.to_text()}\n{model}"
@@ -45,14 +45,14 @@ def test_it_means_the_same_to_every_model(seed):
 def test_what_is_under_way_at_once_has_lines_of_its_own():
     history = recorded(3, operations=60, clients=3, versions=True, stale=2)
     text = history.to_text()
-    assert shape(History.of(text)) == shape(history)
+    assert shape(History.parse(text)) == shape(history)
     assert len(text.splitlines()) > 3
-    assert check(History.of(text), "sequential").status == check(history, "sequential").status
+    assert check(History.parse(text), "sequential").status == check(history, "sequential").status
 
 
 def test_everything_that_the_notation_has_comes_back():
-    history = History.of(BY_HAND)
-    again = History.of(history.to_text())
+    history = History.parse(BY_HAND)
+    again = History.parse(history.to_text())
     assert shape(again) == shape(history)
     assert [each.type for each in again] == [each.type for each in history]
     assert again.to_text() == history.to_text()
@@ -60,16 +60,16 @@ def test_everything_that_the_notation_has_comes_back():
 
 
 def test_values_are_numbered_and_a_record_alone_has_no_name():
-    assert History.of("ann: w(news)d41d r(news)d41d w(news)8cd9").to_text() == "ann: w1 r1 w2"
+    assert History.parse("ann: w(news)d41d r(news)d41d w(news)8cd9").to_text() == "ann: w1 r1 w2"
 
 
 def test_reads_without_an_answer_count_for_nothing():
-    history = History.of("ann: w1 u1… u1")
-    assert [each.kind for each in History.of(history.to_text())] == [Kind.WRITE, Kind.READ]
+    history = History.parse("ann: w1 u1… u1")
+    assert [each.kind for each in History.parse(history.to_text())] == [Kind.WRITE, Kind.READ]
 
 
 def test_a_condition_that_is_not_known_is_one_still():
-    (write,) = History.of("ann: w?>2!@3")
+    (write,) = History.parse("ann: w?>2!@3")
     assert (write.type, write.expected, write.outcome) == ("conditional", None, Outcome.CONFLICT)
     assert write.found.version == 3
 
@@ -79,7 +79,7 @@ def test_nothing_is_nothing():
 
 
 def test_hashes_become_numbers_and_nothing_else_changes():
-    history = History.of("ann: w(k)9f@1  u(k)77\nbob:     w(k)77>ab!9f@1   d@2")
+    history = History.parse("ann: w(k)9f@1  u(k)77\nbob:     w(k)77>ab!9f@1   d@2")
     again = history.numbered()
     assert [each.what for each in again] == ["w(k)1@1", "w(k)3>2!1@1", "r(k)3", "d(x)@2"]
     assert [each.id for each in again] == [each.id for each in history]

@@ -115,7 +115,7 @@ def test_wrong_ones_are_told_apart_by_a_small_history(piece, operations, problem
     assert problem in verdict.failure.problem
     text = "\n".join(verdict.failure.scenario.splitlines()[1:])
     # Hypothesis makes it small step by step, and may stop one above the smallest.
-    assert operations <= len(History.of(text)) <= operations + 1, text
+    assert operations <= len(History.parse(text)) <= operations + 1, text
     assert "smallest history that fails" in verdict.diagram().layout.title.text
 
 
@@ -127,7 +127,7 @@ def test_the_notation_says_what_was_drawn():
             _Move(rng.choice(("ann", "bob")), rng.choice((None, 0, 1, 2)), rng.randint(1, 4))
             for _ in range(rng.randint(1, 7))
         ]
-        history = History.of(_written(moves))
+        history = History.parse(_written(moves))
         assert [each.client for each in history] == [move.client for move in moves]
         assert [each.is_write for each in history] == [move.back is None for move in moves]
         for number, (move, each) in enumerate(zip(moves, history, strict=True)):

@@ -8,7 +8,7 @@ from judged import told_apart
 from mudkit.exercises import judge
 from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
 from mudkit.systems.sublim._policy.actions import Compress, Every, Keep, Resize
-from mudkit.systems.sublim.study.picu import function, one_timestamp, picu, stateless
+from mudkit.systems.sublim.study.picu import function, picu, shared_timestamp_policy, stateless
 
 CHAPTER = "07_stateful_policies"
 SOLUTION = """
@@ -107,7 +107,7 @@ def compressed_always(patients):
 WRONG = {
     "the paper's PICU": (picu, "the alarm of patient", "R2, battery below 25 %"),
     "PICU as a function": (function, "the alarm of patient", "is not sent"),
-    "PICU with one Timestamp": (one_timestamp, "is not sent", "R2, battery below 25 %"),
+    "PICU with one Timestamp": (shared_timestamp_policy, "is not sent", "R2, battery below 25 %"),
     "one Timestamp, alarms let through": (one_time_for_all, "a message of patient", "one Timestamp"),
     "stateless": (stateless, "", ""),
     "alarms before the battery": (alarms_first, "", "alarm"),

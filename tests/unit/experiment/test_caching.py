@@ -10,7 +10,7 @@ from mudkit.experiment import CacheBench, Shuffled, nodes
 from mudkit.learning import Always, BatchTree, Bound, CostMatrix, FixedRule, Tree, evaluate_reads
 from mudkit.learning.features import read_features, write_features
 from mudkit.learning.replay import SENT, replay
-from mudkit.learning.writes import AskedReads, Writes
+from mudkit.learning.writes import ReadRequests, Writes
 
 LABELS, READS = labelled_reads()
 
@@ -103,7 +103,7 @@ def test_a_tree_for_writes_is_listed_with_its_delays():
     rows = [(f"car-{i % 4}", 7 * i, 40.0 * (i % 2)) for i in range(400)]
     positions, reads = written(rows), asked_reads([("phone", 60.0 * i, 0.0) for i in range(1, 40)])
     writes = Writes.of(first_labels(positions, reads), positions)
-    learnt = BatchTree("freshness").learn(writes, AskedReads.of(reads))
+    learnt = BatchTree("freshness").learn(writes, ReadRequests.of(reads))
     table = nodes(learnt)
     known = write_features(writes.t_us, writes.lat, writes.lon)[::13]
     mine = [decided(table, dict(zip(learnt.names, row, strict=True))) for row in known]

@@ -12,7 +12,7 @@ from mudkit.errors import ParameterError
 from mudkit.experiment import Accident, Commuters, Dispatcher, DriftAlarm
 from mudkit.experiment.closed_loop import surges
 from mudkit.systems.mud import AlwaysRemote, Artefact
-from mudkit.systems.mud.device.policy_slot import Shipped
+from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.messages import Policy
 from mudkit.systems.mud.policies.artefact import sha256
 from mudkit.systems.mud.policies.density import Density
@@ -63,7 +63,7 @@ def test_who_always_asks_misses_nothing_and_who_does_not_saves():
     assert list(other.reads["at_s"]) != list(always.reads["at_s"])
 
 
-FOR_TWO_HOURS = Artefact.made(
+FOR_TWO_HOURS = Artefact.create(
     "read", 1, ["age"], [[0, 7200.0, 1, 2, 2], [0], [1]], ["local", "remote"], manifest={"seed": 1}
 )
 HOUR_US = 3_600_000_000
@@ -92,7 +92,7 @@ def test_where_nothing_was_ever_written_a_few_writes_are_no_surge():
 def test_a_policy_but_inside_a_box():
     """A million places: inside it asks, elsewhere it decides as before; also of what it knows nothing of."""
     box = {"south": 30.0, "north": 30.5, "west": -98.0, "east": -97.0}
-    other = FOR_TWO_HOURS.but_inside("remote", **box, version=2)
+    other = FOR_TWO_HOURS.with_override("remote", **box, version=2)
     assert (other.version, other.features) == (2, ("age", "lat", "lon"))
     assert other.document["manifest"]["seed"] == 1
     rng = np.random.default_rng(0)
@@ -104,7 +104,7 @@ def test_a_policy_but_inside_a_box():
         wanted = "remote" if is_inside else FOR_TWO_HOURS.decide((age_s,))
         assert other.decide((age_s, lat, lon)) == wanted
     assert other.decide((5.0, None, -97.5)) == "local"
-    both = other.but_inside("remote", south=31.0, north=31.5, west=-98.0, east=-97.0, version=3)
+    both = other.with_override("remote", south=31.0, north=31.5, west=-98.0, east=-97.0, version=3)
     assert [both.decide((5.0, lat, -97.5)) for lat in (30.2, 30.7, 31.2)] == ["remote", "local", "remote"]
     assert Artefact.read(both.document) == both
     again = FOR_TWO_HOURS.renewed(4)
@@ -112,7 +112,7 @@ def test_a_policy_but_inside_a_box():
 
 
 def begun(accident=None):
-    drive = PLAN.begin(3, START, Shipped(), accident=accident)
+    drive = PLAN.begin(3, START, ShippedPolicy(), accident=accident)
     drive.cloud.ship(FOR_TWO_HOURS, app="traffic").result()
     return drive
 
@@ -205,7 +205,7 @@ def test_an_update_with_a_bad_digest_is_not_taken():
     drive = begun()
     drive.lab.run(minutes=10)
     names = [device.name for device in drive.devices[:2]]
-    update = FOR_TWO_HOURS.but_inside("remote", south=0, north=1, west=0, east=1, version=2)
+    update = FOR_TWO_HOURS.with_override("remote", south=0, north=1, west=0, east=1, version=2)
 
     def damage(item):
         if not isinstance(item.body, Policy):
@@ -230,7 +230,7 @@ def test_what_was_damaged_on_the_device_rolls_back():
     drive = begun()
     drive.lab.run(minutes=10)
     name = drive.devices[0].name
-    update = FOR_TWO_HOURS.but_inside("remote", south=0, north=1, west=0, east=1, version=2)
+    update = FOR_TWO_HOURS.with_override("remote", south=0, north=1, west=0, east=1, version=2)
     drive.cloud.ship(update, app="traffic", to=[name]).result()
     assert versions(drive)[name] == 2
     (process,) = drive.lab.world.hosts[name].processes

@@ -42,7 +42,7 @@ from mudkit.systems.store_and_forward import Relay as Forwarder
 
 @pytest.fixture(scope="module")
 def lab():
-    made = Lab(seed=7, held=True)
+    made = Lab(seed=7, record_held=True)
     relay = Relay(made)
     friends = {"ann": ["bob", "cyd"], "bob": ["ann"], "cyd": ["ann", "dan"], "dan": ["cyd"]}
     modules = {
@@ -121,7 +121,7 @@ def test_a_relay_is_shown_nothing_else_by_devices(lab):
 
 
 def test_another_system_shows_all_of_it():
-    made = Lab(seed=7, held=True)
+    made = Lab(seed=7, record_held=True)
     relay = Forwarder(made)
     ann, _ = (Client(made.device(name), relay) for name in ("ann", "bob"))
     ann.send("bob", "the secret").result()
@@ -133,7 +133,7 @@ def test_another_system_shows_all_of_it():
 
 
 def _told(compress):
-    made = Lab(seed=1, held=True)
+    made = Lab(seed=1, record_held=True)
     server = radiator.Server(made, lambda sender, receiver: radiator.Volume(1), compress=compress)
     clients = [radiator.Client(device, server, receive=lambda context: None) for device in made.fleet(3)]
     made.run(minutes=1)

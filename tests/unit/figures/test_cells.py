@@ -60,15 +60,15 @@ def test_what_cannot_be_drawn():
         figures.cells_over_time(cells(0).astype({"positions": int}))
 
 
-def reads_at(lat, lon, is_local, is_stale=False):
+def reads_path(lat, lon, is_local, is_stale=False):
     return pd.DataFrame({"lat": lat, "lon": lon, "is_local": is_local, "is_stale": is_stale})
 
 
 READS = pd.concat(
     [
-        reads_at([30.001] * 6, -97.001, [True, True, True, False, False, False], [True] + [False] * 5),
-        reads_at([30.101] * 2, -97.001, True),
-        reads_at([35.0], -97.0, False),
+        reads_path([30.001] * 6, -97.001, [True, True, True, False, False, False], [True] + [False] * 5),
+        reads_path([30.101] * 2, -97.001, True),
+        reads_path([35.0], -97.0, False),
     ],
     ignore_index=True,
 )

@@ -17,7 +17,7 @@ WRONG = "ann: [w1@1  ] w2@2\nann:    r1@1\nbob:            r2@2 r1@1   r2@2"
 
 
 def draw(text, model, **given):
-    return figures.history(check(History.of(text), model), **given)
+    return figures.history(check(History.parse(text), model), **given)
 
 
 def traces(figure):
@@ -76,7 +76,7 @@ def test_the_contradiction_is_told_by_more_than_colour():
 
 
 def test_views_that_fork_branch():
-    verdict = check(History.of(FORKED), "fork-sequential")
+    verdict = check(History.parse(FORKED), "fork-sequential")
     lines = branches(verdict.views["x"])
     assert [
         (clients, parent, begin, [each.what for each in own]) for clients, parent, begin, own in lines
@@ -146,7 +146,7 @@ def test_long_views_have_their_names_under_the_pointer():
 
 
 def test_what_is_no_verdict_is_refused():
-    for given in (3, History.of("ann: w1")):
+    for given in (3, History.parse("ann: w1")):
         with pytest.raises(ParameterError, match=r"check\(history, model\)") as caught:
             figures.history(given)
         assert caught.value.where == "verdict"

@@ -12,7 +12,7 @@ from mudkit.learning import CostMatrix
 from mudkit.systems.mud.policies.artefact import FEATURES, question
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
-from mudkit.systems.sublim._policy.firing import fired
+from mudkit.systems.sublim._policy.firing import decision_table
 
 POLICY = Policy(
     "p",
@@ -34,7 +34,7 @@ NAMES = [rule.name for rule in POLICY.rules]
 
 
 def test_a_row_for_each_message_in_each_state():
-    table = fired(POLICY, MESSAGES, STATES)
+    table = decision_table(POLICY, MESSAGES, STATES)
     rows = {
         (row.message, row.state): (row.rule, row.name, row.outcome, row.fields) for row in table.itertuples()
     }
@@ -48,13 +48,13 @@ def test_a_row_for_each_message_in_each_state():
     }
     assert (table["bytes"] > 0).tolist() == [False, False, False, True, False, True]
     sent = {"sent": {"all": 100.0}}
-    later = fired(POLICY, MESSAGES, STATES, sent, 200.0)
+    later = decision_table(POLICY, MESSAGES, STATES, sent, 200.0)
     assert later["outcome"].tolist()[3] == "held back"
     assert sent == {"sent": {"all": 100.0}}
 
 
 def test_cells_have_number_and_mark():
-    table = fired(POLICY, MESSAGES, STATES, {"sent": {"all": 0.0}}, 5.0)
+    table = decision_table(POLICY, MESSAGES, STATES, {"sent": {"all": 0.0}}, 5.0)
     figure = figures.rule_firing(table, NAMES, title="Which", x="battery, %")
     heat = figure.data[0]
     assert [list(row) for row in heat.text] == [["1✗", "1✗", "1✗"], ["2…", "–✗", "3"]]
@@ -69,19 +69,25 @@ def test_cells_have_number_and_mark():
 
 
 def test_it_is_filled_again_and_framed():
-    figure = figures.rule_firing(fired(POLICY, MESSAGES, STATES), NAMES, title="Which", x="battery, %")
+    figure = figures.rule_firing(
+        decision_table(POLICY, MESSAGES, STATES), NAMES, title="Which", x="battery, %"
+    )
     figures.update_rule_firing(
-        figure, fired(POLICY, MESSAGES, STATES), NAMES, title="Another", now=("alarm", "30")
+        figure, decision_table(POLICY, MESSAGES, STATES), NAMES, title="Another", now=("alarm", "30")
     )
     (frame,) = figure.layout.shapes
     assert (frame.x0, frame.x1, frame.y0, frame.y1) == (0.5, 1.5, 0.5, 1.5)
-    figures.update_rule_firing(figure, fired(POLICY, {}, {}), [], title="Nothing", now=("alarm", "30"))
+    figures.update_rule_firing(
+        figure, decision_table(POLICY, {}, {}), [], title="Nothing", now=("alarm", "30")
+    )
     assert not figure.layout.shapes
 
 
 def test_what_cannot_be_drawn():
     with pytest.raises(ParameterError, match="outcome"):
-        figures.rule_firing(fired(POLICY, MESSAGES, STATES).drop(columns="outcome"), NAMES, title="", x="")
+        figures.rule_firing(
+            decision_table(POLICY, MESSAGES, STATES).drop(columns="outcome"), NAMES, title="", x=""
+        )
 
 
 COLUMNS = ["node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves"]

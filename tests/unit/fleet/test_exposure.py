@@ -121,7 +121,7 @@ def test_ciphertext_is_found_and_marked_wherever_it_is(value: Any, secret: bytes
 
 
 def test_in_a_lab():
-    lab = Lab(held=True)
+    lab = Lab(record_held=True)
     relay = Relay(lab)
     ann, _ = (Client(lab.device(name), relay) for name in ("ann", "bob"))
     ann.send("bob", "the secret of the shed").result()

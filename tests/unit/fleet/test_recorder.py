@@ -129,10 +129,10 @@ def test_a_lab_without_anything_writes_a_trace(tmp_path):
 
 
 def test_a_lab_without_messages():
-    quiet = busy(messages=False)
+    quiet = busy(record_messages=False)
     assert len(quiet.trace.table("messages")) == len(quiet.trace.table("transfers")) == 0
     assert quiet.bill().equals(busy().bill())
-    held = busy(messages=False, held=True)
+    held = busy(record_messages=False, record_held=True)
     assert len(held.trace.table("messages")) == 0
     assert not held.held().empty
 

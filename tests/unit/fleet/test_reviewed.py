@@ -44,7 +44,7 @@ def test_stores_give_back_what_was_put_or_refuse_it(tmp_path, kind):
 
 
 def test_what_a_relay_stored_sealed_arrives_sealed():
-    lab = Lab(1, held=True)
+    lab = Lab(1, record_held=True)
 
     class Keeper:
         def __init__(self, ports: Any) -> None:

@@ -15,12 +15,12 @@ from mudkit.learning import Batch, BatchBound, BatchTree, RadioModel, batching, 
 from mudkit.learning.batching import delayed
 from mudkit.learning.costs import CLASSES
 from mudkit.learning.evaluate_batches import _contents, bound_us, trained_on
-from mudkit.learning.writes import NEVER_US, AskedReads, Writes, batches, missed
+from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
 
 
 def world(writes, reads, **options):
     positions, queries = written(writes), asked(reads, **options)
-    return Writes.of(first_labels(positions, queries), positions), AskedReads.of(queries)
+    return Writes.of(first_labels(positions, queries), positions), ReadRequests.of(queries)
 
 
 def minutes(t_us):
@@ -262,7 +262,7 @@ def test_shuffled_labels_teach_one_delay_for_all(labels):
         np.where(mixed_us == NEVER_US, NEVER_US, writes.t_us + np.where(mixed_us == NEVER_US, 0, mixed_us)),
     )
     true, control = (
-        BatchTree(delay_costs(0.5), shared=False).learn(each, AskedReads.of(QUERIES))
+        BatchTree(delay_costs(0.5), shared=False).learn(each, ReadRequests.of(QUERIES))
         for each in (writes, mixed)
     )
     assert np.count_nonzero(true.tree.is_leaf) >= 2
@@ -282,7 +282,7 @@ def test_what_a_tree_is_matched_to_holds_where_it_learns_also_when_no_price_will
     """Then all goes at once. On others it may miss more, and its name says so."""
     monkeypatch.setattr(batching, "PRICES", (0.001,))
     writes = Writes.of(labels, POSITIONS)
-    due_us = BatchTree(match=Batch(0)).learn(writes, AskedReads.of(QUERIES)).due_us(writes)
+    due_us = BatchTree(match=Batch(0)).learn(writes, ReadRequests.of(QUERIES)).due_us(writes)
     assert (due_us == writes.t_us).all()
     assert str(BatchTree(match=Batch(30))) == "tree, misses no more than 30 min in training"
 

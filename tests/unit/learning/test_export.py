@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
-from mudkit.learning import artefact, delay_costs
+from mudkit.learning import delay_costs, export_tree
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES, CostMatrix
 from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES
@@ -56,7 +56,7 @@ def inputs(learnt, count, seed=3):
 @pytest.mark.parametrize(("make", "count"), [(learnt_reads, INPUTS), (learnt_writes, INPUTS // 10)])
 def test_it_decides_as_scikit_learn_on_a_million_inputs(make, count):
     learnt = make()
-    shipped = artefact(learnt, manifest={"seed": 1})
+    shipped = export_tree(learnt, manifest={"seed": 1})
     values = inputs(learnt, count)
     by_sklearn = learnt.tree.grown.model.apply(values.astype(np.float32))
     actions = shipped.document["actions"]
@@ -89,13 +89,13 @@ def test_values_are_taken_as_float32(threshold, steps, from_middle):
     with np.errstate(over="ignore"):
         goes_left = float(np.float32(value)) <= threshold
     nodes = [[0, threshold, 1, 2, 2], [0], [1]]
-    decided = Artefact.made("read", 1, ["age"], nodes, ["local", "remote"]).decide([value])
+    decided = Artefact.create("read", 1, ["age"], nodes, ["local", "remote"]).decide([value])
     assert decided == ("local" if goes_left else "remote")
 
 
 def test_the_table_of_densities_goes_with_the_tree():
     table = Density(0.05, {(605, -1955): tuple(hour / 8 for hour in range(24)), (-1, 0): (0.5,) * 24})
-    shipped = artefact(learnt_reads(features="dense", density=table))
+    shipped = export_tree(learnt_reads(features="dense", density=table))
     received = Artefact.read(json.loads(json.dumps(shipped.document)))
     assert received.features[-1] == "density"
     assert received.density == shipped.density == table
@@ -103,14 +103,14 @@ def test_the_table_of_densities_goes_with_the_tree():
         9 / 8,
         0,
     ]
-    assert artefact(learnt_reads()).density is None
+    assert export_tree(learnt_reads()).density is None
     with pytest.raises(ParameterError, match="no table"):
-        artefact(learnt_reads(features="dense"))
+        export_tree(learnt_reads(features="dense"))
 
 
 def test_what_it_says_of_itself():
     learnt = learnt_writes()
-    shipped = artefact(learnt, 3, manifest={"trace": "a town"})
+    shipped = export_tree(learnt, 3, manifest={"trace": "a town"})
     assert Artefact.read(dict(shipped.document)).document == shipped.document
     assert (shipped.kind, shipped.version, shipped.features) == ("write", 3, WRITE_FEATURES)
     assert shipped.document["actions"] == [60.0 * each for each in CLASSES[:-1]] + ["never"]
@@ -120,4 +120,4 @@ def test_what_it_says_of_itself():
     )
     assert {name for names in FEATURE_SETS.values() for name in names} <= {*FEATURES}
     with pytest.raises(ParameterError):
-        artefact(learnt, 0)
+        export_tree(learnt, 0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learning_traces import MINUTE_US, START_US, asked, holds, written
 
-from mudkit.learning import held_completeness, least_sent
+from mudkit.learning import cache_completeness, min_sent_share
 
 # Car b writes each 10 minutes at one place; phone a asks around it.
 WRITES = written([("b", each, 0) for each in range(0, 60, 10)])
@@ -15,9 +15,9 @@ WRITES = written([("b", each, 0) for each in range(0, 60, 10)])
 
 def completeness(reads, sent=None, comes=None, writes=WRITES, window_min=120.0):
     table = asked([("a", *each) for each in reads], window_min=window_min)
-    comes_us = None if comes is None else np.array([START_US + each * MINUTE_US for each in comes])
+    arrival_us = None if comes is None else np.array([START_US + each * MINUTE_US for each in comes])
     sent = None if sent is None else np.array(sent)
-    return held_completeness(writes, table, sent, comes_us=comes_us).tolist()
+    return cache_completeness(writes, table, sent, arrival_us=arrival_us).tolist()
 
 
 def test_all_earlier_answers_together():
@@ -85,12 +85,12 @@ def test_it_is_as_defined(writes, reads, data):
             if each["device"] == read["device"] or any(holds(answer, each) for answer in answers)
         ]
         expected.append(len(has) / len(due) if due else 1.0)
-    assert held_completeness(positions, table, np.array(sent)).tolist() == pytest.approx(expected)
+    assert cache_completeness(positions, table, np.array(sent)).tolist() == pytest.approx(expected)
 
 
 def test_what_any_cache_must_send():
     held = np.array([0.0, 0.95, 0.5, 1.0])
-    assert least_sent(held, 0.9, 0) == 2 / 4
-    assert least_sent(held, 0.9, 1) == 1 / 4
-    assert least_sent(held, 0.9, 5) == 0
-    assert least_sent(held, 1.0, 0) == 3 / 4
+    assert min_sent_share(held, 0.9, 0) == 2 / 4
+    assert min_sent_share(held, 0.9, 1) == 1 / 4
+    assert min_sent_share(held, 0.9, 5) == 0
+    assert min_sent_share(held, 1.0, 0) == 3 / 4

@@ -20,7 +20,9 @@ CLOCK_US = 1_000_000_000_000_000
 def shelf_of(kind, name, threshold, actions, **more):
     """It says the first action up to the threshold, and the second over it, or when nothing is known."""
     shelf = PolicySlot(MemoryStore(), kind)
-    shelf.take(Artefact.made(kind, 1, [name], [[0, threshold, 1, 2, 2], [0], [1]], actions, **more).document)
+    shelf.take(
+        Artefact.create(kind, 1, [name], [[0, threshold, 1, 2, 2], [0], [1]], actions, **more).document
+    )
     assert not shelf.refused
     return shelf
 

@@ -6,7 +6,7 @@ from learning_traces import MINUTE_US, asked, first_labels, written
 
 from mudkit.learning.batching import delayed
 from mudkit.learning.oracle import ORACLE_PRICES, hours_of, oracle_frontier
-from mudkit.learning.writes import AskedReads, Writes, batches, missed
+from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def world():
     """Two hours of driving: in the first one somebody asks each 20 minutes, in the second one nobody does."""
     positions = written([(car, minute, 0.0) for car in "ab" for minute in range(0, 120, 2)])
     queries = asked([("c", minute, 0.0) for minute in (19, 39, 59)])
-    return Writes.of(first_labels(positions, queries), positions), AskedReads.of(queries)
+    return Writes.of(first_labels(positions, queries), positions), ReadRequests.of(queries)
 
 
 def test_hours_are_numbered_by_weekday_and_weekend():

@@ -8,4 +8,4 @@ from mudkit.pipeline import streaming
 
 def test_a_folder_of_events_that_is_not_there(tmp_path):
     with pytest.raises(InputMissing, match="folder of events"):
-        streaming.source(None, tmp_path / "nofolder")
+        streaming.event_stream(None, tmp_path / "nofolder")

@@ -13,7 +13,7 @@ from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.predicates.layout import Column, Layout, to_json
-from mudkit.predicates.sqlite_functions import register
+from mudkit.predicates.sqlite_functions import register_functions
 
 AUSTIN = {"lat": 30.27, "lon": -97.74}
 RECORDS = [
@@ -87,7 +87,7 @@ GIVEN = {
 }
 
 
-def register_functions():
+def register():
     @function("twice", returns="number", spark="{0} * 2", sqlite="{0} * 2")
     def twice(x: float) -> float:
         return 2 * x
@@ -99,7 +99,7 @@ def register_functions():
 
 @pytest.fixture(scope="module", autouse=True)
 def user_functions():
-    register_functions()
+    register()
     yield
     remove("twice")
     remove("shout")
@@ -112,7 +112,7 @@ def predicate(text, given=GIVEN):
 @pytest.fixture
 def connection():
     made = sqlite3.connect(":memory:")
-    register(made)
+    register_functions(made)
     yield made
     made.close()
 
@@ -281,7 +281,7 @@ def test_lookup_and_users_errors(connection):
         return (x, x)
 
     try:
-        register(connection)
+        register_functions(connection)
         p = Predicate("distance_km(place(a), place(b)) > 1 OR place(a) = loc")
         connection.execute("CREATE TABLE t (data TEXT)")
         records = [{"a": 1, "b": 2}, {"a": 100, "b": 1}, {"a": 3, "b": 3, "loc": [3, 3]}, {"a": "x"}]

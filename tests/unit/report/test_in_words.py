@@ -11,7 +11,7 @@ from mudkit.report.in_words import links, logs, sizing
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.logs import drawn_from
-from mudkit.systems.lasthop.study.sizing import Sizing, size, with_outages
+from mudkit.systems.lasthop.study.sizing import Sizing, add_outages, size_prefetch
 
 HOUR = 3_600_000_000
 EVENTS = drawn_from(
@@ -32,7 +32,7 @@ def test_how_long_there_was_no_link():
     assert "no link for 25.0% of the time" in links([recorded], None)
     assert "no link for 15.0%" in links([drawn_from([0, 100], [50], outages_us=[[85, 300]])], None)
     assumed = Outages(1.0)
-    assert "100.0% on average" in links(with_outages(EVENTS, assumed, [1]), assumed)
+    assert "100.0% on average" in links(add_outages(EVENTS, assumed, [1]), assumed)
 
 
 def table(limits, thresholds_s, costs):
@@ -64,7 +64,7 @@ def test_what_is_recommended():
 
 def test_total_outage_has_a_meaning():
     """Nothing goes and nothing could have been read: nothing is wasted, lost, or worth prefetching."""
-    result = size(with_outages(EVENTS, Outages(1.0), [1]))
+    result = size_prefetch(add_outages(EVENTS, Outages(1.0), [1]))
     assert (result.limit, result.best["waste"], result.best["loss"]) == (0, 0.0, 0.0)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mudkit.experiment.contrail_pair import item_latencies_s
 from mudkit.reproduce.contrail import ROWS
 from mudkit.reproduce.contrail import measures as measures
-from mudkit.reproduce.contrail.runs import latencies_s
 from mudkit.reproduce.verdict import NOT_REPRODUCIBLE, REPRODUCED, judge
 
 SMALL = {
@@ -59,7 +59,7 @@ def test_order_and_slope_of_the_scale_fail_when_it_is_shuffled():
 
 
 def test_a_latency_without_polling_is_what_transfers_take():
-    assert sorted(latencies_s(1, 0.0, 3600.0, 10, 1.0))[-2] < 1.0  # the first wakes the radio up
+    assert sorted(item_latencies_s(1, 0.0, 3600.0, 10, 1.0))[-2] < 1.0  # the first wakes the radio up
 
 
 def test_every_row_of_the_design_is_there():

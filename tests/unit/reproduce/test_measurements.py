@@ -11,21 +11,20 @@ import pytest
 
 from mudkit import trace
 from mudkit.consistency import check
-from mudkit.errors import EnvironmentProblem, ParameterError
+from mudkit.errors import EnvironmentProblem
 from mudkit.events import size_bytes
+from mudkit.experiment.matching import MatchingLoad
 from mudkit.predicates import Predicate
 from mudkit.reproduce import lab, mobius, peaks, row
 from mudkit.reproduce.lab import checking, compiling, kernel, spark_labels, spark_modes
 from mudkit.reproduce.mobius import (
     campaign,
     capacity,
-    growth,
     matching,
     overhead,
     overhead_local,
     overhead_remote,
 )
-from mudkit.reproduce.mobius.workload import TEXTS, Workload
 from mudkit.reproduce.verdict import judge
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.verify.campaign.bugs import BUGS, Bug
@@ -65,10 +64,10 @@ def test_m1_tells_the_hard_shapes(m1):
 
 
 def test_a_difference_between_index_and_one_by_one_is_noticed(monkeypatch):
-    assert matching._agreement(Workload(300, 2)) == 1
-    whole = matching.one_by_one
-    monkeypatch.setattr(matching, "one_by_one", lambda *pair: whole(*pair)[:2])
-    assert 0 < matching._agreement(Workload(300, 2)) < 1
+    assert matching._agreement(MatchingLoad(300, 2)) == 1
+    whole = matching.match_each
+    monkeypatch.setattr(matching, "match_each", lambda *pair: whole(*pair)[:2])
+    assert 0 < matching._agreement(MatchingLoad(300, 2)) < 1
 
 
 def test_m2_measures_all_that_is_required():
@@ -195,8 +194,6 @@ def test_new_texts_are_of_new_shapes():
 
 
 def test_the_papers_curve():
-    assert matching.papers_messages_per_s(1) == 5000
-    assert round(matching.papers_messages_per_s(1000)) == 69
     assert "69 at 1,000" in M1.paper
 
 
@@ -207,43 +204,6 @@ def test_the_fit_is_a_line():
     for slower, expected in ((lambda n: 1e-6 * n**2, 2), (lambda n: 1e-6 * n**0.5, 0.5), (lambda n: 1e-6, 0)):
         assert matching._fit(many, [slower(n) for n in many])[2] == pytest.approx(expected, abs=0.01)
     assert matching._fit(many, [3e-6, 21e-6, 2001e-6, 201e-6])[2] < 0  # shuffled
-
-
-@pytest.mark.parametrize("shape", TEXTS)
-def test_workloads_say_the_same_again(shape):
-    a, b, c = (list(Workload(50, 3, seed, shape).draw()) for seed in (1, 1, 2))
-    assert a == b != c
-    assert Workload(50, 3, 1, shape).records(5) == Workload(50, 3, 1, shape).records(5)
-    assert len({name for name, *_ in a}) == 50
-
-
-@pytest.mark.parametrize(
-    ("subscriptions", "topics", "shape"), [(200, 20, "box"), (20_000, 20, "box"), (3000, 9, "ranges")]
-)
-def test_a_record_reaches_about_five(subscriptions, topics, shape):
-    load = Workload(subscriptions, topics, shape=shape)
-    matches = load.index().match_many(load.records(2000))
-    assert 4.5 < sum(map(len, matches)) / 2000 < 5.5
-
-
-def test_a_shape_that_is_none():
-    with pytest.raises(ParameterError, match="skewed"):
-        Workload(5, shape="round")
-
-
-@pytest.mark.parametrize("shape", TEXTS)
-def test_all_ways_find_the_same(shape):
-    table = growth.growth([50, 400], topics=4, records=30, shape=shape)
-    ours = table[table["way"] != growth.PAPER]
-    assert list(table["way"]) == 2 * [*growth.WAYS, growth.PAPER]
-    assert (ours["agree"] == 1).all()
-    assert ours["reached"].gt(0).all()
-    assert list(ours.loc[ours["way"] == growth.WAYS[0], "looked_at"]) == [50, 400]
-
-
-def test_growth_takes_positive_numbers():
-    with pytest.raises(ParameterError, match="0 records"):
-        growth.growth([10], records=0)
 
 
 def labelled(*times_s, driver_mb=900.0):

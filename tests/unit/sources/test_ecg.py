@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.sources.ecg import HZ, ecg_mv, loss_percent, millivolts, samples
+from mudkit.sources.ecg import ECG_HZ, decode_ecg, ecg_loss_percent, ecg_mv, encode_ecg
 from mudkit.systems.sublim import compress, expand
 
 
@@ -18,9 +18,9 @@ def beats(line):
 @pytest.mark.parametrize("bpm", [40, 72, 120])
 def test_it_beats_as_often_as_asked(bpm):
     line = ecg_mv(bpm, 30)
-    assert len(line) == 30 * HZ
+    assert len(line) == 30 * ECG_HZ
     assert (line.min(), line.max()) == pytest.approx((-0.4, 1.2))
-    gaps_s = np.diff(beats(line)) / HZ
+    gaps_s = np.diff(beats(line)) / ECG_HZ
     assert 60 / gaps_s.mean() == pytest.approx(bpm, rel=0.03)
     assert 0 < gaps_s.std() < 0.1 * gaps_s.mean()
 
@@ -28,15 +28,15 @@ def test_it_beats_as_often_as_asked(bpm):
 def test_a_heart_without_variation_beats_evenly():
     gaps = np.diff(beats(ecg_mv(60, 20, spread_bpm=0.0)))
     assert gaps.max() - gaps.min() <= 1
-    assert gaps.mean() == pytest.approx(HZ, abs=1)
+    assert gaps.mean() == pytest.approx(ECG_HZ, abs=1)
 
 
 def test_each_beat_has_its_waves():
     """Q and S are below the line around R, P before and T after are above it."""
     line = ecg_mv(60, 10, spread_bpm=0.0)
     at = beats(line)[4]
-    around = line[at - HZ // 2 : at + HZ // 2]
-    r = HZ // 2
+    around = line[at - ECG_HZ // 2 : at + ECG_HZ // 2]
+    r = ECG_HZ // 2
     q, s = around[r - 20 : r].min(), around[r : r + 20].min()
     rest = np.median(around)
     assert q < rest - 0.05
@@ -55,20 +55,20 @@ def test_it_is_a_function_of_its_parameters():
 
 def test_samples_are_a_byte_each_to_a_hundredth_of_a_millivolt():
     line = ecg_mv(72, 5)
-    assert np.abs(millivolts(samples(line)) - line).max() <= 0.0051
-    assert samples(np.array([-9.0, -1.0, 1.55, 9.0])) == bytes([0, 0, 255, 255])
+    assert np.abs(decode_ecg(encode_ecg(line)) - line).max() <= 0.0051
+    assert encode_ecg(np.array([-9.0, -1.0, 1.55, 9.0])) == bytes([0, 0, 255, 255])
 
 
 def test_the_loss_of_compression_is_stated():
-    """The figures of the docstring of mudkit.sources.ecg.loss_percent."""
-    whole = samples(ecg_mv(72, 10))
+    """The figures of the docstring of mudkit.sources.ecg_loss_percent."""
+    whole = encode_ecg(ecg_mv(72, 10))
     lost = {
-        ratio: loss_percent(whole, expand(compress({"e": whole}, "e", ratio)["e"], len(whole)))
+        ratio: ecg_loss_percent(whole, expand(compress({"e": whole}, "e", ratio)["e"], len(whole)))
         for ratio in (2, 4, 6, 8)
     }
     assert [round(each) for each in lost.values()] == [4, 13, 26, 39]
-    assert loss_percent(whole, whole) == 0.0
-    assert loss_percent(bytes([9, 9]), bytes([8, 9])) == 0.0
+    assert ecg_loss_percent(whole, whole) == 0.0
+    assert ecg_loss_percent(bytes([9, 9]), bytes([8, 9])) == 0.0
 
 
 @pytest.mark.parametrize(

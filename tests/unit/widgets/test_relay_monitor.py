@@ -41,7 +41,7 @@ def test_what_stays_on_the_device_is_told(monitor):
     assert "The item was uploaded." in monitor.status.value
     monitor.metadata.value = '{"loc": [37.4, -122.1]}'
     assert "Alice's filter does not match. 0 bytes." in monitor.status.value
-    monitor.wanted.value = " "
+    monitor.predicate.value = " "
     assert "nobody has asked for it. 0 bytes." in monitor.status.value
 
 
@@ -65,7 +65,7 @@ def test_a_text_is_looked_for_in_all_that_was_held(monitor):
     [
         ("metadata", '{"loc"', "The metadata cannot be read."),
         ("metadata", "[1]", "The metadata is no object."),
-        ("wanted", "loc = ", "ends too soon"),
+        ("predicate", "loc = ", "ends too soon"),
         ("name", "", "cannot be the name of an item"),
     ],
 )

@@ -93,7 +93,7 @@ def test_the_table_says_what_the_checker_says():
         for model in ("fork-sequential", "linearizable"):
             widget.model.value = model
             for name, result in statuses(widget).items():
-                assert result.split()[1] == check(History.of(text), name).status, (text, name)
+                assert result.split()[1] == check(History.parse(text), name).status, (text, name)
     widget.text.value = "ann: w(k)1 w(l)2 r(k)1 r(l)0"
     for key, status in (("k", "OK"), ("l", "ILLEGAL"), ("k", "OK")):
         widget.record.value = key
@@ -104,7 +104,7 @@ def test_it_says_what_the_checker_says_of_the_reads_that_count():
     text = "ann: w1\nbob:    u0"
     widget = ViewsExplorer(text, "linearizable", reads=["uncommitted"])
     for name, result in statuses(widget).items():
-        assert result.split()[1] == check(History.of(text), name, reads=["uncommitted"]).status, name
+        assert result.split()[1] == check(History.parse(text), name, reads=["uncommitted"]).status, name
     assert "✗ ILLEGAL" in widget.verdict.value
 
 

@@ -17,8 +17,8 @@ withdraw  remove what one device has sent to another one
 move      send a queue to another data centre; later operations are redirected there
 ========  ==========================================================================================
 
-Everything is bounded: by device the items, filters and keys in the queue (``most_waiting``,
-``MAX_CONTROLS``), the cache (``most_cached``), the white-list, and where the queue has moved; by device and
+Everything is bounded: by device the items, filters and keys in the queue (``max_waiting``,
+``MAX_CONTROLS``), the cache (``max_cached``), the white-list, and where the queue has moved; by device and
 group the filters (``MAX_FILTERS``); by data centre the moves that are not acknowledged; by two devices the
 last withdrawal.
 
@@ -116,9 +116,9 @@ class Storage:
     Parameters
     ----------
     ports : Ports
-    most_waiting : int
+    max_waiting : int
         Capacity of the queue of a device for items.
-    most_cached : int
+    max_cached : int
         Capacity of the cache, in items of a device.
     computes, units, gateways : collection of str
         Addresses of the cloud's compute instances, storages and gateways, of all data centres.
@@ -127,8 +127,8 @@ class Storage:
     def __init__(
         self,
         ports: Ports,
-        most_waiting: int,
-        most_cached: int,
+        max_waiting: int,
+        max_cached: int,
         *,
         computes: Collection[str],
         units: Collection[str],
@@ -136,7 +136,7 @@ class Storage:
     ) -> None:
         self._ports, self._store, self._me = ports, ports.store, ports.address
         self._computes, self._units, self._gateways = computes, units, gateways
-        self._most_waiting, self._most_cached = most_waiting, most_cached
+        self._most_waiting, self._most_cached = max_waiting, max_cached
         self._is_awake = False
         self._start: str | msgspec.UnsetType = msgspec.UNSET
         """Incarnation of this start; UNSET: the first one."""

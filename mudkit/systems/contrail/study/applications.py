@@ -160,7 +160,7 @@ class Photos:
     friends : collection of str
     on_photo : callable
         Called with the owner, the name and the bytes of each photograph that is found, once.
-    most_hops : int
+    max_hops : int
         The largest number of friends by whom a search is passed on.
     """
 
@@ -169,12 +169,12 @@ class Photos:
         module: Module,
         friends: Collection[str],
         on_photo: Callable[[str, str, bytes], None],
-        most_hops: int = 2,
+        max_hops: int = 2,
     ) -> None:
         self._me, self._friends, self._on_photo = module.device.name, list(friends), on_photo
         self._received: dict[str, Item] = {}
         self._own: dict[str, Item] = {}
-        self._ports = [_port(module, f"photos {hops}", "photos") for hops in range(most_hops + 1)]
+        self._ports = [_port(module, f"photos {hops}", "photos") for hops in range(max_hops + 1)]
         self._lifetime_s = 3600.0
         for hops, port in enumerate(self._ports):
             port.on_item(self._came)

@@ -21,7 +21,7 @@ _SHOWN: Final = 200
 
 
 def query(text: str, /) -> str:
-    """Give the topic of a query: its subscribers get the messages of all topics that match.
+    """Return the topic of a query: its subscribers receive the messages of all topics that match.
 
     Parameters
     ----------

@@ -8,10 +8,10 @@ from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.ranked import Message
 from mudkit.systems.lasthop.spool.spool import Spool
 
-__all__ = ["PrintedSpool"]
+__all__ = ["PaperSpool"]
 
 
-class PrintedSpool(Spool):
+class PaperSpool(Spool):
     """A spool that hears of the device's queue as the printed code does.
 
     The code sets ``topic.queue_size`` in ``READ``, to what lies on the device before the read, and adds one

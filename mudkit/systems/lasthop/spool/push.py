@@ -36,7 +36,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Final
+from typing import Final, Literal
 
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, whole_number
@@ -61,7 +61,7 @@ _REMEMBER_US: Final = 7 * 24 * _HOUR_US
 
 @dataclass(frozen=True)
 class Push:
-    """How a push service is used; the defaults are those of Firebase Cloud Messaging.
+    """Settings of a push service; the defaults are those of Firebase Cloud Messaging.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Push:
     in_use_s : float
         The time from a read for which the device does not doze, in seconds; infinite: it never does.
     synchronised : int
-        The number of those dropped, the latest, that the app fetches when it is told; 0: all of them are
+        The number of those dropped, the latest, that the app fetches when notified; 0: all of them are
         lost.
 
     Raises
@@ -91,7 +91,7 @@ class Push:
     """
 
     stored_limit: int = 100
-    when_full: str = "drop all"
+    when_full: Literal["drop all", "drop oldest", "drop lowest"] = "drop all"
     collapse_keys: int = 0
     time_to_live_s: float = 28 * _DAY_S
     high_rank: float = 0.78

@@ -18,24 +18,24 @@ _EXPECTED: Final = "items of situation.waiting, each once"
 
 
 class Item(NamedTuple):
-    """A message, as a rule is told of it.
+    """A message, as passed to a forwarding rule.
 
     Parameters
     ----------
     identity : hashable
     rank : float
-    came_s, expires_s : float
+    arrived_s, expires_s : float
         Times; infinity: it does not expire.
     """
 
     identity: Hashable
     rank: float
-    came_s: float
+    arrived_s: float
     expires_s: float
 
 
 class Situation:
-    """What a spool tells its rule.
+    """State of a spool, as passed to a forwarding rule.
 
     Parameters
     ----------

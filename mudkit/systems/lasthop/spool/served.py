@@ -101,10 +101,10 @@ class ServedSpool(Spool):
         chosen: list[Message] = []
         others: list[Message] = []
         while len(chosen) < most:
-            firsts = [(first, queue) for queue in self._readable if (first := queue.first()) is not None]
-            if not firsts:
+            first_reads = [(first, queue) for queue in self._readable if (first := queue.first()) is not None]
+            if not first_reads:
                 break
-            source = min(firsts, key=lambda each: each[0])[1]
+            source = min(first_reads, key=lambda each: each[0])[1]
             message = source.pop()
             if message.identity in without:
                 others.append(message)

@@ -56,7 +56,7 @@ CREDIT: Final = 64.0
 
 
 class Spool:
-    """The queues of one topic for one device.
+    """Queues of one topic for one device.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Spool:
     capacity : int
         The largest number of messages that wait; beyond, the lowest rank goes.
     remember_s : float
-        The time for which a message that is finished is known as such, in seconds: at least so long, and at
+        The time for which a message that is finished is known as such, in seconds: at least this long, and at
         most twice as long.
 
     Attributes

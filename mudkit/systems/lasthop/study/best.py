@@ -42,14 +42,14 @@ def online(drawn: Drawn, threshold: float, most: float) -> tuple[list[int], list
     # At one time the link changes first, so that a switch counts for what comes with it.
     switched = np.searchsorted(switches_us, arrivals_us, side="right")
     waits = (switched % 2 == 1) == drawn.starts_up
-    comes_us = np.where(waits, np.append(switches_us, FOREVER_US)[switched], arrivals_us)
-    acceptable = np.flatnonzero((ranks >= threshold) & (comes_us < FOREVER_US))
+    arrival_us = np.where(waits, np.append(switches_us, FOREVER_US)[switched], arrivals_us)
+    acceptable = np.flatnonzero((ranks >= threshold) & (arrival_us < FOREVER_US))
     # What waited goes before what comes with the switch, by rank; what did not wait goes as it comes.
     among_waiting = np.where(waits, -ranks, 0.0)[acceptable]
-    order = np.lexsort((among_waiting, ~waits[acceptable], comes_us[acceptable]))
+    order = np.lexsort((among_waiting, ~waits[acceptable], arrival_us[acceptable]))
     forwarded = acceptable[order]
     # Reads come last at their time.
-    known = np.searchsorted(comes_us[forwarded], drawn.reads_us, side="right").tolist()
+    known = np.searchsorted(arrival_us[forwarded], drawn.reads_us, side="right").tolist()
     numbers, by_rank = forwarded.tolist(), (-ranks[forwarded]).tolist()
     heap: list[tuple[float, int]] = []
     read: list[int] = []

@@ -22,7 +22,7 @@ from mudkit.systems.lasthop.study.simulation import Simulated, beginning, most_o
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Drawable", "Given", "compare", "interval"]
+__all__ = ["Drawable", "RecordedEvents", "compare", "interval"]
 
 
 class Drawable(Protocol):
@@ -33,7 +33,7 @@ class Drawable(Protocol):
 
 
 @dataclass(frozen=True)
-class Given:
+class RecordedEvents:
     """Events that are there already, numbered from 0 instead of drawn by a seed.
 
     Parameters

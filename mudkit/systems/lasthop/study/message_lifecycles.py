@@ -18,7 +18,7 @@ __all__ = ["message_lifecycles"]
 
 
 def message_lifecycles(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:
-    """Let all events happen to one spool, as :func:`~mudkit.systems.lasthop.study.simulation.play` does.
+    """Run all events through one spool and return the history of each message.
 
     Parameters
     ----------

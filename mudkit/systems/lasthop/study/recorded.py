@@ -151,7 +151,7 @@ class Condition:
 
 
 def conditions(link: Link, reads: Unlocks, scenario: Scenario) -> dict[str, Condition]:
-    """Give what is generated and what is recorded, in all four combinations, alike in their rates.
+    """Combine generated and recorded links and reads in all four ways, at the same rates.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class Expiration:
     """
 
     mean_s: float = field(metadata={"low": 1e-3, "high": 1e10})
-    law: str = "exponential"
+    law: Literal["exponential", "uniform", "normal"] = "exponential"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean_s", number("expiration", self.mean_s, 1e-3, 1e10))

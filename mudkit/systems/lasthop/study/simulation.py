@@ -29,7 +29,7 @@ _KEPT: Final = 4
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one policy has done.
+    """Messages that a policy forwarded and that were read.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Simulated:
 
 
 def expected_waste(*, user_frequency: float, max: float, event_frequency: float) -> float:  # noqa: A002
-    """Give the waste of the on-line policy by overflow (Last hop 4.2): ``1 - uf * Max / ef``, not below 0.
+    """Return the waste of the on-line policy by overflow (Last hop 4.2): ``1 - uf * Max / ef``, at least 0.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def play(
     begin: Begin,
     most: float,
 ) -> Outcome:
-    """Let all events happen to one spool.
+    """Run all events through one spool.
 
     The link has neither latency nor limit, so the device holds what the spool knows it to hold; only of what
     is read while the link is down the spool learns when it is up again.

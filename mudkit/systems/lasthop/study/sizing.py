@@ -27,7 +27,7 @@ from mudkit.systems.lasthop.study.simulation import Simulated, beginning, most_o
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LIMITS", "THRESHOLDS_S", "Sizing", "size", "with_outages"]
+__all__ = ["LIMITS", "THRESHOLDS_S", "Sizing", "add_outages", "size_prefetch"]
 
 LIMITS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Messages; 0 is on-demand."""
@@ -105,7 +105,7 @@ class Sizing:
         return table.reset_index(drop=True)
 
 
-def size(
+def size_prefetch(
     draws: Sequence[Drawn],
     *,
     max: float | None = 8,  # noqa: A002 - the name of the API
@@ -182,8 +182,18 @@ def _cheapest(table: pd.DataFrame, loss_weight: float) -> dict[str, float]:
     return {str(name): float(value) for name, value in order.drop(columns="_cost").iloc[0].items()}
 
 
-def with_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Drawn]:
-    """Give the same arrivals and reads with drawn outages, once for each seed."""
+def add_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Drawn]:
+    """Return the same arrivals and reads with random outages, once for each seed.
+
+    Parameters
+    ----------
+    drawn : Drawn
+        Arrivals and reads.
+    outages : Outages
+        Process of the outages.
+    seeds : iterable of int
+        Seeds of the outages.
+    """
     end_us = int(np.concatenate([drawn.arrivals_us, drawn.reads_us]).max(initial=0))
     days = end_us // _DAY_US + 1
     runs = []

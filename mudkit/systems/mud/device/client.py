@@ -49,7 +49,7 @@ from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, Continu
 from mudkit.systems.mud.device.holding import holdings
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.planning import Planner
-from mudkit.systems.mud.device.policy_slot import PolicySlot, Shipped, ShippedReads, ShippedWrites
+from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
 from mudkit.systems.mud.device.prefetching import LOOK, Prefetching
 from mudkit.systems.mud.device.read_path import ReadPath, asked_of
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
@@ -109,11 +109,11 @@ class Settings:
     gateways : sequence of str
     servers : sequence of str
         Those for notifications; the first one knows who is responsible.
-    most_rows : int
+    max_rows : int
         The number of committed records in its store.
-    read_policy : ReadPolicy, Shipped or None
+    read_policy : ReadPolicy, ShippedPolicy or None
         None: the utility of each read decides.
-    write_policy : WritePolicy or Shipped
+    write_policy : WritePolicy or ShippedPolicy
     prefetch_policy : PrefetchPolicy or None
         None: nothing is fetched before it is asked for.
     """
@@ -123,9 +123,9 @@ class Settings:
     token: str | None
     gateways: Sequence[str]
     servers: Sequence[str]
-    most_rows: int
-    read_policy: ReadPolicy | Shipped | None
-    write_policy: WritePolicy | Shipped
+    max_rows: int
+    read_policy: ReadPolicy | ShippedPolicy | None
+    write_policy: WritePolicy | ShippedPolicy
     prefetch_policy: PrefetchPolicy | None
 
 
@@ -144,7 +144,7 @@ class ClientMachine:
         self._ports, self._store = ports, ports.store
         self._gateways, self._servers = settings.gateways, settings.servers
         self._policy_slots: list[PolicySlot] = []
-        self.local = Local(ports, settings.most_rows)
+        self.local = Local(ports, settings.max_rows)
         self._connection = Connection(
             endpoint, _latest(ports.store.get("token", str), settings.token), settings.gateways, first
         )
@@ -170,14 +170,14 @@ class ClientMachine:
             ports, self.local, self._connection, settings.servers, self._policy_slots
         )
 
-    def _read_policy(self, policy: ReadPolicy | Shipped | None) -> ReadPolicy | None:
-        if not isinstance(policy, Shipped):
+    def _read_policy(self, policy: ReadPolicy | ShippedPolicy | None) -> ReadPolicy | None:
+        if not isinstance(policy, ShippedPolicy):
             return policy
         self._policy_slots.append(PolicySlot(self._store, "read"))
         return ShippedReads(self._policy_slots[-1], cast("ReadPolicy | None", policy.until))
 
-    def _write_policy(self, policy: WritePolicy | Shipped) -> WritePolicy:
-        if not isinstance(policy, Shipped):
+    def _write_policy(self, policy: WritePolicy | ShippedPolicy) -> WritePolicy:
+        if not isinstance(policy, ShippedPolicy):
             return policy
         self._policy_slots.append(PolicySlot(self._store, "write"))
         return ShippedWrites(self._policy_slots[-1], cast("WritePolicy | None", policy.until))

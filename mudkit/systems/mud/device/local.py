@@ -131,7 +131,7 @@ class Local:
     Parameters
     ----------
     ports : Ports
-    most_rows : int
+    max_rows : int
         Number of committed records kept; those heard of longest ago are evicted first, never a pending write.
 
     Attributes
@@ -144,9 +144,9 @@ class Local:
         Number of records of each table that were let go, by partition: what was complete may no longer be.
     """
 
-    def __init__(self, ports: Ports, most_rows: int) -> None:
+    def __init__(self, ports: Ports, max_rows: int) -> None:
         self._store = store = ports.store
-        self._most_rows = most_rows
+        self._most_rows = max_rows
         _rename_older_keys(store)
         self.tables = {key.removeprefix("table "): table for key, table in store.items("table ", Table)}
         self._rows: dict[tuple[str, str], HeldRow] = {}

@@ -24,12 +24,12 @@ from mudkit.systems.mud.policies.artefact import FEATURES, Artefact
 from mudkit.systems.mud.policies.policies import Asked, Cached, Now, ReadPolicy, WritePolicy
 from mudkit.units import US_PER_S, distance_km, solar_time
 
-__all__ = ["PolicySlot", "Shipped", "ShippedReads", "ShippedWrites"]
+__all__ = ["PolicySlot", "ShippedPolicy", "ShippedReads", "ShippedWrites"]
 
 
 @dataclass(frozen=True)
-class Shipped:
-    """As a client's read or write policy: the one that the cloud ships.
+class ShippedPolicy:
+    """Read or write policy that follows the one shipped by the cloud.
 
     Parameters
     ----------

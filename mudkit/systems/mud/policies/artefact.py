@@ -144,7 +144,7 @@ class Artefact(Displayed):
 
     @classmethod
     @check_arguments
-    def made(
+    def create(
         cls,
         kind: str,
         version: int,
@@ -245,7 +245,7 @@ class Artefact(Displayed):
             level = [child for node in nodes if isinstance(node, tuple) for child in node[2:4]]
         return any(isinstance(self.nodes[number], tuple) for number in level)
 
-    def but_inside(
+    def with_override(
         self, action: Action, *, south: float, north: float, west: float, east: float, version: int
     ) -> Artefact:
         """Make one that decides as this one does, but for a box, in which it always decides the same.
@@ -282,7 +282,7 @@ class Artefact(Displayed):
             for node in document["nodes"]
         ]
         manifest = {**document["manifest"], "but inside": [south, north, west, east], "action": action}
-        return Artefact.made(
+        return Artefact.create(
             self.kind,
             version,
             names,

@@ -129,7 +129,7 @@ class AlwaysRemote:
 
 @check_init
 class Freshness:
-    """What was asked for shortly before is answered by the device.
+    """Read policy: recent answers are reused, all other reads go to the cloud.
 
     Parameters
     ----------
@@ -206,18 +206,18 @@ class Later:
 
 @check_init
 class Habits:
-    """What is read again and again is fetched shortly before it is expected, if its utility gains by it.
+    """Prefetch policy: reads that recur are fetched shortly before they are expected, if their utility gains.
 
     Parameters
     ----------
-    least_times : int
+    min_reads : int
         So often a read must have come.
     every_s : float
         How often to look; what is expected before the next look is fetched.
     """
 
-    def __init__(self, least_times: int = 3, every_s: float = 60.0) -> None:
-        self._least_times = whole_number("least_times", least_times, 2, 1 << 31)
+    def __init__(self, min_reads: int = 3, every_s: float = 60.0) -> None:
+        self._least_times = whole_number("min_reads", min_reads, 2, 1 << 31)
         self.every_s = number("every_s", every_s, 1e-3, 1e9)
 
     def wanted(self, expected: Sequence[Expected], context: Mapping[str, Any]) -> Sequence[Asked]:

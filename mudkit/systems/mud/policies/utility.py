@@ -193,7 +193,7 @@ class _Matrix(Utility):
 
 @check_arguments
 def freshness(max_age_s: float) -> Utility:
-    """Give the utility for which an answer younger than some age is worth a lot, and waiting costs.
+    """Return a utility in which answers below a maximum age are worth much, and waiting costs.
 
     Mobius 6: a step of the age, less a linear function of the latency.
 
@@ -207,7 +207,7 @@ def freshness(max_age_s: float) -> Utility:
 
 @check_arguments
 def completeness(worth_s: float = _WORTH_S, least: float = 0.0) -> Utility:
-    """Give the utility for which an answer is worth the more, the more of its records are there for certain.
+    """Return a utility in which an answer is worth more the more of its records it certainly contains.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def completeness(worth_s: float = _WORTH_S, least: float = 0.0) -> Utility:
 
 @check_arguments
 def bias(worst_s: float) -> Utility:
-    """Give the utility for which it costs when what is missing is missing in one key range only.
+    """Return a utility in which gaps concentrated in one key range cost.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def bias(worst_s: float) -> Utility:
 
 @check_arguments
 def latency(per_s: float = 1.0) -> Utility:
-    """Give the utility for which waiting costs.
+    """Return a utility in which waiting costs.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def latency(per_s: float = 1.0) -> Utility:
 
 @check_arguments
 def bandwidth(per_kb_s: float) -> Utility:
-    """Give the utility for which bytes cost.
+    """Return a utility in which transferred bytes cost.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def bandwidth(per_kb_s: float) -> Utility:
 
 @check_arguments
 def energy(per_j_s: float) -> Utility:
-    """Give the utility for which the radio's energy costs.
+    """Return a utility in which the radio's energy costs.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def energy(per_j_s: float) -> Utility:
 
 @check_arguments
 def cost_matrix(stale_s: float, needless_s: float) -> Utility:
-    """Give the utility of a cost matrix: a stale answer against a query that brought nothing new (Mobius 6).
+    """Return the utility of a cost matrix: stale answers against needless queries (Mobius 6).
 
     What a right decision costs is nothing.
 

@@ -30,7 +30,7 @@ PORT: Final = "mud"
 
 @check_calls
 class Cloud(Displayed):
-    """What a client talks to (Mobius 2).
+    """Cloud of MUD tables: the servers that clients talk to (Mobius 2).
 
     Gateways, processors, the back-end store with its replicas, notification servers, and what ships policies.
 
@@ -43,7 +43,7 @@ class Cloud(Displayed):
         How long an entry of the log takes until it counts on a replica.
     gateways, processors, servers : int
         The number of machines of each kind; servers are those for notifications.
-    most_waiting : int
+    max_waiting : int
         The number of notifications that wait for one client that is not there.
     longest_s : float
         The longest time for which a notification waits, in seconds; then the client's continuous reads are
@@ -64,7 +64,7 @@ class Cloud(Displayed):
         gateways: int = 2,
         processors: int = 2,
         servers: int = 2,
-        most_waiting: int = 1000,
+        max_waiting: int = 1000,
         longest_s: float = 3600.0,
     ) -> None:
         check_lab(lab)
@@ -77,7 +77,7 @@ class Cloud(Displayed):
         for name, (value, least) in count.items():
             whole_number(name, value, least, 1000)
         lag_us = round(number("replica_lag_s", replica_lag_s, 0.0, 1e6) * 1e6)
-        whole_number("most_waiting", most_waiting, 1, 1 << 31)
+        whole_number("max_waiting", max_waiting, 1, 1 << 31)
         number("longest_s", longest_s, 0.0, 1e9)
         self.authority = lab.authority
         self.back_end = _address("mud-store")
@@ -118,7 +118,7 @@ class Cloud(Displayed):
         for number_, address in enumerate(self.servers):
             install(address, partial(
                 NotificationServer, number=number_, servers=self.servers, processors=self.processors,
-                generator=self.generator, most_waiting=most_waiting, longest_s=longest_s,
+                generator=self.generator, max_waiting=max_waiting, longest_s=longest_s,
             ))  # fmt: skip
 
     def _view(self) -> View:

@@ -102,7 +102,7 @@ class NotificationServer:
         Addresses of all notification servers, and of the processors.
     generator : str
         Address of the policy generator.
-    most_waiting : int
+    max_waiting : int
         Number of notifications that wait for one client.
     longest_s : float
         Longest time for which one waits, in seconds.
@@ -115,13 +115,13 @@ class NotificationServer:
         servers: Sequence[str],
         processors: Sequence[str],
         generator: str,
-        most_waiting: int,
+        max_waiting: int,
         longest_s: float,
     ) -> None:
         self._store = ports.store
         self._number, self._servers = number, servers
         self._generator, self._cloud = generator, {generator, *processors}
-        self._most_waiting, self._longest_us = most_waiting, round(longest_s * 1e6)
+        self._most_waiting, self._longest_us = max_waiting, round(longest_s * 1e6)
         self._life, self._begun_us = 0, 0
         self._sessions: dict[str, _Session] = {}
         """By name."""

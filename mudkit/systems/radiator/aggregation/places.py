@@ -54,7 +54,7 @@ class Cell(NamedTuple):
 
 
 def cell(loc: Sequence[float], *, km: float) -> Cell:
-    """Give the cell that a place is in.
+    """Return the cell of a place.
 
     Parameters
     ----------
@@ -92,12 +92,12 @@ def box(places: Iterable[Sequence[float]]) -> list[float]:
     return [min(lats), west, max(lats), east]
 
 
-def distance_km(here: Sequence[float], there: Sequence[float]) -> float:
-    """Great-circle distance of two places in kilometres.
+def distance_km(origin: Sequence[float], destination: Sequence[float]) -> float:
+    """Return the great-circle distance of two places in kilometres.
 
     Parameters
     ----------
-    here, there : (float, float)
+    origin, destination : (float, float)
         Latitude and longitude, in this order, degrees.
 
     Returns
@@ -106,10 +106,10 @@ def distance_km(here: Sequence[float], there: Sequence[float]) -> float:
         Kilometres.
     """
     try:
-        phi, psi = math.radians(here[0]), math.radians(there[0])
-        half_lambda = math.radians(there[1] - here[1]) / 2
+        phi, psi = math.radians(origin[0]), math.radians(destination[0])
+        half_lambda = math.radians(destination[1] - origin[1]) / 2
     except (TypeError, ValueError, LookupError, OverflowError) as error:
-        raise _no_place("here, there", (here, there)) from error
+        raise _no_place("origin, destination", (origin, destination)) from error
     h = math.sin((psi - phi) / 2) ** 2 + math.cos(phi) * math.cos(psi) * math.sin(half_lambda) ** 2
     return 2 * EARTH_RADIUS_KM * math.asin(math.sqrt(min(h, 1.0)))
 

@@ -23,7 +23,7 @@ __all__ = ["Aggregability", "Function", "Key", "People", "Threshold", "Time", "V
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """Until so many messages wait.
+    """Threshold: the number of pending messages.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class People(msgspec.Struct, frozen=True):
-    """Until what waits is about so many different people.
+    """Threshold: the number of different people that the pending messages are about.
 
     What is guaranteed where a function gives ``People(k)``, always with the same k, for a receiver: each
     aggregate that this receiver gets is about at least k different people, and each message is in one of its
@@ -64,7 +64,7 @@ class People(msgspec.Struct, frozen=True):
 
 
 class Time(msgspec.Struct, frozen=True):
-    """Until the oldest that waits has waited for so long, from its arrival at the server.
+    """Threshold: the age of the oldest pending message, from its arrival at the server.
 
     Parameters
     ----------

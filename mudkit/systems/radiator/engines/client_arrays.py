@@ -30,7 +30,7 @@ from mudkit.systems.radiator.engines.literal import Entry
 from mudkit.systems.radiator.engines.pending import Batch, Message, Pending
 from mudkit.systems.radiator.problems import Problems
 
-__all__ = ["ClientArrays", "for_many"]
+__all__ = ["ClientArrays", "engine_for_many"]
 
 _Int: TypeAlias = NDArray[np.int64]
 _Bool: TypeAlias = NDArray[np.bool_]
@@ -48,8 +48,10 @@ _NEVER: Final = np.iinfo(np.int64).max
 _FIRST: Final = 16
 
 
-def for_many(function: Aggregability, retention_us: int, *, echo: bool = False) -> Groups | ClientArrays:
-    """Give the engine for very many clients: by groups where the function declares a key, else by arrays.
+def engine_for_many(
+    function: Aggregability, retention_us: int, *, echo: bool = False
+) -> Groups | ClientArrays:
+    """Return the engine for very many clients: groups where the function declares a key, else arrays.
 
     Parameters
     ----------

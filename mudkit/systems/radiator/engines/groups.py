@@ -87,7 +87,7 @@ class Groups:
                 where="function",
                 found=f"{function.name} has no key",
                 expected="a function that declares what of a receiver it looks at",
-                remedy="put @aggregability(key=…) before it, or take the engine that for_many() gives",
+                remedy="put @aggregability(key=…) before it, or take the engine that engine_for_many() gives",
             )
         self.function = function
         self.problems = Problems()

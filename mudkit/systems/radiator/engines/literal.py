@@ -19,7 +19,7 @@ __all__ = ["ClientLists", "Entry"]
 
 
 class Entry(NamedTuple):
-    """What is to be sent: one aggregate, and all who get it.
+    """Pending send: one aggregate and its recipients.
 
     Parameters
     ----------

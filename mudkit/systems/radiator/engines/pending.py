@@ -74,7 +74,7 @@ class _Queue:
 
 
 class Pending:
-    """What waits for a receiver, or for several for whom the same waits.
+    """Queue of pending messages, shared by receivers with the same queue.
 
     Parameters
     ----------

@@ -157,7 +157,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Shares:
-    """Makes the engines of the shares: ``pipeline.streaming.aggregate(events, Shares(g), path)``.
+    """Makes the engines of the shares: ``pipeline.aggregate_stream(events, Shares(g), path)``.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ from mudkit.events import (
 from mudkit.systems.radiator import operations
 from mudkit.systems.radiator.aggregation.joining import RETRY_US, aggregates
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.engines.client_arrays import for_many
+from mudkit.systems.radiator.engines.client_arrays import engine_for_many
 from mudkit.systems.radiator.engines.literal import Entry
 from mudkit.systems.radiator.engines.pending import Message
 from mudkit.systems.radiator.messages import (
@@ -109,7 +109,7 @@ class ServerMachine:
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._settings = settings
-        self._engine = for_many(settings.aggregability, settings.retention_us, echo=settings.echo)
+        self._engine = engine_for_many(settings.aggregability, settings.retention_us, echo=settings.echo)
         self._link = ServerLink(settings.link_kbps)
         self._rows: dict[str, Row] = {}
         self._owing: set[str] = set()

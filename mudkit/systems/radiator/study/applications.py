@@ -44,7 +44,7 @@ _NOISE_DB: Final = (45.0, 0.5)
 
 @dataclass(frozen=True)
 class Application:
-    """What is told, when it goes, and what becomes of several.
+    """Content, aggregability and join of an application.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _near_sooner(sender: Cell, receiver: Cell) -> Time:
 
 
 def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:
-    """Give the application that shows friends who are near by.
+    """Return the application that shows nearby friends.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ __all__ = ["Aggregate", "broadcast"]
 
 
 class Aggregate(NamedTuple):
-    """What goes at one moment to all who get it.
+    """Aggregate sent at one moment to its recipients.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def broadcast(
     compress: bool = True,
     until_us: int | None = None,
 ) -> Iterator[Aggregate]:
-    """Let messages go through an engine, and give what goes; nothing is kept but what waits.
+    """Run messages through an engine and yield the aggregates; only pending messages are kept.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def broadcast(
         What fails to join waits in the engine, and is a problem of the engine's.
     compress : bool
     until_us : int, optional
-        Time goes on until then after the last message.
+        Virtual time continues until then after the last message.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from mudkit.sources.parameters import number
 from mudkit.systems.radiator.aggregation import joins
 from mudkit.systems.radiator.aggregation.places import distance_km
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.engines.client_arrays import for_many
+from mudkit.systems.radiator.engines.client_arrays import engine_for_many
 from mudkit.systems.radiator.engines.pending import Message
 from mudkit.systems.radiator.packing import pack
 from mudkit.systems.radiator.problems import Problems, failure
@@ -37,7 +37,7 @@ _HEARD: Final = ["t_s", "receiver", "aggregate", "lat", "lon", "km", "value", "m
 
 @dataclass(frozen=True)
 class Played:
-    """What came of an application on a trace.
+    """Result of running an application on a trace.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def play(
     every_s: float = 60.0,
     max_retention_s: float = 3600.0,
 ) -> Played:
-    """Let the devices of a trace use an application, each of them as sender and as receiver.
+    """Run an application on all devices of a trace, each as sender and receiver.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def play(
     times_us = (since // pd.Timedelta(microseconds=1)).to_numpy(np.int64)
     start_us = int(times_us[0])
     times_us -= start_us
-    engine = for_many(application.aggregability, retention_us, echo=True)
+    engine = engine_for_many(application.aggregability, retention_us, echo=True)
     for first in frame.drop_duplicates("device").itertuples():
         engine.register(0, str(first.device), {"loc": [first.lat, first.lon]})
     for name, place in stand.items():

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from mudkit.systems.sublim._policy.policy import Policy
 
-__all__ = ["fired"]
+__all__ = ["decision_table"]
 
 
-def fired(
+def decision_table(
     policy: Policy,
     messages: Mapping[str, Mapping[str, Any]],
     states: Mapping[str, Mapping[str, Any]],

@@ -90,7 +90,7 @@ class FunctionPolicy(Displayed):
 def policy(
     function: Decides | None = None, /, **variables: Any
 ) -> FunctionPolicy | Callable[[Decides], FunctionPolicy]:
-    """Make a policy of a function ``f(message, state)``.
+    """Return a policy that calls a function ``f(message, state)``.
 
     Parameters
     ----------

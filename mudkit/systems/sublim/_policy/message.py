@@ -48,7 +48,15 @@ def frozen(value: Any) -> Any:
 
 @check_arguments
 def create_message(message: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    """Make a new message, of another one or of fields (the paper's ``createMessage``)."""
+    """Return a new message, from another one or from fields (the paper's ``createMessage``).
+
+    Parameters
+    ----------
+    message : mapping, optional
+        Message to copy.
+    **fields
+        Fields to set.
+    """
     return {**thawed_fields(message or {}), **fields}
 
 
@@ -66,10 +74,10 @@ def thawed(value: Any) -> Any:
 
 @check_arguments
 def compress(message: dict[str, Any], field: str, ratio: Any) -> dict[str, Any]:
-    """Make a field smaller, with loss.
+    """Compress a field, with loss.
 
     Bytes are the samples of a signal, one byte each: every ``ratio`` of them become their mean. What is lost
-    is what changes faster than twice the new step: :func:`mudkit.sources.ecg.loss_percent` says how much of
+    is what changes faster than twice the new step: :func:`mudkit.sources.ecg_loss_percent` says how much of
     an electrocardiogram that is. Of a text the first part stays. Any other field stays as it is.
 
     Parameters
@@ -115,7 +123,15 @@ def resize(message: dict[str, Any], field: str, pixels: Any) -> dict[str, Any]:
 
 @check_arguments
 def expand(samples: bytes, length: int) -> bytes:
-    """Draw a line through compressed samples again: as many as there were, between the means."""
+    """Draw a line through compressed samples again: as many as there were, between the means.
+
+    Parameters
+    ----------
+    samples : bytes
+        Compressed samples.
+    length : int
+        Number of samples before compression.
+    """
     whole_number("length", length, -(1 << 62), _MAX_SAMPLES)
     if not samples or length <= 0:
         return b""
@@ -136,6 +152,11 @@ def method(name: str) -> Callable[[_F], _F]:
 
     It is given the message to be sent, which it may change, and the state, which it may not; what it gives
     back is sent instead, and nothing (``None``) drops the message.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method in policies.
 
     Raises
     ------

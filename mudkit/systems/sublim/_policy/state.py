@@ -52,7 +52,7 @@ def checked_bytes(value: Any, what: str) -> int:
 
 @check_init
 class State(Mapping[str, Any]):
-    """What a policy sees and may change while it decides.
+    """Variables that a policy reads and changes while it decides.
 
     Parameters
     ----------

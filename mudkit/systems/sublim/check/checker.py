@@ -91,6 +91,11 @@ class Finding(NamedTuple):
 def findings(policy: Policy) -> list[Finding]:
     """Check a policy.
 
+    Parameters
+    ----------
+    policy : Policy
+        Policy to check.
+
     Returns
     -------
     list of Finding
@@ -102,7 +107,12 @@ def findings(policy: Policy) -> list[Finding]:
 
 @check_arguments
 def checked(policy: Policy) -> Policy:
-    """Give a policy back if there is nothing against it.
+    """Return the policy if the checker finds no error.
+
+    Parameters
+    ----------
+    policy : Policy
+        Policy to check.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from typing import Final
 from mudkit.systems.sublim._policy.actions import Compress, Drop, Every, Keep, Remember, Summary
 from mudkit.systems.sublim._policy.policy import Policy, Rule
 
-__all__ = ["ALERT", "REPORT", "disaster", "stocks"]
+__all__ = ["ALERT", "REPORT", "disaster_policy", "stock_policy"]
 
 REPORT: Final = {"symbol": "string", "price": "number", "change": "number", "chart": "bytes"}
 """A quote: ``change`` since yesterday, per cent."""
@@ -19,8 +19,8 @@ ALERT: Final = {"place": "point", "kind": "string", "urgent": "boolean", "text":
 """What was found in a region: ``map`` as bytes, ``text`` as the simple indication."""
 
 
-def stocks(symbols: Iterable[str], *, alarm_percent: float = 5.0) -> Policy:
-    """Give a policy of somebody who follows some companies.
+def stock_policy(symbols: Iterable[str], *, alarm_percent: float = 5.0) -> Policy:
+    """Return the policy of a subscriber who follows some companies.
 
     A price that has moved far is shown at once, and remembered; other quotes with their chart while the
     battery is charged, without it on a poor link, and as a summary of ten minutes below 25 %.
@@ -56,8 +56,8 @@ def stocks(symbols: Iterable[str], *, alarm_percent: float = 5.0) -> Policy:
     )
 
 
-def disaster(lat: float, lon: float, *, km: float = 5.0) -> Policy:
-    """Give a policy of an agent who searches a region.
+def disaster_policy(lat: float, lon: float, *, km: float = 5.0) -> Policy:
+    """Return the policy of a rescuer who searches a region.
 
     What is urgent comes from everywhere, as text; from the region the whole map on a good link, a smaller one
     on a poor link, and the text below 25 % of battery, once in two minutes for each kind.

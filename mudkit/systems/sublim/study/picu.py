@@ -22,8 +22,8 @@ R1
 
 What is not known (no battery, no limit, no display) restricts nothing.
 
-The paper keeps one ``Timestamp`` for all patients: :func:`one_timestamp` is this variant. It starves all
-patients but one: whose message comes first after five minutes is shown, again and again.
+The paper keeps one ``Timestamp`` for all patients (:func:`shared_timestamp_policy`). It starves all but one
+patient: whose message arrives first after five minutes is shown again and again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mudkit.systems.sublim._policy.message import compress, create_message, resi
 from mudkit.systems.sublim._policy.policy import Policy, Rule
 from mudkit.systems.sublim._policy.state import State
 
-__all__ = ["MESSAGE", "function", "one_timestamp", "picu", "stateless"]
+__all__ = ["MESSAGE", "function", "picu", "shared_timestamp_policy", "stateless"]
 
 MESSAGE: Final = {"patient": "number", "pulse": "number", "ecg": "bytes"}
 _OTHERS: Final = (
@@ -79,8 +79,14 @@ def picu(patients: Iterable[float], *, per: str | None = "message.patient", name
     )
 
 
-def one_timestamp(patients: Iterable[float]) -> Policy:
-    """Give the paper's variant: one time of the last message for all patients."""
+def shared_timestamp_policy(patients: Iterable[float]) -> Policy:
+    """Return the paper's variant: one time of the last message for all patients.
+
+    Parameters
+    ----------
+    patients : iterable of float
+        Numbers of the patients.
+    """
     return picu(patients, per=None, name="PICU with one Timestamp")
 
 

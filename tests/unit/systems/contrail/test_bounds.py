@@ -31,7 +31,7 @@ def kept(there, name):
 def test_what_is_seen_and_known_by_name_is_bounded_over_a_month(place, monkeypatch):
     monkeypatch.setattr(receiving_module, "MAX_SEEN", 40)
     monkeypatch.setattr(sending_module, "MAX_NAMED", 10)
-    there = place("ann bob", most_cached=20)
+    there = place("ann bob", max_cached=20)
     ann, bob = there.port("ann", polling_interval_ms=1e7), there.port("bob", polling_interval_ms=3e6)
     there.install(bob, EVERYTHING, to=("ann", "app"), lifetime_s=None)
     got = []

@@ -68,7 +68,7 @@ class Tiers:
 
     def __init__(self, **more):
         mine = {"computes": ["compute"], "units": ["store"], "gateways": ["gateway"]}
-        self.storage = Storage(ports("store"), **{"most_waiting": 10, "most_cached": 10, **mine, **more})
+        self.storage = Storage(ports("store"), **{"max_waiting": 10, "max_cached": 10, **mine, **more})
 
     def ask(self, what, now_us=0):
         ask = {"kind": "ask", "gateway": "gateway", "client": "client", "what": what, "tries": 1}

@@ -99,7 +99,7 @@ def test_an_item_is_uploaded_once_whoever_asks_later(place):
 
 
 def test_what_has_left_the_cache_is_uploaded_again(place):
-    there, ports = arranged(place, "bob", most_cached=2)
+    there, ports = arranged(place, "bob", max_cached=2)
     first = marked("first")
     for name in ("first", "second", "third"):
         there.publish(ports["ann"], marked(name), name).result()
@@ -163,7 +163,7 @@ def test_a_filter_ends_with_its_lifetime(place):
 
 
 def test_a_full_queue_is_told_to_the_publisher_and_only_concerns_its_device(place):
-    there, ports = arranged(place, "bob cyd", most_waiting=3)
+    there, ports = arranged(place, "bob cyd", max_waiting=3)
     there.lab.faults.cut("bob")
     for number in range(3):
         assert isinstance(there.publish(ports["ann"], marked(f"{number}"), f"{number}").result(), Published)
@@ -182,7 +182,7 @@ def test_a_full_queue_is_told_to_the_publisher_and_only_concerns_its_device(plac
 
 
 def test_what_expires_makes_room_in_a_full_queue(place):
-    there, ports = arranged(place, "bob", most_waiting=1)
+    there, ports = arranged(place, "bob", max_waiting=1)
     there.lab.faults.cut("bob")
     there.publish(ports["ann"], marked("old"), "old", 10.0).result()
     assert isinstance(there.publish(ports["ann"], marked("new"), "new").result(), Backlogged)

@@ -346,7 +346,7 @@ def test_what_was_let_go_makes_an_answer_incomplete(place, jane):
     for key in "abc":
         jane.write("news", key, {"x": 1}).result()
     place.lab.run(minutes=1)
-    small = place.client("small", most_rows=2)
+    small = place.client("small", max_rows=2)
     for _ in range(2):
         assert len(small.read("news", utility=freshness(600)).result()) == 3
 

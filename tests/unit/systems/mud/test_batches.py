@@ -6,7 +6,7 @@ import pytest
 from mud_place import Place
 
 from mudkit.errors import ParameterError
-from mudkit.systems.mud import Artefact, Shipped
+from mudkit.systems.mud import Artefact, ShippedPolicy
 from mudkit.systems.mud.policies.policies import NEVER, Later
 
 
@@ -118,10 +118,10 @@ def test_in_another_devices_name_none_is_taken(place):
 
 
 def test_a_shipped_delay_is_one_for_all_that_waits(place):
-    ann = writer(place, Shipped(until=Later(600)))
+    ann = writer(place, ShippedPolicy(until=Later(600)))
     first = ann.write("news", "a", {"n": 1})
     place.lab.run(minutes=1)
-    document = Artefact.made("write", 1, ["lat"], [[0]], [60.0])
+    document = Artefact.create("write", 1, ["lat"], [[0]], [60.0])
     place.cloud.ship(document, app="news").result()
     place.lab.run(seconds=10)
     before = up(place)

@@ -9,10 +9,10 @@ from mud_place import Place
 from odd_messages import bombard, cross, crossed, forge, garbled, leaves, mutated, overhear
 
 from mudkit.events import Received
-from mudkit.systems.mud import Artefact, Conflict, Shipped
+from mudkit.systems.mud import Artefact, Conflict, ShippedPolicy
 from mudkit.systems.mud.policies.policies import Later
 
-POLICY = Artefact.made("read", 1, ["age"], [[0, 5.0, 1, 2, 2], [0], [1]], ["local", "remote"])
+POLICY = Artefact.create("read", 1, ["age"], [[0, 5.0, 1, 2, 2], [0], [1]], ["local", "remote"])
 ADULTS = "receiver.age >= 21"
 KINDS = {"Gateway", "Processor", "BackEnd", "Replica", "NotificationServer", "Generator", "ClientMachine"}
 
@@ -23,7 +23,7 @@ class Busy(Place):
     def __init__(self):
         super().__init__(replica_lag_s=0.1)
         self.told = []
-        self.ann, self.bob = self.client("ann"), self.client("bob", read_policy=Shipped())
+        self.ann, self.bob = self.client("ann"), self.client("bob", read_policy=ShippedPolicy())
         self.lab.device("eve")
         with overhear(self.lab) as self.heard:
             self._do()
@@ -114,7 +114,7 @@ def test_no_message_lets_a_machine_fail(scaled, busy, how, count):
 def test_no_message_lets_a_machine_fail_that_waits_for_one(seed):
     """Before each message comes what it may have been: to whom it is not the answer, it must be odd."""
     draw, place = Random(seed), Place(replica_lag_s=0.1)
-    ann, bob = place.client("ann", write_policy=Later(3)), place.client("bob", read_policy=Shipped())
+    ann, bob = place.client("ann", write_policy=Later(3)), place.client("bob", read_policy=ShippedPolicy())
     ann.create("news", split=["g", "p"]).result()
     ann.create("people").result()
     handles = []

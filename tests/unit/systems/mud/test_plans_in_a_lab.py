@@ -80,7 +80,7 @@ def test_what_is_seen_of_a_table_changes_the_plan(place):
 
 
 def test_an_incomplete_answer_is_taken_when_a_utility_says_what_it_is_worth(place):
-    jane = reader(place, most_rows=6)  # four of the ten were let go
+    jane = reader(place, max_rows=6)  # four of the ten were let go
     assert came_from(place, jane, latency()) == "remote"
     place.lab.run(minutes=30)
     assert came_from(place, jane, latency() + completeness(worth_s=0.1)) == "local"

@@ -12,7 +12,7 @@ from mudkit.systems.radiator import (
     Message,
     Volume,
     aggregability,
-    for_many,
+    engine_for_many,
     pack,
     unpack,
 )
@@ -104,7 +104,7 @@ def test_who_has_left_begins_with_what_it_registers_with():
 
 
 @pytest.mark.parametrize("with_key", [False, True])
-@pytest.mark.parametrize("make", [ClientLists, for_many])
+@pytest.mark.parametrize("make", [ClientLists, engine_for_many])
 def test_in_all_engines(make, with_key):
     def g(sender, receiver):
         there = receiver if with_key else receiver["x"]

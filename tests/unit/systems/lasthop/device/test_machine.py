@@ -387,7 +387,7 @@ def test_what_is_dead_does_not_pile_up_in_a_queue():
 @pytest.mark.soak
 def test_ten_years_on_the_fleet_need_no_more_memory_than_one():
     """Most of what comes nobody reads: when all that has a limit is full, nothing grows any more."""
-    lab = Lab(seed=1, messages=False)
+    lab = Lab(seed=1, record_messages=False)
     lab.world.on_record = lambda process, effect: None
     server = Publications(lab, spool_capacity=50)
     ann = Subscriber(lab.device("ann", link="ideal"), server, device_capacity=20)

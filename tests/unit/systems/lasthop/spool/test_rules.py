@@ -13,7 +13,7 @@ from mudkit.systems.lasthop import (
     Expiration,
     Forwarding,
     Item,
-    PrintedSpool,
+    PaperSpool,
     Scenario,
     Spool,
     Subscription,
@@ -114,7 +114,7 @@ def test_the_printed_code_loses_most_where_outages_are_long():
         ways = {
             "best": partial(Spool, 0.0, Forwarding("on-line")),
             "mended": partial(Spool, 0.0, Forwarding("buffer", 16)),
-            "printed": partial(PrintedSpool, 0.0, 16),
+            "printed": partial(PaperSpool, 0.0, 16),
         }
         read = {name: set(play(drawn, begin, 8).read_ids) for name, begin in ways.items()}
         lost |= {(name, share): len(read["best"] - read[name]) / len(read["best"]) for name in ways}

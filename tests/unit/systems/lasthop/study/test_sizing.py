@@ -9,16 +9,16 @@ from mudkit.errors import ParameterError
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import Expiration, simulate
 from mudkit.systems.lasthop.spool.policies import Forwarding
-from mudkit.systems.lasthop.study.comparing import Given, compare
+from mudkit.systems.lasthop.study.comparing import RecordedEvents, compare
 from mudkit.systems.lasthop.study.scenario import Scenario
-from mudkit.systems.lasthop.study.sizing import LIMITS, THRESHOLDS_S, size, with_outages
+from mudkit.systems.lasthop.study.sizing import LIMITS, THRESHOLDS_S, add_outages, size_prefetch
 
 EVENTS = Scenario(days=40).draw(2)
 
 
 @pytest.fixture(scope="module")
 def sized():
-    return size(with_outages(EVENTS, Outages(0.9), range(3)), limits=(0, 4, 16, 64, 1024))
+    return size_prefetch(add_outages(EVENTS, Outages(0.9), range(3)), limits=(0, 4, 16, 64, 1024))
 
 
 def test_the_best_setting_has_the_least_sum(sized):
@@ -34,7 +34,7 @@ def test_the_best_setting_has_the_least_sum(sized):
 
 def test_figures_are_those_of_the_simulator():
     run = simulate(days=30, seed=4, outage=0.5, policy="buffer", prefetch_limit=8)
-    result = size([Scenario(days=30, outages=Outages(0.5)).draw(4)], limits=[8])
+    result = size_prefetch([Scenario(days=30, outages=Outages(0.5)).draw(4)], limits=[8])
     assert (result.best["waste"], result.best["loss"]) == (run.waste, run.loss)
     assert np.isnan(result.table["waste_low"]).all(), "one run has no interval"
 
@@ -44,18 +44,18 @@ def test_a_lost_message_that_is_worth_more_moves_the_limit(sized):
     assert weights["limit"].tolist() == sorted(weights["limit"])
     assert weights["limit"].iloc[[0, 1]].tolist() == [0, 16]
     assert weights["loss"].is_monotonic_decreasing
-    assert size([EVENTS], limits=(0, 16), loss_weight=0.0).limit == 0
+    assert size_prefetch([EVENTS], limits=(0, 16), loss_weight=0.0).limit == 0
 
 
 def test_of_equal_settings_the_one_that_prefetches_least():
-    always = size([EVENTS], limits=(0, 4, 16))
+    always = size_prefetch([EVENTS], limits=(0, 4, 16))
     assert always.limit == 0, "with a link at any time nothing need be prefetched"
     expiring = Scenario(days=10, expiration=Expiration(7200.0)).draw(1)
-    assert size([expiring], limits=(0, 4), thresholds_s=(0.0, 900.0)).threshold_s == 900.0
+    assert size_prefetch([expiring], limits=(0, 4), thresholds_s=(0.0, 900.0)).threshold_s == 900.0
 
 
 def test_where_nothing_gets_through_nothing_is_prefetched():
-    assert size(with_outages(EVENTS, Outages(1.0), [0]), limits=(4, 0, 16)).limit == 0
+    assert size_prefetch(add_outages(EVENTS, Outages(1.0), [0]), limits=(4, 0, 16)).limit == 0
 
 
 def test_good_limits_cost_hardly_more(sized):
@@ -67,8 +67,8 @@ def test_good_limits_cost_hardly_more(sized):
 
 
 def test_thresholds_are_tried_where_messages_expire():
-    draws = with_outages(Scenario(days=30, expiration=Expiration(57_600.0)).draw(1), Outages(0.9), range(2))
-    result = size(draws, limits=(4, 32))
+    draws = add_outages(Scenario(days=30, expiration=Expiration(57_600.0)).draw(1), Outages(0.9), range(2))
+    result = size_prefetch(draws, limits=(4, 32))
     assert len(result.table) == 2 * len(THRESHOLDS_S)
     assert result.threshold_s > 0.0
     curve = result.by_threshold
@@ -79,25 +79,25 @@ def test_thresholds_are_tried_where_messages_expire():
 
 
 def test_outages_are_drawn_for_as_long_as_the_events_last():
-    draws = with_outages(EVENTS, Outages(0.5), range(4))
+    draws = add_outages(EVENTS, Outages(0.5), range(4))
     end_us = max(EVENTS.arrivals_us[-1], EVENTS.reads_us[-1])
     assert all(draw.switches_us[-1] <= end_us < draw.switches_us[-1] + 86_400_000_000 for draw in draws)
     assert len({len(draw.switches_us) for draw in draws}) > 1
     assert all(draw.arrivals_us is EVENTS.arrivals_us for draw in draws)
-    assert not with_outages(EVENTS, Outages(1.0), [0])[0].starts_up
+    assert not add_outages(EVENTS, Outages(1.0), [0])[0].starts_up
 
 
 def test_all_may_be_read_at_a_time():
     assert (
-        size([EVENTS], max=None, limits=[1024]).best["waste"]
-        < size([EVENTS], max=8, limits=[1024]).best["waste"]
+        size_prefetch([EVENTS], max=None, limits=[1024]).best["waste"]
+        < size_prefetch([EVENTS], max=8, limits=[1024]).best["waste"]
     )
 
 
 def test_events_that_are_given_are_compared():
-    draws = with_outages(EVENTS, Outages(0.5), range(3))
-    table = compare({"mine": Given(draws)}, {"buffer": Forwarding("buffer", 16)}, seeds=range(3))
-    assert table["waste"].tolist() == pytest.approx(size(draws, limits=[16]).table["waste"].tolist())
+    draws = add_outages(EVENTS, Outages(0.5), range(3))
+    table = compare({"mine": RecordedEvents(draws)}, {"buffer": Forwarding("buffer", 16)}, seeds=range(3))
+    assert table["waste"].tolist() == pytest.approx(size_prefetch(draws, limits=[16]).table["waste"].tolist())
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_events_that_are_given_are_compared():
 )
 def test_what_cannot_be_sized(draws, given, says):
     with pytest.raises(ParameterError, match=says):
-        size(draws, **given)
+        size_prefetch(draws, **given)
 
 
 def test_limits_are_those_of_the_paper_and_further():

@@ -33,8 +33,8 @@ def asked(text, kind="committed", **reader):
 class Device:
     """A cache over a store; partitions begin at the empty key and at m."""
 
-    def __init__(self, most_rows=100):
-        self.local = Local(ports(), most_rows)
+    def __init__(self, max_rows=100):
+        self.local = Local(ports(), max_rows)
         table = Table.created("t", "app", {"acl": "public", "split": ["m"]}, 1)
         self.local.learn(table)
         self.cache = Cache(self.local)
@@ -108,7 +108,7 @@ def test_of_several_answers_that_contain_it_the_best_counts(device):
 
 
 def test_an_answer_that_does_not_fit_into_the_store_is_not_complete():
-    device = Device(most_rows=2)
+    device = Device(max_rows=2)
     device.answered(None, row("a"), row("b"), row("c"))
     assert quality(device.find(None)) == (60.0, 2 / 3, 0.0)
 

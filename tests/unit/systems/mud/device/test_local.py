@@ -64,9 +64,9 @@ _steps = st.lists(
 
 
 @given(_steps, st.integers(1, 4))
-def test_what_is_read_back_is_what_was_there(steps, most_rows):
+def test_what_is_read_back_is_what_was_there(steps, max_rows):
     store = MemoryStore()
-    local = Local(ports(store=store), most_rows)
+    local = Local(ports(store=store), max_rows)
     pending: dict[int, tuple[str, str]] = {}
     for now_us, (what, *given_) in enumerate(steps):
         if what == "hold":
@@ -93,10 +93,10 @@ def test_what_is_read_back_is_what_was_there(steps, most_rows):
         elif what == "see":
             local.see(*given_)
         elif what == "restart":
-            local = Local(ports(store=store), most_rows)
-        assert held(Local(ports(store=store), most_rows)) == held(local)
+            local = Local(ports(store=store), max_rows)
+        assert held(Local(ports(store=store), max_rows)) == held(local)
         assert {each.number: (each.name, each.key) for each in local.writes} == pending
-        assert sum(len(keys) for keys in held(local)["of tables"].values()) <= most_rows
+        assert sum(len(keys) for keys in held(local)["of tables"].values()) <= max_rows
 
 
 # -- committed records

@@ -10,7 +10,7 @@ from mud_place import Place
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.mud import AlwaysRemote, Artefact, Shipped, freshness
+from mudkit.systems.mud import AlwaysRemote, Artefact, ShippedPolicy, freshness
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads
 from mudkit.systems.mud.messages import Policy
 from mudkit.systems.mud.policies.policies import Asked, Cached
@@ -19,11 +19,11 @@ LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
 
 
 def reads(version, nodes=LOCAL_FOR_AN_HOUR):
-    return Artefact.made("read", version, ["age"], nodes, ["local", "remote"])
+    return Artefact.create("read", version, ["age"], nodes, ["local", "remote"])
 
 
 def writes(version, delay):
-    return Artefact.made("write", version, ["lat"], [[0]], [delay])
+    return Artefact.create("write", version, ["lat"], [[0]], [delay])
 
 
 def damaged(artefact):
@@ -90,7 +90,7 @@ class TestShelf:
     ],
 )
 def test_a_read_is_as_far_from_one_before_as_the_two_places(here, there, decided):
-    near = Artefact.made("read", 1, ["distance"], [[0, 1.0, 1, 2, 2], [0], [1]], ["local", "remote"])
+    near = Artefact.create("read", 1, ["distance"], [[0, 1.0, 1, 2, 2], [0], [1]], ["local", "remote"])
     slot = PolicySlot(MemoryStore(), "read")
     slot.take(near.document)
     now, before = ({} if loc is None else {"loc": loc} for loc in (here, there))
@@ -122,7 +122,7 @@ def source(place, client):
 
 
 def test_a_shipped_policy_decides_where_reads_are_answered(place):
-    ann = news(place, read_policy=Shipped(until=AlwaysRemote()))
+    ann = news(place, read_policy=ShippedPolicy(until=AlwaysRemote()))
     assert source(place, ann) == "remote"
     place.cloud.ship(reads(1), app="news").result()
     assert source(place, ann) == "local"
@@ -133,12 +133,12 @@ def test_a_shipped_policy_decides_where_reads_are_answered(place):
 
 
 def test_until_one_has_come_the_utility_decides(place):
-    ann = news(place, read_policy=Shipped())
+    ann = news(place, read_policy=ShippedPolicy())
     assert ann.read("news", "key = 'a'", utility=freshness(60)).result().source == {"a": "local"}
 
 
 def test_writes_are_delayed_as_shipped(place):
-    ann = news(place, write_policy=Shipped())
+    ann = news(place, write_policy=ShippedPolicy())
     place.cloud.ship(writes(1, 600), app="news").result()
     place.lab.run(seconds=10)
     written = ann.write("news", "b", {"x": 2})
@@ -147,7 +147,7 @@ def test_writes_are_delayed_as_shipped(place):
 
 
 def test_who_is_not_there_gets_it_when_he_is(place):
-    ann = news(place, read_policy=Shipped())
+    ann = news(place, read_policy=ShippedPolicy())
     place.lab.faults.cut("ann", minutes=300)
     place.cloud.ship(reads(1), app="news").result()
     place.lab.run(hours=4.9)
@@ -159,14 +159,14 @@ def test_who_is_not_there_gets_it_when_he_is(place):
 def test_a_new_client_gets_what_was_shipped_before(place):
     place.cloud.ship(reads(1), app="news").result()
     place.lab.run(hours=1)
-    ann = news(place, read_policy=Shipped())
+    ann = news(place, read_policy=ShippedPolicy())
     place.lab.run(seconds=10)
     assert ann.policies().result()["read"]["version"] == 1
 
 
 def test_only_clients_of_the_app_that_follow_policies_are_told(place):
-    news(place, read_policy=Shipped())
-    other = place.client("bob", app="games", read_policy=Shipped())
+    news(place, read_policy=ShippedPolicy())
+    other = place.client("bob", app="games", read_policy=ShippedPolicy())
     place.client("cem")
     place.lab.run(minutes=1)
     before = place.lab.bill()
@@ -181,7 +181,7 @@ def test_only_clients_of_the_app_that_follow_policies_are_told(place):
 
 @pytest.mark.parametrize("who", ["mud-policies", "mud-notifications-1", "mud-notifications-2", "ann"])
 def test_it_arrives_though_somebody_is_killed(place, who):
-    ann = news(place, read_policy=Shipped(), write_policy=Shipped())
+    ann = news(place, read_policy=ShippedPolicy(), write_policy=ShippedPolicy())
     place.lab.run(minutes=1)
     place.cloud.ship(reads(1), app="news").result()
     place.lab.faults.kill(who)
@@ -196,7 +196,7 @@ def test_it_arrives_though_somebody_is_killed(place, who):
 
 
 def test_lost_late_and_repeated_messages_do_not_matter(place):
-    ann = news(place, read_policy=Shipped())
+    ann = news(place, read_policy=ShippedPolicy())
     place.lab.faults.messages(loss_share=0.3, repeat_share=0.3, delay_share=0.3, delay_s=20.0)
     for version in range(1, 6):
         place.cloud.ship(reads(version), app="news").result()
@@ -211,7 +211,7 @@ def test_lost_late_and_repeated_messages_do_not_matter(place):
 
 
 def test_a_document_that_was_damaged_on_its_way_is_not_used(place):
-    ann = news(place, read_policy=Shipped())
+    ann = news(place, read_policy=ShippedPolicy())
     place.cloud.ship(reads(1), app="news").result()
     place.lab.run(seconds=10)
 

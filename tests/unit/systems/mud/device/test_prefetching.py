@@ -17,11 +17,11 @@ ASKED = Asked("news", None, "committed", {}, None)
     [(3, 59.9, 0.1, True), (2, 59.9, 0.1, False), (3, 60.0, 0.1, False), (3, 0.0, 0.0, False)],
 )
 def test_habits(times, due_s, gain_s, is_wanted):
-    wanted = Habits(least_times=3, every_s=60.0).wanted([Expected(ASKED, times, due_s, gain_s)], {})
+    wanted = Habits(min_reads=3, every_s=60.0).wanted([Expected(ASKED, times, due_s, gain_s)], {})
     assert bool(wanted) == is_wanted
 
 
-@pytest.mark.parametrize("wrong", [{"least_times": 1}, {"every_s": 0}, {"every_s": "60"}])
+@pytest.mark.parametrize("wrong", [{"min_reads": 1}, {"every_s": 0}, {"every_s": "60"}])
 def test_habits_have_bounds(wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         Habits(**wrong)
@@ -54,7 +54,7 @@ def test_what_is_read_every_half_hour_is_there_when_it_is_read():
 
 def test_what_is_fetched_is_on_the_bill():
     _, without = morning(reads=3)
-    _, fetched = morning(reads=3, prefetch_policy=Habits(least_times=2))
+    _, fetched = morning(reads=3, prefetch_policy=Habits(min_reads=2))
     assert fetched["messages"] > without["messages"]
     assert fetched["radio_mj"] > without["radio_mj"]
 

@@ -25,7 +25,7 @@ def made(**changes):
         "nodes": NODES,
         "actions": ["local", "remote"],
     }
-    return Artefact.made(**(given_ | changes))
+    return Artefact.create(**(given_ | changes))
 
 
 @pytest.mark.parametrize(("values", "action"), [

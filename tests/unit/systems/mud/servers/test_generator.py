@@ -16,7 +16,7 @@ LATER_US = 60_000_000
 
 
 def policy(version, action=0.0):
-    return dict(Artefact.made("write", version, [], [[0]], [action]).document)
+    return dict(Artefact.create("write", version, [], [[0]], [action]).document)
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ LATE_US = 6_000_000
 class Cell:
     """A server and a processor that tells it something."""
 
-    def __init__(self, most_waiting=2, longest_s=100.0, **named):
+    def __init__(self, max_waiting=2, longest_s=100.0, **named):
         self.server = NotificationServer(
             ports("server"),
             **{"number": 0, "servers": ["server"], **named},
             generator="generator",
             processors=["processor", "another processor"],
-            most_waiting=most_waiting,
+            max_waiting=max_waiting,
             longest_s=longest_s,
         )
         self.server.handle(0, LinkUp("server", "server"))
@@ -270,7 +270,7 @@ def shipped(version, to=None):
 
 
 def test_a_policy_goes_to_those_it_is_for_who_follow_it_and_have_it_not():
-    cell = Cell(most_waiting=9)
+    cell = Cell(max_waiting=9)
     follows = {"jane": {"reads": 1}, "bob": {"reads": 2}, "cem": {"reads": 1}, "dan": {}}
     for who, policies in follows.items():
         cell.hello(who, policies=dict(policies))

@@ -23,7 +23,7 @@ from mudkit.systems.radiator import (
     Volume,
     aggregability,
     broadcast,
-    for_many,
+    engine_for_many,
     play,
 )
 from mudkit.systems.radiator.aggregation import joins
@@ -238,7 +238,7 @@ def test_a_callback_that_fails_is_told_and_the_others_get_theirs():
     assert fleet.server.problems.empty, "it is not the server's"
 
 
-@pytest.mark.parametrize("make", [ClientLists, for_many])
+@pytest.mark.parametrize("make", [ClientLists, engine_for_many])
 def test_the_engines_agree_on_a_key_that_is_not_hashable(make):
     engine = make(aggregability(key=lambda receiver: [1])(at_once), 10)
     engine.register(0, "a", {})

@@ -18,7 +18,7 @@ from mudkit.systems.radiator import (
     Time,
     Volume,
     broadcast,
-    for_many,
+    engine_for_many,
 )
 
 S = 1_000_000
@@ -157,7 +157,7 @@ def test_room_is_given_up_by_messages_that_wait_nowhere():
 def test_which_engine_is_for_whom():
     keyed = Aggregability(lambda sender, zone: Volume(1), key=lambda receiver: receiver["zone"])
     plain = Aggregability(by_zone)
-    assert type(for_many(keyed, S)) is Groups
-    assert type(for_many(plain, S)) is ClientArrays
-    with pytest.raises(ParameterError, match=r"by_zone has no key[\s\S]*for_many"):
+    assert type(engine_for_many(keyed, S)) is Groups
+    assert type(engine_for_many(plain, S)) is ClientArrays
+    with pytest.raises(ParameterError, match=r"by_zone has no key[\s\S]*engine_for_many"):
         Groups(plain, S)

@@ -17,7 +17,7 @@ from mudkit.systems.radiator.aggregation import joins
 
 @pytest.fixture(scope="module")
 def commuters():
-    lab = Lab(seed=4, messages=False)
+    lab = Lab(seed=4, record_messages=False)
     lab.fleet(40, mobility="commute", every_s=60)
     lab.run(hours=1.5)
     return lab.trace.table("positions")

@@ -24,8 +24,8 @@ from mudkit.systems.sublim.check.checker import (
     checked,
     findings,
 )
-from mudkit.systems.sublim.study.examples import disaster, stocks
-from mudkit.systems.sublim.study.picu import one_timestamp, picu, stateless
+from mudkit.systems.sublim.study.examples import disaster_policy, stock_policy
+from mudkit.systems.sublim.study.picu import picu, shared_timestamp_policy, stateless
 
 PULSE = Keep(("pulse",))
 
@@ -36,7 +36,15 @@ def found(*rules, **more):
 
 @pytest.mark.parametrize(
     "policy",
-    [picu([1]), picu([]), one_timestamp([1]), stateless([1]), stateless([]), stocks(["A"]), disaster(1, 2)],
+    [
+        picu([1]),
+        picu([]),
+        shared_timestamp_policy([1]),
+        stateless([1]),
+        stateless([]),
+        stock_policy(["A"]),
+        disaster_policy(1, 2),
+    ],
 )
 def test_the_policies_that_are_shipped_are_in_order(policy):
     assert findings(policy) == []

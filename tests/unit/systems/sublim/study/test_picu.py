@@ -6,7 +6,7 @@ import pytest
 
 from mudkit.reproduce.sublim.picu import SITUATIONS, cases, decision
 from mudkit.systems.sublim import Policy
-from mudkit.systems.sublim.study.picu import function, one_timestamp, picu, stateless
+from mudkit.systems.sublim.study.picu import function, picu, shared_timestamp_policy, stateless
 
 ECG = bytes(1_000)
 MINE = (1, 2, 3, 4)
@@ -49,7 +49,7 @@ def test_the_limit_is_per_patient_and_holds_for_alarms_too(make):
 
 def test_one_timestamp_starves_all_but_one():
     pulses = [(step * 5.0, 1 + step % 2, 70) for step in range(360)]
-    assert {patient for _, patient in play(one_timestamp(MINE), pulses)} == {1}
+    assert {patient for _, patient in play(shared_timestamp_policy(MINE), pulses)} == {1}
     assert {patient for _, patient in play(picu(MINE), pulses)} == {1, 2}
 
 

@@ -1,4 +1,4 @@
-"""Contrail: one sender and receivers on a lab, and what is measured of items between them."""
+"""One Contrail sender and its receivers in a lab: latency, traffic and radio power of items."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from mudkit.fleet.failures import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, Module, Port, Relay
 
-__all__ = ["Pair", "latencies_s", "radio_mw", "round_trips_s", "self_latencies_s"]
+__all__ = ["ContrailPair", "item_latencies_s", "receiver_radio_mw", "round_trips_s", "self_latencies_s"]
 
-_MOST_S: Final = 3600.0
+_MAX_WAIT_S: Final = 3600.0
 
 
-class Pair:
-    """A sender, and a receiver whose parameters are looked at (Contrail 7.1).
+class ContrailPair:
+    """A sender and receivers that poll at one interval (Contrail 7.1).
 
     Parameters
     ----------
     seed : int
+        Seed of the lab.
     polling_s, idle_s : float
-        The time between two polls of the receiver, and how long it keeps an idle connection, in seconds.
+        Polling interval of a receiver, and how long it keeps an idle connection, in seconds.
     link : str
-        The profile of the sender's and the receivers' links.
+        Link profile of all devices.
     receivers : int
-        The number of receivers; all of them do the same.
+        Number of receivers; all of them subscribe alike.
     encrypted : bool
-        Whether items are encrypted; False is the control.
+        Whether items are encrypted.
     """
 
     def __init__(
@@ -41,24 +42,24 @@ class Pair:
         receivers: int = 1,
         encrypted: bool = True,
     ) -> None:
-        self.lab = Lab(seed=seed, held=True)
+        self.lab = Lab(seed=seed, record_held=True)
         self.lab.world.on_failure = raise_failure
-        self.relay = Relay(self.lab, most_waiting=100_000)
+        self.relay = Relay(self.lab, max_waiting=100_000)
         names = [f"receiver-{number}" for number in range(receivers)]
         sender = Module(self.lab.device("sender", link=link), self.relay, friends=names, encrypted=encrypted)
-        self.out = sender.open_port("items", polling_interval_ms=2000.0)
+        self.sender_port = sender.open_port("items", polling_interval_ms=2000.0)
         self.modules = [
             Module(self.lab.device(name, link=link), self.relay, friends=["sender"], encrypted=encrypted)
             for name in names
         ]
-        self.came: list[tuple[float, Item]] = []
+        self.received: list[tuple[float, Item]] = []
         self.ports = [self._receiver(module, polling_s, idle_s) for module in self.modules]
         self.lab.run(minutes=1)
-        self.out.polling_interval_ms = 1e9  # from now on it only sends
+        self.sender_port.polling_interval_ms = 1e9  # from now on it only sends
 
     def _receiver(self, module: Module, polling_s: float, idle_s: float) -> Port:
         port = module.open_port("items", polling_interval_ms=polling_s * 1000, idle_timeout_ms=idle_s * 1000)
-        port.on_item(lambda item: self.came.append((self.now_s, item)))
+        port.on_item(lambda item: self.received.append((self.now_s, item)))
         port.install_filter("destination = 'receiver'", to=("sender", "items")).result()
         return port
 
@@ -69,60 +70,67 @@ class Pair:
 
     def publish(self, payload: bytes, item_id: str | None = None, **metadata: Any) -> Any:
         """Publish an item for the receivers."""
-        return self.out.publish(Item({"destination": "receiver", **metadata}, payload), item_id)
+        return self.sender_port.publish(Item({"destination": "receiver", **metadata}, payload), item_id)
 
     def bytes_of(self, device: str, direction: str) -> int:
-        """Give what has gone over a device's link."""
+        """Return the bytes sent over a device's link, ``"up"`` or ``"down"``."""
         bill = self.lab.bill()
         return int(bill[(bill["device"] == device) & (bill["direction"] == direction)]["bytes"].sum())
 
     def wait(self, until: Callable[[], bool]) -> None:
-        """Let time go on until something holds."""
-        deadline_us = self.lab.world.now_us + round(_MOST_S * 1e6)
+        """Run the lab until a condition holds."""
+        deadline_us = self.lab.world.now_us + round(_MAX_WAIT_S * 1e6)
         self.lab.world.run_until(until, deadline_us)
         if not until():
-            raise SimulationProblem("An item has not come within an hour.")
+            raise SimulationProblem(
+                "An item has not arrived within an hour.",
+                remedy="choose a shorter polling interval, or another link",
+            )
 
 
-def latencies_s(
+def item_latencies_s(
     seed: int, polling_s: float, idle_s: float, count: int, pause_s: float = 0.0, link: str = "umts_3g"
 ) -> list[float]:
-    """Send one item after the other, each when the one before has come, and give how long each took.
+    """Send items, each after the previous one has arrived, and return their latencies in seconds.
 
     Parameters
     ----------
     seed : int
     polling_s, idle_s : float
-        As for :class:`Pair`.
+        As for :class:`ContrailPair`.
     count : int
-        The number of items.
+        Number of items.
     pause_s : float
-        The time until the next item is sent, in seconds; without a pause polling and sending keep step.
+        Mean time between an arrival and the next item, in seconds. With 0, sending follows the polls.
     link : str
+        Link profile of all devices.
     """
-    pair = Pair(seed, polling_s, idle_s, link=link)
-    pair.out.polling_interval_ms = 2000.0  # so that its radio does not fall asleep between two items
+    pair = ContrailPair(seed, polling_s, idle_s, link=link)
+    pair.sender_port.polling_interval_ms = 2000.0  # so that its radio does not fall asleep between two items
     took_s = []
     for number in range(count):
         pair.lab.run(seconds=pause_s * (0.1 + number * 0.618034 % 1))  # spread evenly, not in step with polls
-        began_s, before = pair.now_s, len(pair.came)
+        began_s, before = pair.now_s, len(pair.received)
         pair.publish(b"x" * 100)
-        pair.wait(lambda before=before: len(pair.came) > before)  # type: ignore[misc]
-        took_s.append(pair.came[-1][0] - began_s)
+        pair.wait(lambda before=before: len(pair.received) > before)  # type: ignore[misc]
+        took_s.append(pair.received[-1][0] - began_s)
     return took_s
 
 
-def radio_mw(seed: int, polling_s: float, idle_s: float, hours: float, link: str = "umts_3g") -> float:
-    """Send an item every 2 s, and give the mean power of the receiver's radio (Fig. 8).
+def receiver_radio_mw(
+    seed: int, polling_s: float, idle_s: float, hours: float, link: str = "umts_3g"
+) -> float:
+    """Return the mean power of the receiver's radio in mW while an item is sent every 2 s (Fig. 8).
 
     Parameters
     ----------
     seed : int
     polling_s, idle_s, hours : float
-        As for :class:`Pair`; and how long items are sent, in hours.
+        As for :class:`ContrailPair`; and how long items are sent, in hours.
     link : str
+        Link profile of all devices.
     """
-    pair = Pair(seed, polling_s, idle_s, link=link)
+    pair = ContrailPair(seed, polling_s, idle_s, link=link)
     device = pair.lab.devices["receiver-0"]
     before_mj, began_s = pair.lab.world.radio_mj(device), pair.now_s
     for _ in range(round(hours * 1800)):
@@ -134,18 +142,18 @@ def radio_mw(seed: int, polling_s: float, idle_s: float, hours: float, link: str
 def round_trips_s(
     seed: int, polling_s: float, idle_s: float, count: int, pause_s: float = 0.0
 ) -> list[float]:
-    """Send items that the receiver sends back at once, and give how long each took there and back (7.1.1).
+    """Send items that the receiver returns, and return the round-trip times in seconds (7.1.1).
 
     Parameters
     ----------
     seed, polling_s, idle_s, count, pause_s
-        As for :func:`latencies_s`; sender and receiver poll alike.
+        As for :func:`item_latencies_s`; sender and receiver poll alike.
     """
-    pair = Pair(seed, polling_s, idle_s)
-    pair.out.polling_interval_ms, pair.out.idle_timeout_ms = polling_s * 1000, idle_s * 1000
+    pair = ContrailPair(seed, polling_s, idle_s)
+    pair.sender_port.polling_interval_ms, pair.sender_port.idle_timeout_ms = polling_s * 1000, idle_s * 1000
     back: list[float] = []
-    pair.out.on_item(lambda item: back.append(pair.now_s))
-    pair.out.install_filter("destination = 'sender'", to=("receiver-0", "items")).result()
+    pair.sender_port.on_item(lambda item: back.append(pair.now_s))
+    pair.sender_port.install_filter("destination = 'sender'", to=("receiver-0", "items")).result()
     pair.ports[0].on_item(lambda item: pair.ports[0].publish(Item({"destination": "sender"}, item.payload)))
     pair.lab.run(minutes=1)
     took_s = []
@@ -161,7 +169,7 @@ def round_trips_s(
 def self_latencies_s(
     seed: int, clients: int, instances: int, *, service_ms: float, minutes: float = 3.0
 ) -> list[float]:
-    """Let clients send themselves a message every 5 s and poll every 5 s, and give the latencies (Fig. 11).
+    """Return latencies of items that clients send to themselves every 5 s, in seconds (Fig. 11).
 
     Parameters
     ----------
@@ -173,12 +181,12 @@ def self_latencies_s(
     minutes : float
         How long the clients send, in minutes; the minute before in which they register is not counted.
     """
-    lab = Lab(seed=seed, messages=False)
+    lab = Lab(seed=seed, record_messages=False)
     lab.world.on_failure = raise_failure
     relay = Relay(lab, instances, service_ms=service_ms)
     took_s: list[float] = []
 
-    def came(item: Item) -> None:
+    def receive(item: Item) -> None:
         took_s.append(lab.world.now_us / 1e6 - float(item.metadata["at_s"]))
 
     ports = []
@@ -186,7 +194,7 @@ def self_latencies_s(
         name = f"client-{number:04d}"
         module = Module(lab.device(name, link="wifi"), relay, friends=[name])
         port = module.open_port("self", polling_interval_ms=5000)
-        port.on_item(came)
+        port.on_item(receive)
         port.install_filter("at_s >= 0", to=(name, "self"))
         ports.append(port)
     lab.run(minutes=1)

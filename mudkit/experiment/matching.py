@@ -1,0 +1,302 @@
+"""Matching records with subscriptions: a random load, and the time per record as the load grows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.errors import ParameterError, brief, did_you_mean
+from mudkit.predicates import Predicate, SubscriptionIndex
+from mudkit.units import KM_PER_DEGREE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "MATCHING_METHODS",
+    "PAPER_CURVE",
+    "READ_PREDICATES",
+    "WRITER_PREDICATE",
+    "MatchingLoad",
+    "Shape",
+    "Subscription",
+    "match_each",
+    "matching_times",
+    "paper_messages_per_s",
+]
+
+MATCHING_METHODS: Final = ("one by one", "index, a record at a time", "index, all records at once")
+"""Methods that :func:`matching_times` compares."""
+PAPER_CURVE: Final = "the paper, one by one"
+"""The method in the rows of :func:`matching_times` that the paper states."""
+
+
+Subscription: TypeAlias = tuple[str, Predicate, dict[str, Any], dict[str, Any]]
+"""Name, read predicate, and the reader's attributes (``receiver``) and verified claims (``auth``)."""
+
+_BOX: Final = "lat BETWEEN :south AND :north AND lon BETWEEN :west AND :east AND price <= :most"
+
+READ_PREDICATES: Final[dict[str, str]] = {
+    "box": f"topic = :topic AND {_BOX}",
+    "ranges": _BOX,
+    "wide": f"topic = :topic AND {_BOX}",
+    "skewed": f"topic = :topic AND {_BOX}",
+    "near": "topic = :topic AND within_km(loc, receiver.loc, :km)",
+}
+"""The read predicate of each shape.
+
+``box``: topics and places spread evenly. ``ranges``: no topic, so nothing to look up by equality. ``wide``:
+boxes over most of the area, so that thousands match. ``skewed``: topics by Zipf's law, places in 20 clusters.
+``near``: a circle around the reader, which moves with it.
+"""
+
+WRITER_PREDICATE: Final = "receiver.age >= :age AND within_km(receiver.loc, sender.loc, :km)"
+"""The writer predicate, bound for each record to the place of its writer."""
+
+_CHUNK: Final = 10_000
+_MATCHES: Final = 5.0
+_CLUSTERS: Final = 20
+_CLUSTER_DEGREES: Final = 0.03
+_WIDE: Final = 0.45
+_WRITER_KM: Final = 100.0
+_MIN_AGE: Final = 21
+_MESSAGE_S, _EVALUATION_S = 1 / 5000, 1 / 70_000
+_RUNS: Final = 3
+_EVALUATIONS: Final = 100_000
+_EXPLAINED: Final = 100
+
+Shape: TypeAlias = Literal["box", "ranges", "wide", "skewed", "near"]
+"""Form of the subscriptions: a key of :data:`READ_PREDICATES`."""
+
+
+@dataclass(frozen=True)
+class MatchingLoad:
+    """Random subscriptions in a square of one degree at the equator, and records that each match about five.
+
+    Parameters
+    ----------
+    subscriptions : int
+        The number of subscriptions.
+    topics : int
+        The number of topics over which they are spread.
+    seed : int
+        The same seed draws the same subscriptions.
+    shape : {"box", "ranges", "wide", "skewed", "near"}
+        Form of the subscriptions, see :data:`READ_PREDICATES`.
+
+    Raises
+    ------
+    ParameterError
+        The shape is unknown.
+    """
+
+    subscriptions: int
+    topics: int = 1000
+    seed: int = 1
+    shape: Shape = "box"
+
+    def __post_init__(self) -> None:
+        if self.shape not in READ_PREDICATES:
+            raise ParameterError(
+                "The shape of the subscriptions is unknown.",
+                where="shape",
+                found=brief(self.shape),
+                expected=", ".join(READ_PREDICATES),
+                remedy=did_you_mean(self.shape, READ_PREDICATES),
+            )
+
+    @property
+    def half_degrees(self) -> float:
+        """Half a box's side, such that a record reaches about five; half of all prices match."""
+        if self.shape == "wide":
+            return _WIDE
+        rivals = self.subscriptions / (1 if self.shape == "ranges" else self.topics)
+        # A centre and a place, both uniform, are less than h apart with probability 2h - h².
+        return 1 - math.sqrt(1 - min(math.sqrt(2 * _MATCHES / rivals), 1.0))
+
+    @property
+    def km(self) -> float:
+        """The radius of ``near``, such that a record reaches about five."""
+        rivals = self.subscriptions / self.topics
+        return math.sqrt(_MATCHES / rivals / math.pi) * KM_PER_DEGREE
+
+    def draw(self) -> Iterator[Subscription]:
+        """Draw the subscriptions one by one."""
+        rng = np.random.default_rng([self.seed, 1])
+        text, half, km = READ_PREDICATES[self.shape], self.half_degrees, self.km
+        for start in range(0, self.subscriptions, _CHUNK):
+            many = min(_CHUNK, self.subscriptions - start)
+            topics, places = self._topics(rng, many).tolist(), self._places(rng, many).tolist()
+            most, ages = rng.random(many).tolist(), rng.integers(18, 78, many).tolist()
+            for i in range(many):
+                lat, lon = places[i]
+                if self.shape == "near":
+                    predicate = Predicate(text, topic=f"topic-{topics[i]}", km=km)
+                else:
+                    topic = {} if self.shape == "ranges" else {"topic": f"topic-{topics[i]}"}
+                    predicate = Predicate(
+                        text,
+                        south=lat - half,
+                        north=lat + half,
+                        west=lon - half,
+                        east=lon + half,
+                        most=most[i],
+                        **topic,
+                    )
+                reader = {"age": ages[i], "loc": (lat, lon)}
+                yield f"sub-{start + i}", predicate, reader, {"user": f"user-{start + i}"}
+
+    def index(self) -> SubscriptionIndex:
+        """Return an index of all subscriptions."""
+        index = SubscriptionIndex()
+        for name, predicate, receiver, auth in self.draw():
+            index.add(name, predicate, receiver=receiver, auth=auth)
+        return index
+
+    def records(self, many: int, seed: int = 1) -> list[dict[str, Any]]:
+        """Draw records with a topic, a place and a price."""
+        rng = np.random.default_rng([self.seed, 2, seed])
+        topics, places = self._topics(rng, many).tolist(), self._places(rng, many).tolist()
+        prices = rng.random(many).tolist()
+        return [
+            {"topic": f"topic-{topic}", "lat": lat, "lon": lon, "loc": (lat, lon), "price": price}
+            for topic, (lat, lon), price in zip(topics, places, prices, strict=True)
+        ]
+
+    def writers(self, records: list[dict[str, Any]]) -> list[Predicate]:
+        """Return a writer predicate for each record: readers aged 21 or more within 100 km of its place."""
+        writer = Predicate(WRITER_PREDICATE, age=_MIN_AGE, km=_WRITER_KM)
+        return [writer.bind(sender={"loc": record["loc"]}) for record in records]
+
+    def _topics(self, rng: np.random.Generator, many: int) -> NDArray[np.int64]:
+        if self.shape != "skewed":
+            return rng.integers(0, self.topics, many)
+        share = 1 / np.arange(1, self.topics + 1)
+        return np.asarray(rng.choice(self.topics, many, p=share / share.sum()), dtype=np.int64)
+
+    def _places(self, rng: np.random.Generator, many: int) -> NDArray[np.float64]:
+        if self.shape != "skewed":
+            return rng.random((many, 2))
+        centres = np.random.default_rng([self.seed, 3]).random((_CLUSTERS, 2))
+        around = centres[rng.integers(0, _CLUSTERS, many)]
+        return np.clip(around + rng.normal(0, _CLUSTER_DEGREES, (many, 2)), 0.0, 1.0)
+
+
+def paper_messages_per_s(subscriptions: int) -> float:
+    """Return the paper's curve: 5,000 messages/s at one subscription, 70,000 evaluations/s above it.
+
+    Notes
+    -----
+    A fit to the text of section 7.4 of Mobius (MobiSys 2012); Figure 5 itself is missing there.
+    """
+    return 1 / (_MESSAGE_S + (subscriptions - 1) * _EVALUATION_S)
+
+
+def match_each(
+    subscriptions: Sequence[Subscription], record: dict[str, Any], writer: Predicate | None = None
+) -> list[str]:
+    """Return the names of the subscriptions that a record matches, by evaluating every predicate."""
+    return [
+        name
+        for name, predicate, receiver, auth in subscriptions
+        if predicate(record, receiver=receiver, auth=auth) is True
+        and (writer is None or writer({}, receiver=receiver, auth=auth) is True)
+    ]
+
+
+def matching_times(
+    sizes: Sequence[int], *, topics: int = 1000, records: int = 500, seed: int = 1, shape: Shape = "box"
+) -> pd.DataFrame:
+    """Measure the time to match a record with more and more subscriptions, by each method.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Numbers of subscriptions.
+    topics, seed, shape
+        As for :class:`MatchingLoad`.
+    records : int
+        Number of records to match. One by one, only as many records are matched as take 100,000 evaluations,
+        at least one.
+
+    Returns
+    -------
+    DataFrame
+        ``subscriptions``; ``method``, of :data:`MATCHING_METHODS`; ``us_per_record``, median of three runs;
+        ``scanned``, subscriptions evaluated per record, mean over some records; ``matched``, subscriptions
+        matched per record, mean; ``records``; ``agreement``, share of the records evaluated one by one for
+        which this method finds the same. Also :data:`PAPER_CURVE`, with the first three columns only.
+
+    Raises
+    ------
+    ParameterError
+        A number is not positive.
+    """
+    import pandas as pd
+
+    if min(*sizes, topics, records) < 1:
+        raise ParameterError(
+            "Subscriptions, topics and records are needed.",
+            found=f"{list(sizes)}, {topics} topics, {records} records",
+            expected="1 or more of each",
+        )
+    rows: list[dict[str, Any]] = []
+    for size in sizes:
+        load = MatchingLoad(size, topics, seed, shape)
+        whole = list(load.draw())
+        index = SubscriptionIndex()
+        for name, predicate, receiver, auth in whole:
+            index.add(name, predicate, receiver=receiver, auth=auth)
+        rows += _methods(load, whole, index, records)
+        rows.append(
+            {"subscriptions": size, "method": PAPER_CURVE, "us_per_record": 1e6 / paper_messages_per_s(size)}
+        )
+    return pd.DataFrame(rows)
+
+
+def _methods(
+    load: MatchingLoad, whole: Sequence[Subscription], index: SubscriptionIndex, records: int
+) -> list[dict[str, Any]]:
+    batch = load.records(records)
+    writers = load.writers(batch)
+    pairs = list(zip(batch, writers, strict=True))
+    few = pairs[: max(1, _EVALUATIONS // len(whole))]
+    scanned = statistics.fmean(index.explain(record)["scanned"].sum() for record in batch[:_EXPLAINED])
+    calls = (
+        (len(whole), len(few), lambda: [match_each(whole, *pair) for pair in few]),
+        (scanned, records, lambda: [index.match(*pair) for pair in pairs]),
+        (scanned, records, lambda: index.match_many(batch, writers)),
+    )
+    rows: list[dict[str, Any]] = []
+    expected: list[list[Any]] = []
+    for method, (evaluated, done, call) in zip(MATCHING_METHODS, calls, strict=True):
+        us, matches = _timed(call, done)
+        expected = expected or matches
+        rows.append(
+            {
+                "subscriptions": len(whole),
+                "method": method,
+                "us_per_record": us,
+                "scanned": evaluated,
+                "matched": statistics.fmean(map(len, matches)),
+                "records": done,
+                "agreement": statistics.fmean(a == b for a, b in zip(expected, matches, strict=False)),
+            }
+        )
+    return rows
+
+
+def _timed(call: Callable[[], list[list[Any]]], records: int) -> tuple[float, list[list[Any]]]:
+    times = []
+    for _ in range(_RUNS):
+        started = time.perf_counter()
+        matches = call()
+        times.append((time.perf_counter() - started) / records * 1e6)
+    return statistics.median(times), matches

@@ -1,0 +1,55 @@
+"""The matching load, and the time per record as it grows."""
+
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.experiment.matching import (
+    MATCHING_METHODS,
+    PAPER_CURVE,
+    READ_PREDICATES,
+    MatchingLoad,
+    matching_times,
+    paper_messages_per_s,
+)
+
+
+def test_the_paper_curve():
+    assert paper_messages_per_s(1) == 5000
+    assert round(paper_messages_per_s(1000)) == 69
+
+
+@pytest.mark.parametrize("shape", READ_PREDICATES)
+def test_the_same_seed_draws_the_same_load(shape):
+    a, b, c = (list(MatchingLoad(50, 3, seed, shape).draw()) for seed in (1, 1, 2))
+    assert a == b != c
+    assert MatchingLoad(50, 3, 1, shape).records(5) == MatchingLoad(50, 3, 1, shape).records(5)
+    assert len({name for name, *_ in a}) == 50
+
+
+@pytest.mark.parametrize(
+    ("subscriptions", "topics", "shape"), [(200, 20, "box"), (20_000, 20, "box"), (3000, 9, "ranges")]
+)
+def test_a_record_matches_about_five(subscriptions, topics, shape):
+    load = MatchingLoad(subscriptions, topics, shape=shape)
+    matches = load.index().match_many(load.records(2000))
+    assert 4.5 < sum(map(len, matches)) / 2000 < 5.5
+
+
+def test_an_unknown_shape_is_refused():
+    with pytest.raises(ParameterError, match="skewed"):
+        MatchingLoad(5, shape="round")
+
+
+@pytest.mark.parametrize("shape", READ_PREDICATES)
+def test_all_methods_find_the_same(shape):
+    table = matching_times([50, 400], topics=4, records=30, shape=shape)
+    ours = table[table["method"] != PAPER_CURVE]
+    assert list(table["method"]) == 2 * [*MATCHING_METHODS, PAPER_CURVE]
+    assert (ours["agreement"] == 1).all()
+    assert ours["matched"].gt(0).all()
+    assert list(ours.loc[ours["method"] == MATCHING_METHODS[0], "scanned"]) == [50, 400]
+
+
+def test_sizes_and_records_are_positive():
+    with pytest.raises(ParameterError, match="0 records"):
+        matching_times([10], records=0)
