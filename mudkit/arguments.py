@@ -16,7 +16,6 @@ from typing import (
     NamedTuple,
     NoReturn,
     ParamSpec,
-    TypeAlias,
     TypeVar,
     Union,
     get_args,
@@ -32,7 +31,20 @@ __all__ = ["annotations_of", "check_arguments", "check_calls", "check_init", "fi
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
-Check: TypeAlias = Callable[[Any], bool]
+
+
+class _Check(NamedTuple):
+    """What an annotation allows: instances of some classes, and what a function accepts beside them."""
+
+    kinds: tuple[type, ...]
+    accepts: Callable[[Any], bool] | None = None
+
+    def __call__(self, value: Any) -> bool:
+        """Return whether a value is allowed."""
+        return isinstance(value, self.kinds) or (self.accepts is not None and self.accepts(value))
+
+
+_ANY: Final = _Check((object,))
 
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
@@ -50,12 +62,12 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
         nonlocal checks
         if checks is None:
             checks = _checks_of(function)
-        for check, value in zip(checks.by_place, args, strict=False):
-            if check is not None and not check(value):
+        for (kinds, accepts), value in zip(checks.by_place, args, strict=False):
+            if not isinstance(value, kinds) and (accepts is None or not accepts(value)):
                 _refuse(function, args, kwargs)
         for name, value in kwargs.items():
-            check = checks.by_name.get(name, checks.rest)
-            if check is not None and not check(value):
+            kinds, accepts = checks.by_name.get(name, checks.rest)
+            if not isinstance(value, kinds) and (accepts is None or not accepts(value)):
                 _refuse(function, args, kwargs)
         try:
             return function(*args, **kwargs)
@@ -67,17 +79,17 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class _Checks(NamedTuple):
-    """Compiled annotations of a function; None accepts everything."""
+    """Compiled annotations of a function."""
 
-    by_place: Iterable[Check | None]
-    by_name: Mapping[str, Check | None]
-    rest: Check | None
+    by_place: Iterable[_Check]
+    by_name: Mapping[str, _Check]
+    rest: _Check
 
 
-class _Places(tuple["Check | None", ...]):
+class _Places(tuple[_Check, ...]):
     """Checks of positional arguments; the last one is for all that follow."""
 
-    def __iter__(self) -> Iterator[Check | None]:
+    def __iter__(self) -> Iterator[_Check]:
         return chain(super().__iter__(), repeat(self[-1]))
 
 
@@ -92,7 +104,7 @@ def _checks_of(function: Callable[..., Any]) -> _Checks:
     ]
     kinds = {parameter.kind: parameter.name for parameter in parameters}
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds
-    rest = by_name.get(kinds.get(inspect.Parameter.VAR_KEYWORD, ""))
+    rest = by_name.get(kinds.get(inspect.Parameter.VAR_KEYWORD, ""), _ANY)
     return _Checks(_Places(places) if is_open else tuple(places), by_name, rest)
 
 
@@ -167,66 +179,65 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def fits(value: Any, hint: Any) -> bool:
     """Return whether a value is what an annotation allows."""
-    check = _check_of(hint)
-    return check is None or check(value)
+    return _check_of(hint)(value)
 
 
 @cache
-def _check_of(hint: Any) -> Check | None:
-    """Compile an annotation into a check; None accepts everything."""
+def _check_of(hint: Any) -> _Check:
+    """Compile an annotation into a check."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _check_of(args[0])
     if origin in (Union, UnionType):
         return _any_of([_check_of(entry) for entry in args])
     if origin is Literal:
-        return lambda value: any(type(value) is type(entry) and value == entry for entry in args)
-    if hint is None or hint is NoneType:
-        return _is_none
-    kind = origin or hint
-    if kind is Any:
-        return None
+        return _Check((), lambda value: any(type(value) is type(entry) and value == entry for entry in args))
+    kind = NoneType if hint is None else origin or hint
     if kind is str:
-        return _is_text
+        return _Check((), _is_text)
     if kind is Callable:
-        return callable
-    if not isinstance(kind, type):
-        return None  # a type variable, or an annotation that cannot be resolved
+        return _Check((), callable)
+    if kind is Any or not isinstance(kind, type):
+        return _ANY  # also a type variable, or an annotation that cannot be resolved
     if getattr(kind, "_is_protocol", False):
         names = [name for name in dir(kind) if not name.startswith("_")]
-        return lambda value: all(hasattr(value, name) for name in names)
+        return _Check((), lambda value: all(hasattr(value, name) for name in names))
     if kind in _NUMBERS:
-        return partial(_is_number, _NUMBERS[kind])
+        return _Check((), partial(_is_number, _NUMBERS[kind]))
     if kind is bool:
-        return lambda value: isinstance(value, bool | np.bool_)
+        return _Check((bool, np.bool_))
     if kind is tuple:
-        return partial(_is_row, args)
+        return _Check((), partial(_is_row, args))
     if issubclass(kind, Mapping) and args:
-        return partial(_is_mapping, kind, _check_of(args[0]), _check_of(args[1]))
+        names_fit = _are_texts if args[0] is str else partial(_fit_all, _check_of(args[0]))
+        return _Check((), partial(_is_mapping, kind, names_fit, _check_of(args[1])))
     if kind in _SEQUENCES:
-        return partial(_is_sequence, kind, _check_of(args[0]) if args else None)
-    return lambda value: isinstance(value, kind)
+        return _Check((), partial(_is_sequence, kind, _check_of(args[0]) if args else _ANY))
+    return _Check((kind,))
 
 
-def _any_of(checks: Sequence[Check | None]) -> Check | None:
-    if None in checks:
-        return None
-    # None first: it is the cheapest, and the commonest argument that was left out.
-    ordered = sorted(
-        (check for check in checks if check is not None), key=lambda check: check is not _is_none
-    )
-    if ordered[0] is _is_none and len(ordered) == 2:
-        other = ordered[1]
-        return lambda value: value is None or other(value)
-    return lambda value: any(check(value) for check in ordered)
-
-
-def _is_none(value: Any) -> bool:
-    return value is None
+def _any_of(checks: Sequence[_Check]) -> _Check:
+    functions = [check.accepts for check in checks if check.accepts is not None]
+    kinds = tuple(kind for check in checks for kind in check.kinds)
+    if len(functions) < 2:
+        return _Check(kinds, *functions)
+    return _Check(kinds, lambda value: any(accepts(value) for accepts in functions))
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and (value.isascii() or _is_utf8(value))
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    try:
+        text = "".join(values)
+    except TypeError:  # one of them is no text
+        return False
+    return text.isascii() or _is_utf8(text)
+
+
+def _fit_all(check: _Check, values: Iterable[Any]) -> bool:
+    return check is _ANY or all(check(value) for value in values)
 
 
 def _is_number(kinds: tuple[type, ...], value: Any) -> bool:
@@ -234,19 +245,19 @@ def _is_number(kinds: tuple[type, ...], value: Any) -> bool:
     return is_number and not (isinstance(value, float | np.floating) and isnan(value))
 
 
-def _is_mapping(kind: type[Mapping[Any, Any]], name: Check | None, item: Check | None, value: Any) -> bool:
+def _is_mapping(
+    kind: type[Mapping[Any, Any]], names_fit: Callable[[Iterable[Any]], bool], item: _Check, value: Any
+) -> bool:
     if type(value) is not dict and not isinstance(value, kind):
         return False
-    return (name is None or all(name(entry) for entry in value)) and (
-        item is None or all(item(entry) for entry in value.values())
-    )
+    return names_fit(value) and (item is _ANY or _fit_all(item, value.values()))
 
 
-def _is_sequence(kind: type[Iterable[Any]], item: Check | None, value: Any) -> bool:
+def _is_sequence(kind: type[Iterable[Any]], item: _Check, value: Any) -> bool:
     if not isinstance(value, kind | np.ndarray) or isinstance(value, str | bytes | Mapping):
         return False
-    is_repeatable = isinstance(value, Collection)  # an iterator is not looked at: that would use it up
-    return item is None or not is_repeatable or all(item(entry) for entry in value)
+    # An iterator is not looked at: that would use it up.
+    return not isinstance(value, Collection) or _fit_all(item, value)
 
 
 _NUMBERS: Final[dict[Any, tuple[type, ...]]] = {

@@ -259,7 +259,7 @@ class Store(Protocol):
         """Give what is stored under the keys that begin so, in their order, as :meth:`get`."""
         ...
 
-    def crash_point(self, name: str) -> None:
+    def crash_point(self, name: str, /) -> None:
         """Name a place at which a test may kill the machine."""
         ...
 

@@ -1,7 +1,8 @@
 """Digests of what mudkit computes, so that a change that is to change nothing can be shown to change nothing.
 
-They are of ten labs over all systems (bill, what was held, and each table of the trace, column by column), of
-runs of the fault campaign, and with ``--rows`` of each row of ``mudkit reproduce`` that measures no speed.
+They cover ten labs over all systems (bill, what was held, and each table of the trace, column by column),
+the tables of scoreboards, comparisons, order checks and scenarios, runs of the fault campaign, and with
+``--rows`` each row of ``mudkit reproduce`` that measures no speed.
 
 Usage: python tools/digests.py write FILE [--rows]
        python tools/digests.py compare BEFORE AFTER [OLD=NEW ...]     columns that were renamed
@@ -14,21 +15,48 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from tqdm import tqdm
 
-from mudkit.experiment import Scenario, run
-from mudkit.experiment.adapters import ADAPTERS, StoreAndForward, Sublim
-from mudkit.experiment.compositions import COMPOSITIONS
-from mudkit.experiment.scoreboard import play
-from mudkit.experiment.tasks import TASKS
+from mudkit import experiment
+from mudkit.experiment import (
+    ADAPTERS,
+    COMPOSITIONS,
+    TASKS,
+    Accident,
+    Audience,
+    Commuters,
+    Contrail,
+    Direct,
+    Journal,
+    LastHop,
+    Radiator,
+    Scenario,
+    StoreAndForward,
+    Sublim,
+    Traffic,
+    Ward,
+    commuting,
+    contacts,
+    learnt,
+    orders,
+    party_views,
+    run,
+    scoreboard,
+    shown,
+)
+from mudkit.experiment.ward import POLICIES
 from mudkit.fleet.recorder import TABLES
 from mudkit.lab import Lab
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Poisson, TripStarts, WakingReads
+from mudkit.systems.contrail import Item
+from mudkit.systems.mud import NearAndRecent
+from mudkit.systems.radiator import Volume
 from mudkit.verify.campaign import judge as campaign_judge
 
 SCENARIO = Scenario(
@@ -46,13 +74,55 @@ def labs() -> dict[str, Callable[[], Lab]]:
         [*TASKS.items(), next(iter(TASKS.items()))], ADAPTERS.items(), strict=True
     ):
         small = task.over(devices=6, hours=0.5)
-        result[f"{name}, {task_name}"] = lambda small=small, system=system: play(small, system, seed=11).lab
+        result[f"{name}, {task_name}"] = lambda small=small, system=system: run(small, system, seed=11).lab
     for name in list(COMPOSITIONS)[:2]:
         small = TASKS["friends nearby"].over(devices=6, hours=0.5)
-        result[name] = lambda small=small, name=name: play(small, COMPOSITIONS[name], seed=12).lab
+        result[name] = lambda small=small, name=name: run(small, COMPOSITIONS[name], seed=12).lab
     result["store and forward"] = lambda: run(SCENARIO, StoreAndForward, 13).lab
     result["sublim"] = lambda: run(SCENARIO, Sublim, 14).lab
     return result
+
+
+def tables() -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the tables of scoreboards, comparisons, order checks and scenarios, each with its name."""
+    small = [replace(task.over(devices=5, hours=0.2), feeds=min(task.feeds, 4)) for task in TASKS.values()]
+    board = scoreboard(small, seeds=[21, 22])
+    friends = TASKS["friends nearby"].over(devices=6, hours=0.5)
+    composed = scoreboard([friends], COMPOSITIONS, seeds=[23])
+    for name, scores in (("board", board), ("composed", composed)):
+        for part in ("runs", "privacy", "devices", "disclosed", "latencies"):
+            yield f"{name}: {part}", getattr(scores, part)
+        for task in scores.tasks:
+            for method in ("measured", "table", "differences", "pareto"):
+                yield f"{name}: {method} of {task}", getattr(scores, method)(task)
+    systems = (Direct, StoreAndForward, LastHop, Contrail, Radiator, Sublim)
+    compared = experiment.compare(
+        replace(SCENARIO, hours=2.0), {system.charged: system for system in systems}, [24, 25]
+    )
+    yield "comparison: runs", compared.runs
+    yield "comparison: differences", compared.differences()
+    lab = run(replace(SCENARIO, hours=1.0), Contrail, 26).lab
+    for function in (contacts, learnt, shown):
+        yield f"privacy: {function.__name__}", function(lab)
+    checked = orders(scenarios=2, seed=27)
+    yield "orders", checked
+    yield "orders: commuting", commuting(checked)
+    for way in Audience.WAYS:
+        yield f"audience: {way}", Audience(readers=8, writes=2).run(28, way).readers
+    traffic = Traffic(cars=4, minutes=4)
+    yield "traffic: run", traffic.run(29, lambda sender, receiver: Volume(2)).heard
+    yield "traffic: heard", traffic.play(traffic.said(29), lambda sender, receiver: Volume(2))[0]
+    yield "traffic: sent", traffic.play(traffic.said(29), lambda sender, receiver: Volume(2))[1]
+    ward = Ward(patients=3, doctors=2, hours=0.2)
+    yield "ward: runs", ward.compare([30, 31], list(POLICIES)).runs
+    yield "ward: alarms", ward.run(30).alarms
+    accident = Accident(0.0, 0.0, 20_000.0, 8.0, 8.2)
+    driven = Commuters(cars=3, days=1).run(32, "2010-03-01", NearAndRecent(), accident=accident)
+    yield "commuters: reads", driven.reads
+    yield "commuters: bill", driven.lab.bill()
+    yield "journal: history", Journal(operations=20).run(33, "committed_wio").history()
+    views = party_views(Item({"kind": "photo"}, b"x" * 500), "kind = 'photo'")
+    yield "party views", pd.DataFrame(views.rows)
 
 
 def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
@@ -65,6 +135,8 @@ def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
         yield f"lab {name}: held", _of_text([] if held is None else sorted(map(repr, held.rows())))
         for table in TABLES:
             yield f"lab {name}: {table}", _of_frame(lab.trace.table(table).to_pandas())
+    for name, table in tqdm(tables(), unit="table"):
+        yield f"table {name}", _of_frame(table)
     for seed in tqdm(CAMPAIGN_SEEDS, unit="run"):
         result = campaign_judge.play(seed)
         verdicts = [*sorted(map(str, result.counts.items())), *result.problems]
@@ -87,7 +159,7 @@ def _of_text(values: list[str]) -> str:
 
 
 def compare(before: dict[str, Any], after: dict[str, Any], renamed: dict[str, str]) -> list[str]:
-    """Tell what is not the same."""
+    """Return what differs."""
     different = []
     for name in [*before, *(each for each in after if each not in before)]:
         one, other = before.get(name), after.get(name)

@@ -10,7 +10,7 @@ import ipywidgets
 import numpy as np
 
 from mudkit import figures
-from mudkit.experiment.cache_bench import CacheBench, Tried, nodes
+from mudkit.experiment import CacheBench, CachingRun, nodes
 from mudkit.learning import COSTS, FixedRule
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel
@@ -57,10 +57,10 @@ class CostPage(Panel):
 
     def __init__(self, bench: CacheBench, *, rule: FixedRule | None = None, cost: str = "latency") -> None:
         self._tried = lru_cache(maxsize=256)(
-            lambda costs: bench.tried(np.array(costs, dtype=np.float64).reshape(2, 2))
+            lambda costs: bench.run(np.array(costs, dtype=np.float64).reshape(2, 2))
         )
         rule = rule or FixedRule()
-        tried = bench.tried(rule)
+        tried = bench.run(rule)
         self._rule = f"the rule {rule}: {_shares(tried)}"
         self.preset = ipywidgets.Dropdown(options=[*COSTS, _OWN], value=cost, description="costs")
         self.costs = tuple(
@@ -101,7 +101,7 @@ class CostPage(Panel):
         self._is_changing = False
         self._show()
 
-    def _now(self) -> Tried:
+    def _now(self) -> CachingRun:
         return self._tried(tuple(each.value for each in self.costs))
 
     def _show(self) -> None:
@@ -110,7 +110,7 @@ class CostPage(Panel):
         with self.map.batch_update():
             figures.update_cache_hits(self.map, figures.reads_near_busiest(now.reads), title=_MAP)
 
-    def _tell(self, now: Tried) -> None:
+    def _tell(self, now: CachingRun) -> None:
         assert now.learnt is not None  # only the rule has no tree
         table = nodes(now.learnt)
         leaves = int(table["leaves"].iloc[0])
@@ -124,7 +124,7 @@ class CostPage(Panel):
         )
 
 
-def _shares(tried: Tried) -> str:
+def _shares(tried: CachingRun) -> str:
     return (
         f"{tried.sent_share:.1%} sent, {tried.stale_share:.1%} stale, completeness {tried.completeness:.1%}"
     )

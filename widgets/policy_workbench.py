@@ -12,7 +12,7 @@ import ipywidgets
 from mudkit import figures
 from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.experiment.cache_bench import CacheBench
+from mudkit.experiment import CacheBench
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
 from mudkit.systems.sublim._policy.firing import fired
 from mudkit.widgets.cost_page import CostPage

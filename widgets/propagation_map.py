@@ -10,7 +10,7 @@ import ipywidgets
 
 from mudkit import figures, words
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.experiment.traffic import FAR, NEAR, Traffic
+from mudkit.experiment import Traffic
 from mudkit.systems.radiator import People, Time, Volume, distance_km
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
@@ -168,7 +168,7 @@ class PropagationMap(Panel):
 
     def _shown(self) -> list[tuple[str, float]]:
         t_s = self.time.value * self._step_s
-        return [(NEAR, t_s), (FAR, t_s)]
+        return [(Traffic.NEAR, t_s), (Traffic.FAR, t_s)]
 
     def _tell(self, sent: pd.DataFrame) -> None:
         """Say what came of it over the whole time."""

@@ -11,7 +11,7 @@ import ipywidgets
 
 from mudkit import figures
 from mudkit.errors import MudkitError
-from mudkit.experiment._party_views import PartyViews, party_views
+from mudkit.experiment import PartyViews, party_views
 from mudkit.systems.contrail import Item
 from mudkit.widgets.panel import LAST, Panel, alert, read_object
 
@@ -30,7 +30,7 @@ class RelayMonitor(Panel):
     """Change an item, the filter that waits for it, or whether anything is encrypted; see who sees what.
 
     Each change plays a lab of two devices and a relay from its beginning
-    (:func:`mudkit.experiment._party_views.party_views`). What cannot be is told, and the last that could
+    (:func:`mudkit.experiment.party_views`). What cannot be is told, and the last that could
     stays. All of it works from the keyboard.
 
     Parameters

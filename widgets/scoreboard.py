@@ -10,9 +10,8 @@ import ipywidgets
 from mudkit import figures, words
 from mudkit.display import Align, Cell, Table
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES
-from mudkit.experiment.scoreboard import Scoreboard as Measured
-from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
+from mudkit.experiment import GAINS, LABELS, MEASURES, OF_DEVICES, front
+from mudkit.experiment import Scoreboard as Measured
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
 
@@ -33,7 +32,7 @@ class Scoreboard(Panel):
 
     Parameters
     ----------
-    measured : mudkit.experiment.scoreboard.Scoreboard
+    measured : mudkit.experiment.Scoreboard
     x, y : str
         Measures at the axes at first.
 

@@ -60,10 +60,10 @@ class Outbox(Generic[_T]):
         self._name = name
         self._most = most
         self._incarnation = Incarnation(ports)
-        self.last_seq: int = ports.store.get(f"last of {name}", int) or 0
         self._waiting: dict[int, _T] = {
             int(key.rpartition(" ")[2]): item for key, item in ports.store.items(f"{name} ", kind)
         }
+        self.last_seq: int = max((ports.store.get(f"last of {name}", int) or 0, *self._waiting))
         self._starts: dict[str, int] = ports.store.get(f"starts of {name}", dict[str, int]) or {}
         """The sequence number before the first item of each incarnation with pending items, oldest first."""
         self._base_seq = self.last_seq
@@ -79,6 +79,10 @@ class Outbox(Generic[_T]):
 
     def __getitem__(self, seq: int) -> _T:
         return self._waiting[seq]
+
+    def get(self, seq: int) -> _T | None:
+        """Return a pending item; None if it is not pending."""
+        return self._waiting.get(seq)
 
     @property
     def incarnation(self) -> str:
@@ -99,8 +103,10 @@ class Outbox(Generic[_T]):
 
         Items of the next incarnation follow when these were acknowledged: this keeps the order.
         """
-        incarnation = self.name(self.first_seq).incarnation
-        return takewhile(lambda each: self.name(each[0]).incarnation == incarnation, self.items(first_seq))
+        first = self.first_seq
+        ends = [base_seq for base_seq in (*self._starts.values(), self._base_seq) if base_seq >= first]
+        last = min(ends, default=self.last_seq)
+        return takewhile(lambda each: each[0] <= last, self.items(first_seq))
 
     def name(self, seq: int) -> Name:
         """Return the name of a pending item, or of the next one."""
@@ -149,8 +155,6 @@ class Outbox(Generic[_T]):
             self._starts = {each: base_seq for each, base_seq in self._starts.items() if each in pending}
             self._starts[self._incarnation.id] = self._base_seq
             self._store.put(f"starts of {self._name}", self._starts)
-        self._store.put(f"last of {self._name}", seq)
-        self._store.crash_point("numbered, not in the outbox")
         self._store.put(self._key(seq), item)
         self.last_seq = seq
         self._waiting[seq] = item
@@ -166,6 +170,8 @@ class Outbox(Generic[_T]):
         item = self._waiting.pop(seq, None)
         if item is not None:
             self._store.delete(self._key(seq))
+            if seq == self.last_seq:  # no pending item has the number any more
+                self._store.put(f"last of {self._name}", seq)
         return item
 
     def acked(self, up_to_seq: int) -> list[tuple[int, _T]]:

@@ -18,9 +18,8 @@ from mudkit import figures
 from mudkit.errors import MudkitError, OperationLost
 from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.experiment import Scenario
+from mudkit.experiment import Item, Scenario, Task, Testbed
 from mudkit.experiment.adapters.own import RELAY, Own
-from mudkit.experiment.tasks import Item, Task, Testbed
 from mudkit.fleet.failures import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -23,23 +23,20 @@ from mudkit.systems.mud import Client, Cloud
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NEAR", "STATES", "WAYS", "Audience", "Audited"]
+__all__ = ["Audience", "AudienceRun"]
 
-WAYS: Final = ("predicate", "list", "everyone")
-NEAR: Final = "receiver.age >= :age AND within_km(receiver.loc, sender.loc, :km)"
-"""What the writer means."""
+_NEAR: Final = "receiver.age >= :age AND within_km(receiver.loc, sender.loc, :km)"
+"""Writer predicate of the intended readers."""
 
 TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK = "told for the first time", "told again", "taken back"
 TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER = "told, not meant", "meant, not told", "neither"
-STATES: Final = (TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK, TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER)
-"""What may come of a write for a reader."""
 
 _APP, _TABLE, _KEY, _SETTLE_S = "city", "news", "a17", 30.0
 _BLOCK_M: Final = 300.0
 
 
-class Audited(NamedTuple):
-    """What came of a run.
+class AudienceRun(NamedTuple):
+    """Result of a run.
 
     Parameters
     ----------
@@ -47,7 +44,7 @@ class Audited(NamedTuple):
     readers : pandas.DataFrame
         A row for each write and reader: ``write, at_s, reader, age, lat, lon`` (where it is), ``is_meant``
         (old enough and near there), ``is_known_near`` (by what it said last), ``told`` (``upsert``,
-        ``remove`` or nothing) and ``state``, one of :data:`STATES`.
+        ``remove`` or nothing) and ``state``, one of ``Audience.STATES``.
     """
 
     lab: Lab
@@ -56,7 +53,7 @@ class Audited(NamedTuple):
 
 @dataclass(frozen=True)
 class Audience:
-    """Who is there, and what is written.
+    """Plan of a moving audience, and of what is written for it.
 
     Parameters
     ----------
@@ -86,6 +83,11 @@ class Audience:
     10
     """
 
+    WAYS: ClassVar = ("predicate", "list", "everyone")
+    """Ways to name the intended readers."""
+    STATES: ClassVar = (TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK, TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER)
+    """States of a reader after a write."""
+
     readers: int = 60
     city_km: float = 6.0
     reach_km: float = 1.6
@@ -107,8 +109,8 @@ class Audience:
         number("every_minutes", self.every_minutes, 1.0, 1e5)
         number("update_s", self.update_s, 1.0, 1e6)
 
-    def run(self, seed: int, way: str = "predicate") -> Audited:
-        """Let it happen.
+    def run(self, seed: int, way: str = "predicate") -> AudienceRun:
+        """Run the plan.
 
         Parameters
         ----------
@@ -117,9 +119,9 @@ class Audience:
             The writer names those who are meant at the first write (``list``), or nobody (``everyone``); only
             for a predicate do readers say again where they are.
         """
-        if way not in WAYS:
+        if way not in self.WAYS:
             raise ParameterError(
-                "There is no such way.", where="way", found=repr(way), expected=", ".join(WAYS)
+                "There is no such way.", where="way", found=repr(way), expected=", ".join(self.WAYS)
             )
         run = _Run(self, seed, way)
         for write in range(1, self.writes + 1):
@@ -128,8 +130,8 @@ class Audience:
         return run.audited()
 
     def predicate(self) -> Predicate:
-        """Give what the writer means, with where the writer is as a constant."""
-        return Predicate(NEAR, age=self.adult_years, km=self.reach_km).bind(
+        """Return the writer predicate, with the writer's place as a constant."""
+        return Predicate(_NEAR, age=self.adult_years, km=self.reach_km).bind(
             sender={"loc": (self.lat, self.lon)}
         )
 
@@ -172,7 +174,7 @@ class _Run:
         self.changes[name].append(change.kind)
 
     def wait(self, seconds: float) -> None:
-        """Let time go on; readers say where they are, if that matters."""
+        """Advance time; readers report where they are, if the way needs it."""
         while seconds > 0:
             step = min(seconds, self.audience.update_s)
             self.lab.run(seconds=step)
@@ -207,18 +209,18 @@ class _Run:
                 "".join(readers[before[name] :][-1:]), _state(readers, before[name], is_meant[name]),
             ))  # fmt: skip
 
-    def audited(self) -> Audited:
-        """Give what was noted."""
+    def audited(self) -> AudienceRun:
+        """Return the result."""
         import pandas as pd
 
         columns = [
             "write", "at_s", "reader", "age", "lat", "lon", "is_meant", "is_known_near", "told", "state",
         ]  # fmt: skip
-        return Audited(self.lab, pd.DataFrame(self.rows, columns=columns))
+        return AudienceRun(self.lab, pd.DataFrame(self.rows, columns=columns))
 
 
 def _state(readers: list[str], before: int, is_meant: bool) -> str:
-    """Say in words what a reader was told at a write."""
+    """Return the state of a reader after a write."""
     now = readers[before:][-1:]
     if now == ["remove"]:
         return TAKEN_BACK

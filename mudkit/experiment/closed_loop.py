@@ -1,13 +1,11 @@
-"""The closed loop: a lab's trace teaches policies, and the cloud ships them to the same devices (Mobius 6).
-
-A policy generator mines the operations of all clients: Spark labels them, trees are learnt, and the replay on
-devices that they have not seen says what share of stale answers to expect. That promise is watched: when what
-devices see leaves it, an alarm says so.
-"""
+"""Closed loop: a lab's trace teaches policies that the cloud ships, and drift and surges are watched."""
 
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,8 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import intervals, learning
-from mudkit.experiment.commuters import Commuters, Driven
-from mudkit.experiment.drift import DriftAlarm
+from mudkit.experiment.commuters import APP, Commuters, CommutersRun, Drive
 from mudkit.learning import Batch, BatchTree, Tree, held_completeness, least_sent
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
@@ -25,22 +22,31 @@ from mudkit.learning.evaluate import out_of_fold_decisions
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.learning.writes import AskedReads, Writes, batches
+from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.mud import Artefact, NearAndRecent, Shipped
+from mudkit.systems.mud.policies.artefact import Action
+from mudkit.systems.mud.policies.density import Density
 from mudkit.systems.mud.policies.policies import Later
+from mudkit.units import KM_PER_DEGREE, US_PER_S, distance_km, solar_time
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "Dispatcher",
     "DriftAlarm",
     "Loop",
     "Mined",
     "Promised",
+    "Pushed",
+    "Surge",
     "close_the_loop",
     "generate_policy",
     "generate_write_policy",
     "mine",
     "promise",
+    "surges",
+    "wilson",
 ]
 
 _LATER: Final = ("2010-03-01", "2010-03-08")
@@ -63,7 +69,7 @@ class Promised(NamedTuple):
 
 
 class Mined(NamedTuple):
-    """What clients did, with the labels that Spark gives it.
+    """Operations of the clients, with the labels that Spark computes.
 
     Parameters
     ----------
@@ -82,7 +88,7 @@ class Mined(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """What came of it.
+    """Result of the comparison.
 
     Parameters
     ----------
@@ -127,7 +133,7 @@ def generate_policy(
     comes_us: NDArray[np.int64] | None = None,
     features: str = "extended",
 ) -> Promised:
-    """Learn a read policy from the labelled reads of all clients.
+    """Train a read policy on the labelled reads of all clients.
 
     Parameters
     ----------
@@ -168,7 +174,7 @@ def generate_policy(
 
 
 def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
-    """Give the 95 % confidence interval of the share of stale answers.
+    """Return the 95 % confidence interval of the share of stale answers.
 
     The wider of that over devices and that over reads: of few devices none may have been stale once.
 
@@ -183,7 +189,7 @@ def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
 
 
 def generate_write_policy(mined: Mined, match: Batch, *, version: int = 1) -> tuple[Artefact, LearntWrites]:
-    """Learn a write policy from the labelled writes of all clients.
+    """Train a write policy on the labelled writes of all clients.
 
     Parameters
     ----------
@@ -241,7 +247,7 @@ def close_the_loop(
     rule = Shipped(until=NearAndRecent())
     delayed = None if writes is None else Shipped(until=Later(60.0 * writes.minutes))
     learnt_on, decided_on = _LATER
-    mined = mine(traffic.drive(seed, learnt_on, rule, write_policy=delayed))
+    mined = mine(traffic.run(seed, learnt_on, rule, write_policy=delayed))
     write_artefact, comes_us = None, None
     if writes is not None:
         write_artefact, learnt = generate_write_policy(mined, writes)
@@ -264,7 +270,7 @@ def close_the_loop(
         ]
     rows, pairs = [], None
     for name, ship in ships:
-        driven = traffic.drive(seed, decided_on, rule, ship, write_policy=delayed)
+        driven = traffic.run(seed, decided_on, rule, ship, write_policy=delayed)
         if pairs is None:  # all see the same reads
             later = mine(driven)
             pairs = Pairs.of(later.labels, later.reads)
@@ -274,8 +280,8 @@ def close_the_loop(
     return Loop(pd.DataFrame(rows), promised, alarm, driven.versions, write_artefact, driven.write_versions)
 
 
-def mine(driven: Driven) -> Mined:
-    """Let Spark label what clients did in a lab."""
+def mine(driven: CommutersRun) -> Mined:
+    """Label with Spark what clients did in a lab."""
     from mudkit import pipeline  # loads Spark
 
     spark = pipeline.session()
@@ -291,7 +297,7 @@ def mine(driven: Driven) -> Mined:
 
 
 def _comes_us(mined: Mined, learnt: LearntWrites) -> NDArray[np.int64]:
-    """Tell when each position comes to the cloud with a write policy, in the order of the table."""
+    """Return when each position reaches the cloud under a write policy, in the order of the table."""
     writes = Writes.of(mined.firsts, mined.positions)
     rows = pa.compute.sort_indices(mined.positions, [("device", "ascending"), ("ts", "ascending")])
     comes_us = np.empty(len(writes.t_us), dtype=np.int64)
@@ -299,7 +305,7 @@ def _comes_us(mined: Mined, learnt: LearntWrites) -> NDArray[np.int64]:
     return comes_us
 
 
-def _measured(driven: Driven, pairs: Pairs, completeness: float) -> dict[str, Any]:
+def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[str, Any]:
     reads, bill = driven.reads, driven.lab.bill()
     stale = reads["completeness"] < completeness
     served = fewest_sends(pairs, pairs.completeness < completeness, pairs.devices(), int(stale.sum()))
@@ -322,3 +328,253 @@ def _measured(driven: Driven, pairs: Pairs, completeness: float) -> dict[str, An
         "held_share": held,
         "regret_held": sent - held,
     }
+
+
+def wilson(reads: int, stale: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Wilson's score interval, JASA 22, 1927)."""
+    z, n = 1.959964, max(reads, 1)
+    share = stale / n
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+@dataclass(frozen=True)
+class DriftAlarm:
+    """Watches whether stale answers stay within what was promised.
+
+    Parameters
+    ----------
+    low, high : float
+        The promised interval of their share.
+    reads, stale : int
+        What was seen so far.
+    least_reads : int
+        Fewest reads for an alarm.
+    """
+
+    low: float
+    high: float
+    reads: int = 0
+    stale: int = 0
+    least_reads: int = 50
+
+    def __post_init__(self) -> None:
+        number("low", self.low, 0.0, 1.0)
+        number("high", self.high, self.low, 1.0)
+        whole_number("least_reads", self.least_reads, 1, 1 << 31)
+
+    def seen(self, reads: int, stale: int) -> DriftAlarm:
+        """Return the alarm after more reads, of which some were stale."""
+        whole_number("stale", stale, 0, whole_number("reads", reads, 0, 1 << 31))
+        return replace(self, reads=self.reads + reads, stale=self.stale + stale)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the true share: :func:`wilson`."""
+        return wilson(self.reads, self.stale)
+
+    @property
+    def rings(self) -> bool:
+        """True if the observed share is not compatible with the promised one."""
+        low, high = self.interval
+        return self.reads >= self.least_reads and (low > self.high or high < self.low)
+
+
+_UNLIKELY: Final = 1e-6
+"""A count that comes by chance less often is none of chance."""
+
+
+class Surge(NamedTuple):
+    """A cell that is written to much more than it should be.
+
+    Parameters
+    ----------
+    row, column : int
+        The place of the cell, as :class:`~mudkit.systems.mud.policies.density.Density` has it.
+    lat, lon : float
+        Its centre, degrees.
+    writes : int
+        The number of writes that came.
+    expected : float
+    """
+
+    row: int
+    column: int
+    lat: float
+    lon: float
+    writes: int
+    expected: float
+
+
+class Pushed(NamedTuple):
+    """Update shipped to some devices.
+
+    Parameters
+    ----------
+    at_s : float
+        The time since the lab began, in seconds.
+    version : int
+    to : tuple of str
+    surges : tuple of Surge
+        The reason; none: it is over.
+    """
+
+    at_s: float
+    version: int
+    to: tuple[str, ...]
+    surges: tuple[Surge, ...]
+
+
+def surges(
+    usual: Density,
+    places: Sequence[tuple[float, float]],
+    t_us: int,
+    minutes: float,
+    *,
+    factor: float = 4.0,
+    least: float = 10.0,
+) -> list[Surge]:
+    """Find cells that are written to much more than usual.
+
+    Parameters
+    ----------
+    usual : Density
+        Points an hour, by cell and hour.
+    places : sequence of (float, float)
+        Latitude and longitude of each write of the last minutes.
+    t_us : int
+        Now, in microseconds since 1970 (UTC).
+    minutes : float
+    factor : float
+        How many times the usual number is a surge, at least 1: people are not the same each day.
+    least : float
+        Writes that are usual anywhere: of cells that were never written to one cannot say more.
+    """
+    from scipy import stats  # loading it takes longer than loading all of mudkit
+
+    size = usual.cell_deg
+    counted = Counter((int(np.floor(lat / size)), int(np.floor(lon / size))) for lat, lon in places)
+    surging = []
+    for (row, column), writes in sorted(counted.items()):
+        lat, lon = (row + 0.5) * size, (column + 0.5) * size
+        middle_us = t_us - round(30.0 * minutes * US_PER_S)
+        expected = max(usual.at(lat, lon, float(solar_time(middle_us, lon)[0])) * minutes / 60.0, least)
+        if writes > factor * expected and stats.poisson.sf(writes - 1, expected) < _UNLIKELY:
+            surging.append(Surge(row, column, lat, lon, writes, expected))
+    return surging
+
+
+@dataclass
+class Dispatcher:
+    """Watches the writes of a drive, and ships to who is near what has happened.
+
+    Parameters
+    ----------
+    drive : Drive
+    policy : Artefact
+        What all devices have.
+    usual : Density
+        How densely cells are written to, from the days that were learnt from.
+    action : str or float
+        What is decided where something has happened: ``remote`` for reads, 0 for writes.
+    near_km : float
+        The distance from the centre of a cell within which devices get the update, in km. Reads, or writes,
+        are decided by it in the box of that many kilometres to each side.
+    every_min : float
+        How often it looks, and at how long a time.
+    factor, least : float
+        See :func:`surges`.
+
+    Attributes
+    ----------
+    pushed : list of Pushed
+    """
+
+    drive: Drive
+    policy: Artefact
+    usual: Density
+    action: Action = "remote"
+    near_km: float = 3.0
+    every_min: float = 15.0
+    factor: float = 4.0
+    least: float = 10.0
+    pushed: list[Pushed] = field(default_factory=list, init=False)
+    _have_update: set[str] = field(default_factory=set, init=False)
+    _places: tuple[Surge, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        number("near_km", self.near_km, 1e-3, 20_000.0)
+        number("every_min", self.every_min, 0.1, 1440.0)
+        number("factor", self.factor, 1.0, 1e6)
+        number("least", self.least, 0.0, 1e9)
+        self._again(False)
+
+    def look(self) -> list[Surge]:
+        """Look at the writes of the last minutes, and ship what follows from them."""
+        lab = self.drive.lab
+        now_us = lab.world.now_us
+        since_us = now_us - round(60.0 * self.every_min * US_PER_S)
+        places = [(lat, lon) for _, t_us, lat, lon in self.drive.written if since_us < t_us <= now_us]
+        surging = surges(
+            self.usual, places, lab.start_us + now_us, self.every_min, factor=self.factor, least=self.least
+        )
+        cells = {(each.row, each.column) for each in surging}
+        if cells == {(each.row, each.column) for each in self._places}:
+            self._update_arrivals(surging)
+        elif surging:
+            self._ship(self._near(surging), tuple(surging))
+        else:
+            self._ship(set(self._have_update), ())
+            self._have_update.clear()
+        self._places = tuple(surging)
+        return surging
+
+    def _near(self, surging: Sequence[Surge]) -> set[str]:
+        """Return the devices near a surge, by the last place that each has written from."""
+        last = {row: (lat, lon) for row, _, lat, lon in self.drive.written}
+        return {
+            self.drive.devices[row].name
+            for row, place in last.items()
+            if any(distance_km(*place, each.lat, each.lon) <= self.near_km for each in surging)
+        }
+
+    def _update_arrivals(self, surging: Sequence[Surge]) -> None:
+        come = self._near(surging) - self._have_update if surging else set()
+        if come:
+            self._send(self._updated(surging, self.pushed[-1].version), come, tuple(surging))
+
+    def _ship(self, near: set[str], surging: tuple[Surge, ...]) -> None:
+        """Ship a newer version to who is near, and to those who have an older one that is over."""
+        version = (self.pushed[-1].version if self.pushed else self.policy.version) + 1
+        self._send(self._updated(surging, version), near | self._have_update, surging)
+
+    def _send(self, policy: Artefact, to: set[str], surging: tuple[Surge, ...]) -> None:
+        if not to:
+            return
+        lab = self.drive.lab
+        self.drive.cloud.ship(policy, app=APP, to=sorted(to))
+        self.pushed.append(Pushed(lab.world.now_us / 1e6, policy.version, tuple(sorted(to)), surging))
+        self._have_update |= to
+
+    def _updated(self, surging: Sequence[Surge], version: int) -> Artefact:
+        """Return the policy that asks near each surge; without any the old one, as a newer version."""
+        updated = self.policy
+        for each in surging:
+            north = self.near_km / KM_PER_DEGREE
+            east = north / max(float(np.cos(np.radians(each.lat))), 0.01)
+            updated = updated.but_inside(
+                self.action,
+                south=each.lat - north,
+                north=each.lat + north,
+                west=each.lon - east,
+                east=each.lon + east,
+                version=version,
+            )
+        return updated if surging else self.policy.renewed(version)
+
+    def _again(self, is_begun: Any) -> None:
+        if is_begun:
+            self.look()
+        world = self.drive.lab.world
+        world.ask_at(world.now_us + round(60.0 * self.every_min * US_PER_S), self._again, True)

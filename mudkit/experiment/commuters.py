@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mudkit.events import Operation
 
-__all__ = ["APP", "Accident", "Commuters", "Drive", "Driven"]
+__all__ = ["APP", "Accident", "Commuters", "CommutersRun", "Drive"]
 
 APP: Final = "traffic"
 """The application, and its table."""
@@ -31,8 +31,8 @@ _ABOUT: Final = "lat BETWEEN {south} AND {north} AND lon BETWEEN {west} AND {eas
 _MOVED_KM: Final = 0.1
 
 
-class Driven(NamedTuple):
-    """What came of some days.
+class CommutersRun(NamedTuple):
+    """Result of some days.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Accident:
 
 @dataclass(frozen=True)
 class Commuters:
-    """Who drives and who asks.
+    """Plan of cars that report, and of drivers that ask.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Commuters:
                 expected="any time or driving",
             )
 
-    def drive(
+    def run(
         self,
         seed: int,
         start: str,
@@ -143,8 +143,8 @@ class Commuters:
         *,
         write_policy: WritePolicy | Shipped | None = None,
         accident: Accident | None = None,
-    ) -> Driven:
-        """Let some days happen.
+    ) -> CommutersRun:
+        """Run some days.
 
         Parameters
         ----------
@@ -176,12 +176,12 @@ class Commuters:
         write_policy: WritePolicy | Shipped | None = None,
         accident: Accident | None = None,
     ) -> Drive:
-        """Let the days begin: :meth:`drive` by hand, to look or to change something meanwhile."""
+        """Start the days: :meth:`run` by hand, to look or to change something meanwhile."""
         return Drive(self, seed, start, read_policy, write_policy, accident)
 
 
 class Drive:
-    """Days that go on as long as the lab runs; see :meth:`Commuters.begin`.
+    """Days that advance while the lab runs; see :meth:`Commuters.begin`.
 
     Attributes
     ----------
@@ -247,11 +247,11 @@ class Drive:
 
     @property
     def written(self) -> list[tuple[int, int, float, float]]:
-        """What cars have written so far: the number of the car, microseconds, and the place."""
+        """Writes of the cars so far: the number of the car, microseconds, and the place."""
         return list(self._written)
 
     def _report(self, _: Any) -> None:
-        """Let every car write where it is."""
+        """Write the place of every car."""
         now_us = self.lab.world.now_us
         for row, device in enumerate(self.devices):
             if device.loc is not None:
@@ -262,7 +262,7 @@ class Drive:
         self.lab.world.ask_at(now_us + self._every_us, self._report)
 
     def _report_accident(self, _: Any) -> None:
-        """Let the cars near an accident write, between their reports."""
+        """Write the places of cars near an accident, between their reports."""
         accident, now_us = self._accident, self.lab.world.now_us
         assert accident is not None
         if now_us >= accident.to_h * 3600 * US_PER_S:
@@ -284,7 +284,7 @@ class Drive:
         return f"{self.devices[row].name} {t_us // US_PER_S}"
 
     def _ask(self, row: int) -> None:
-        """Let a driver ask what is around."""
+        """Send a driver's query for what is around."""
         device, now_us = self.devices[row], self.lab.world.now_us
         if device.loc is None or (self._plan.asks == "driving" and row not in self._moves):
             return
@@ -297,11 +297,11 @@ class Drive:
         self._asked.append((row, now_us, device.loc, operation))
 
     def _come(self, number_: int, _: Any) -> None:
-        """Take note of when an answer has come."""
+        """Record when an answer has arrived."""
         self._answered_us[number_] = self.lab.world.now_us
 
-    def end(self) -> Driven:
-        """Say what came of it so far."""
+    def end(self) -> CommutersRun:
+        """Return the result so far."""
         reads = self.answers()
         self.lab.run(seconds=1)
         said = [client.policies().result() for client in self.clients]
@@ -310,7 +310,7 @@ class Drive:
         }
         pending = sum(len(client.pending().result()) for client in self.clients)
         share = 1.0 - pending / max(len(self._written), 1)
-        return Driven(self.lab, reads, versions["read"], versions["write"], share)
+        return CommutersRun(self.lab, reads, versions["read"], versions["write"], share)
 
     def answers(self) -> pd.DataFrame:
         """Compare the answers so far with what they should hold: all that had been written by then."""

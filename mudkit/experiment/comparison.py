@@ -1,23 +1,36 @@
-"""Comparisons: systems on the same seeds, and what differs between them."""
+"""Comparisons and scoreboards: systems on the same tasks and seeds, and how their measures differ."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
-from mudkit.errors import ParameterError
-from mudkit.events import Network
-from mudkit.experiment.running import System, check_system, run
-from mudkit.experiment.scenario import Scenario
+from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.experiment.adapters import ADAPTERS
+from mudkit.experiment.privacy import disclosed, knowledge
+from mudkit.experiment.runs import MEASURES, by_device, check_seed, check_system, run
+from mudkit.experiment.tasks import Scenario, Task
+from mudkit.experiment.testbed import Adapter, Testbed
 from mudkit.progress import bar
-from mudkit.sources.parameters import of_kind
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Comparison", "compare", "interval"]
+__all__ = [
+    "GAINS",
+    "LABELS",
+    "RATIOS",
+    "Comparison",
+    "Scoreboard",
+    "compare",
+    "front",
+    "interval",
+    "pareto",
+    "scoreboard",
+]
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,7 @@ class Comparison:
     baseline: str
 
     def differences(self, confidence: float = 0.95) -> pd.DataFrame:
-        """Give what a system changes against the baseline, paired by seed.
+        """Return the differences of each system from the baseline, paired by seed.
 
         Parameters
         ----------
@@ -83,8 +96,8 @@ class Comparison:
 
 
 def compare(
-    scenario: Scenario,
-    systems: Mapping[str, Callable[[Network], System]],
+    plan: Scenario | Task,
+    systems: Mapping[str, Callable[[Testbed], Adapter]],
     seeds: Iterable[int] = range(10),
     *,
     map: Callable[..., Iterable[dict[str, float]]] = map,  # noqa: A002 - the name of what it stands for
@@ -93,7 +106,7 @@ def compare(
 
     Parameters
     ----------
-    scenario : Scenario
+    plan : Scenario or Task
     systems : mapping of str to callable
         The systems by name; the first is the baseline.
     seeds : iterable of int
@@ -103,53 +116,63 @@ def compare(
     Raises
     ------
     ParameterError
-        This is no scenario, there is no system or no seed, or one is given twice: it would count as two.
+        The plan is not one, or systems or seeds are missing or given twice.
     """
     import pandas as pd
 
-    of_kind("scenario", scenario, Scenario, expected="a scenario, such as Scenario(devices=20, hours=24)")
-    if not isinstance(systems, Mapping):
+    if not isinstance(plan, Scenario | Task):
         raise ParameterError(
-            "These are no systems.",
-            where="systems",
-            found=repr(systems),
-            expected="what makes each, by name, such as {'relay': StoreAndForward}",
+            "Expected a Scenario or a Task.",
+            where="plan",
+            found=repr(plan)[:120],
+            expected="a scenario, such as Scenario(devices=20, hours=24), or a task, such as NEWS",
         )
-    if not isinstance(seeds, Iterable):
+    numbers = _checked(systems, seeds)
+    work = [(plan, make, name, seed) for name, make in systems.items() for seed in numbers]
+    return Comparison(pd.DataFrame(_spread(_measured, work, map)), next(iter(systems)))
+
+
+def _checked(systems: Any, seeds: Any) -> list[int]:
+    """Return the seeds as a list; raise unless there are systems and seeds, each once."""
+    if not isinstance(systems, Mapping) or not systems:
         raise ParameterError(
-            "These are no seeds.", where="seeds", found=repr(seeds), expected="several, such as range(10)"
+            "Expected a mapping of names to systems.",
+            where="systems",
+            found=repr(systems)[:120],
+            expected="callables that return an adapter, by name, such as {'relay': StoreAndForward}",
         )
     for make in systems.values():
         check_system(make)
-    numbers = list(seeds)
-    if len(set(numbers)) < len(numbers):
+    numbers = [] if isinstance(seeds, str) or not isinstance(seeds, Iterable) else list(seeds)
+    if not numbers or len(set(numbers)) < len(numbers):
         raise ParameterError(
-            "A seed is given twice.", where="seeds", found=repr(numbers), expected="each once"
+            "Expected seeds, each once.",
+            where="seeds",
+            found=repr(numbers or seeds)[:120],
+            expected="at least one, and each once, such as range(10)",
         )
-    if not systems or not numbers:
-        raise ParameterError(
-            "There is nothing to compare.",
-            where="systems, seeds",
-            found=f"{len(systems)} systems, {len(numbers)} seeds",
-            expected="one of each at least",
-        )
-    plan = [(scenario, make, name, seed) for name, make in systems.items() for seed in numbers]
+    for number in numbers:
+        check_seed("seeds", number)
+    return numbers
+
+
+def _spread(function: Callable[..., Any], work: list[Any], map: Callable[..., Iterable[Any]]) -> list[Any]:  # noqa: A002
     rows = []
-    with bar(len(plan), "runs", "runs") as done:
-        for row in map(_measured, plan):
+    with bar(len(work), "runs", "runs") as done:
+        for row in map(function, work):
             rows.append(row)
             done(len(rows))
-    return Comparison(pd.DataFrame(rows), next(iter(systems)))
+    return rows
 
 
-def _measured(what: tuple[Scenario, Callable[[Network], System], str, int]) -> dict[str, Any]:
-    scenario, make, name, seed = what
-    one_run = run(scenario, make, seed, messages=False, held=False)
+def _measured(what: tuple[Scenario | Task, Callable[[Testbed], Adapter], str, int]) -> dict[str, Any]:
+    plan, make, name, seed = what
+    one_run = run(plan, make, seed, messages=False, held=False)
     return {"system": name, "seed": seed, **one_run.measures()}
 
 
 def interval(values: Any, confidence: float) -> tuple[float, float]:
-    """Give the interval of a mean (Student's t); NaN with fewer than two values."""
+    """Return the interval of a mean (Student's t); NaN with fewer than two values."""
     if len(values) < 2:
         return math.nan, math.nan
     from scipy import stats
@@ -159,3 +182,314 @@ def interval(values: Any, confidence: float) -> tuple[float, float]:
         return mean, mean
     low, high = stats.t.interval(confidence, len(values) - 1, mean, error)
     return float(low), float(high)
+
+
+RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "kb_per_useful": (("up_kb", "down_kb"), "useful"),
+    "j_per_useful": (("radio_j",), "useful"),
+}
+"""Ratios that a run without useful deliveries lacks: summed measures, and the divisor."""
+
+
+@dataclass(frozen=True)
+class Scoreboard:
+    """Result of the comparison.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        One row per (task, system, seed), with ``wanted``, ``digest`` (equal for all systems) and each of
+        :data:`MEASURES`.
+    privacy : pandas.DataFrame
+        One row per (task, system, party) of the first seed: what parties learnt from what they held, see
+        :func:`~mudkit.experiment.knowledge`. Empty if it was not kept.
+    baseline : str
+        The system that the others are compared with.
+    devices, disclosed, latencies : pandas.DataFrame
+        The same, of the first seed: :func:`by_device`, :func:`disclosed`, and the ``latency_s`` of each
+        useful delivery, with ``task`` and ``system`` before them. Empty if it was not kept.
+    """
+
+    runs: pd.DataFrame
+    privacy: pd.DataFrame
+    baseline: str
+    devices: pd.DataFrame
+    disclosed: pd.DataFrame
+    latencies: pd.DataFrame
+
+    @property
+    def systems(self) -> list[str]:
+        """The systems, in the order in which they entered."""
+        return list(dict.fromkeys(self.runs["system"]))
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, in their order."""
+        return list(dict.fromkeys(self.runs["task"]))
+
+    def measured(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
+        """Return a task's measures: ``system, measure, mean, low, high, seeds``.
+
+        The mean of a ratio is that of all seeds together (:data:`RATIOS`): a seed without a useful delivery
+        has none of its own, and what it took counts all the same. The interval is of the seeds that have one.
+
+        Parameters
+        ----------
+        task : str
+        confidence : float
+            The confidence of the intervals of the mean (Student's t over the seeds), which are NaN with fewer
+            than two seeds.
+
+        Raises
+        ------
+        ParameterError
+            There is no such task here.
+        """
+        import pandas as pd
+
+        rows = []
+        for system, runs in self._of(task).groupby("system", sort=False):
+            for measure in MEASURES:
+                values = runs[measure].dropna().to_numpy()
+                rows.append(
+                    (system, measure, _mean(runs, measure), *interval(values, confidence), len(values))
+                )
+        return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
+
+    def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
+        """Return one row per system and one column per measure, means of the seeds.
+
+        Ratios are those of all seeds together (:data:`RATIOS`).
+        """
+        import pandas as pd
+
+        runs = dict(list(self._of(task).groupby("system", sort=False)))
+        rows = [[_mean(runs[system], measure) for measure in measures] for system in self.systems]
+        index = pd.Index(self.systems, name="system")
+        return pd.DataFrame(rows, columns=list(measures), index=index)
+
+    def differences(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
+        """Return each system's differences from the baseline, paired by seed; see :class:`Comparison`."""
+        runs = self._of(task)[["system", "seed", *MEASURES]]
+        return Comparison(runs, self.baseline).differences(confidence)
+
+    def pareto(self, task: str, gain: str = "useful_share", cost: str = "j_per_useful") -> pd.DataFrame:
+        """Return ``system``, a gain, a cost, and ``is_best``: on the Pareto front of both."""
+        table = self.table(task, [gain, cost]).reset_index()
+        table["is_best"] = pareto(table[gain], table[cost])
+        return table
+
+    @cached_property
+    def _by_task(self) -> dict[str, pd.DataFrame]:
+        return {str(task): runs for task, runs in self.runs.groupby("task", sort=False)}
+
+    def _of(self, task: str) -> pd.DataFrame:
+        if task not in self._by_task:
+            raise ParameterError(
+                "This task is not on the scoreboard.",
+                where="task",
+                found=repr(task),
+                expected=", ".join(self.tasks),
+            )
+        return self._by_task[task]
+
+
+def scoreboard(
+    tasks: Iterable[Task],
+    systems: Mapping[str, Callable[[Testbed], Adapter]] = ADAPTERS,
+    seeds: Iterable[int] = range(3),
+    *,
+    privacy: bool = True,
+    map: Callable[..., Iterable[dict[str, Any]]] = map,  # noqa: A002 - the name of what it stands for
+) -> Scoreboard:
+    """Run systems on tasks, each with the same seeds.
+
+    Parameters
+    ----------
+    tasks : iterable of Task
+    systems : mapping of str to callable
+        The systems by name; the first is the baseline. What makes an adapter may be of one's own.
+    seeds : iterable of int
+    privacy : bool
+        Whether the runs of the first seed keep what each party held.
+    map : callable
+        How the runs are spread: ``map``, that of a process pool, or one that spreads over Spark.
+
+    Returns
+    -------
+    Scoreboard
+
+    Raises
+    ------
+    ParameterError
+        There is no task, system or seed, one is given twice, or what is given is none.
+    SimulationProblem
+        Two systems were not given the same: one has changed what all depend on.
+    """
+    import pandas as pd
+
+    todo, numbers = _checked_tasks(tasks), _checked(systems, seeds)
+    work = [
+        (task, make, name, seed, privacy and seed == numbers[0])
+        for task in todo
+        for name, make in systems.items()
+        for seed in numbers
+    ]
+    rows = _spread(_scored, work, map)
+    parties: list[Any] = []
+    kept: dict[str, list[Any]] = {name: [] for name in ("devices", "disclosed", "latencies")}
+    for row in rows:
+        parties += row.pop("parties")
+        for name, tables in kept.items():
+            tables += row.pop(name)
+    runs = pd.DataFrame(rows)
+    for (task, seed), same in runs.groupby(["task", "seed"]):
+        if same["digest"].nunique() > 1:
+            raise SimulationProblem(
+                "Systems were not given the same devices, moves, outages and items.",
+                where=f"{task}, seed {seed}",
+                found=", ".join(same["system"] + " " + same["digest"].str[:8]),
+                expected="one digest",
+                remedy="an adapter changes nothing but what its own machines do",
+            )
+    frames = {
+        name: pd.concat(each, ignore_index=True) if each else pd.DataFrame() for name, each in kept.items()
+    }
+    return Scoreboard(runs, pd.DataFrame(parties), next(iter(systems)), **frames)
+
+
+def _checked_tasks(tasks: Any) -> list[Task]:
+    """Return the tasks as a list; raise unless there are any, each once."""
+    todo = [] if isinstance(tasks, str) or not isinstance(tasks, Iterable) else list(tasks)
+    wrong = [each for each in todo if not isinstance(each, Task)]
+    names = [task.name for task in todo if isinstance(task, Task)]
+    if not todo or wrong or len(set(names)) < len(names):
+        raise ParameterError(
+            "Expected tasks, each once.",
+            where="tasks",
+            found=_shown(wrong[0]) if wrong else repr(names) if names else _shown(tasks),
+            expected="at least one, and each once, such as [NEWS, WARD]",
+            remedy="take those of mudkit.experiment; TASKS has them by name",
+        )
+    return todo
+
+
+def _shown(given: Any) -> str:
+    return given.name if isinstance(given, Task) else repr(given)[:120]
+
+
+def pareto(gain: Iterable[float], cost: Iterable[float]) -> list[bool]:
+    """Return for each whether no other has at least its gain for at most its cost, and is better in one.
+
+    What is not a number is never among the best.
+    """
+    points = list(zip(gain, cost, strict=True))
+
+    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return one[0] >= other[0] and one[1] <= other[1] and one != other
+
+    return [
+        not any(math.isnan(part) for part in point) and not any(beats(each, point) for each in points)
+        for point in points
+    ]
+
+
+def _mean(runs: pd.DataFrame, measure: str) -> float:
+    """Return the mean of a measure over seeds; a ratio is that of all of them together."""
+    if measure not in RATIOS:
+        return float(runs[measure].mean())
+    parts, whole = RATIOS[measure]
+    total = float(runs[whole].sum())
+    return float(runs[list(parts)].to_numpy().sum()) / total if total else math.nan
+
+
+def _scored(what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool]) -> dict[str, Any]:
+    task, make, name, seed, held = what
+    entry = run(task, make, seed, name=name, messages=False, held=held)
+    parties: list[Any] = []
+    kept: dict[str, list[Any]] = {"devices": [], "disclosed": [], "latencies": []}
+    if held:
+        useful = entry.deliveries[entry.deliveries["status"] == "read"]
+        of = {"devices": by_device(entry), "disclosed": disclosed(entry), "latencies": useful[["latency_s"]]}
+        for what_kept, table in of.items():
+            kept[what_kept] = [_of(table, task.name, name)]
+        known = knowledge(entry)
+        known.insert(0, "task", task.name)
+        known.insert(1, "system", name)
+        parties = known.to_dict("records")
+    return {
+        "task": task.name,
+        "system": name,
+        "seed": seed,
+        "wanted": entry.testbed.wanted,
+        "digest": entry.digest,
+        **entry.measures(),
+        "parties": parties,
+        **kept,
+    }
+
+
+def _of(table: pd.DataFrame, task: str, system: str) -> pd.DataFrame:
+    return table.assign(task=task, system=system)[["task", "system", *table.columns]]
+
+
+GAINS: Final = frozenset({"useful", "useful_share", "battery_h"})
+"""Measures of which more is better; of all others less is."""
+
+LABELS: Final[Mapping[str, str]] = {
+    "useful": "useful deliveries",
+    "useful_share": "useful, share of what was wanted",
+    "lost": "wanted and lost",
+    "stale": "wanted and stale",
+    "wasted": "on the phone and wasted",
+    "latency_s": "latency, median, s",
+    "latency_p95_s": "latency, 95th percentile, s",
+    "age_s": "age when it is seen, median, s",
+    "up_kb": "up, kB",
+    "down_kb": "down, kB",
+    "messages": "messages",
+    "wakeups": "wake-ups of radios",
+    "radio_j": "radios, J",
+    "battery_h": "battery, h",
+    "server_events": "events on servers",
+    "server_kb": "sent by servers, kB",
+    "kb_per_useful": "for each useful delivery, kB",
+    "j_per_useful": "for each useful delivery, J",
+}
+"""Axis labels of the measures, with units."""
+
+
+def front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """Return which systems are on the Pareto front of two measures.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A table with ``system``, a row each, and both measures.
+    x, y : str
+        Two of :data:`LABELS`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``system``, both measures, and ``is_best``: no other is at least as good in both, and better in one.
+        What has no value is never among the best.
+
+    Raises
+    ------
+    ParameterError
+        The table lacks one, or there is no such measure, or both are the same.
+    """
+    missing = [name for name in ("system", x, y) if name not in table.columns]
+    unknown = [name for name in (x, y) if name not in LABELS]
+    if missing or unknown or x == y:
+        raise ParameterError(
+            "These are no two measures of the table.",
+            where="x, y",
+            found=f"{x}, {y}",
+            expected="two of " + ", ".join(name for name in LABELS if name in table.columns),
+        )
+    points = table[["system", x, y]].reset_index(drop=True)
+    gain, cost = (points[name] if name in GAINS else -points[name] for name in (y, x))
+    points["is_best"] = pareto(gain, -cost)
+    return points

@@ -27,7 +27,7 @@ _TABLE, _KEY = "journal", "monday"
 
 @dataclass(frozen=True)
 class Journal:
-    """What happens to the record, whatever the devices read with.
+    """Plan of edits, looks and faults, whatever the devices read with.
 
     Ann's and Bob's networks are cut once each, in the first two thirds; Bob's phone is killed once.
 
@@ -71,7 +71,7 @@ class Journal:
         number("fresh_s", self.fresh_s, 0.0, 1e9)
 
     def plan(self, seed: int) -> pd.DataFrame:
-        """Give what happens: ``at_s, device, what``, where *what* is edit, look, cut, kill or restart."""
+        """Return the steps: ``at_s, device, what``, where *what* is edit, look, cut, kill or restart."""
         import pandas as pd
 
         return pd.DataFrame(self._steps(seed), columns=["at_s", "device", "what"])
@@ -92,7 +92,7 @@ class Journal:
         return sorted(steps)
 
     def run(self, seed: int, reads: str, *, latest: bool = False) -> Lab:
-        """Let it happen, and let everything be answered.
+        """Run the plan until every operation is answered.
 
         Parameters
         ----------

@@ -1,21 +1,32 @@
-"""What parties learnt: computed from what they held, whatever the system, not from what it promises.
-
-A message tells who receives it which devices it names in clear, when, and how large it is. So much of who
-talks to whom is known even to who only sees ciphertext.
-"""
+"""Privacy: knowledge of the parties, computed from what they held, not from promises."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.errors import ParameterError
+from mudkit.experiment.runs import Run
 from mudkit.fleet.exposure import Held
 from mudkit.lab import Lab
+from mudkit.systems.contrail.relay import NAME as CONTRAIL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SERVERS", "contacts", "learnt", "shown"]
+__all__ = [
+    "OTHERS",
+    "PHONE",
+    "RELAY",
+    "SERVERS",
+    "contacts",
+    "disclosed",
+    "knowledge",
+    "learnt",
+    "seen",
+    "shown",
+]
 
 SERVERS: Final = "servers"
 """All servers of a system: who runs one of them, runs all."""
@@ -24,7 +35,7 @@ _EXAMPLE: Final = 40
 
 
 def contacts(lab: Lab) -> pd.DataFrame:
-    """Give who was seen talking to whom, when, and how much.
+    """Return who was seen talking to whom, when, and how much.
 
     Parameters
     ----------
@@ -99,7 +110,7 @@ def learnt(lab: Lab) -> pd.DataFrame:
 
 
 def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
-    """Give what servers received in clear, field by field: names, groups, white-lists, sizes, times.
+    """Return what servers received in clear, field by field: names, groups, white-lists, sizes, times.
 
     Parameters
     ----------
@@ -135,3 +146,187 @@ def _held(lab: Lab) -> Held:
             "This lab does not keep what parties held.", remedy="make it with Lab(…, held=True)"
         )
     return lab.trace.held
+
+
+RELAY: Final = "relay"
+"""Contrail's servers, which only pass on what others have chosen, also where they stand beside others."""
+PHONE: Final = "a phone"
+"""Any of them: means over all."""
+_ENOUGH: Final = 24
+"""Number of first letters that identify an item."""
+
+
+def knowledge(entry: Run) -> pd.DataFrame:
+    """Return what parties know after a task.
+
+    Parameters
+    ----------
+    entry : Run
+        Played with ``held=True``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each ``party``: ``servers`` (all of them together), ``relay`` (Contrail's alone, where there
+        are such) and ``a phone`` (means over the phones):
+        ``items_read`` (whose content it held in clear), ``items_not_for_it`` (of these, what it neither
+        wanted nor published; servers want none), ``devices`` and ``pairs`` (whose names, and who with whom,
+        it was told in clear), ``clear_kb`` and ``ciphertext_kb`` (that it received; of what was packed, what
+        was in it).
+
+    Raises
+    ------
+    ParameterError
+        The lab does not keep what parties held.
+    """
+    import pandas as pd
+
+    lab, testbed = entry.lab, entry.testbed
+    held, facts = lab.held(), learnt(lab)
+    received = held[held["how"] == "received"]
+    blobs = seen(entry)
+    needles = {name: item.content[:_ENOUGH].encode() for name, item in testbed.items.items()}
+    read = {
+        party: {name for name, needle in needles.items() if needle and needle in blob}
+        for party, blob in blobs.items()
+    }
+    servers, relays = set(held["party"]) - set(lab.devices), _relays(entry)
+    kinds = [
+        (SERVERS, [SERVERS], servers),
+        (RELAY, [RELAY], relays),
+        (PHONE, testbed.phones, set(testbed.phones)),
+    ]
+    rows = []
+    for kind, parties, who in kinds:
+        if kind == RELAY and not relays:
+            continue
+        of = received[received["party"].isin(who)]
+        size_kb = of.groupby("form")["bytes"].sum() / 1000 / len(parties)
+        known = facts[facts["party"].isin(parties)]
+        if kind == RELAY:
+            known = facts[(facts["party"] == SERVERS) & (facts["system"] == CONTRAIL)]
+        items = [read.get(party, set()) for party in parties]
+        not_for = [
+            {name for name in names if not testbed.is_for(name, party)}
+            for party, names in zip(parties, items, strict=True)
+        ]
+        rows.append(
+            {
+                "party": kind,
+                "items_read": sum(map(len, items)) / len(parties),
+                "items_not_for_it": sum(map(len, not_for)) / len(parties),
+                "devices": float(known["devices"].sum()) / len(parties),
+                "pairs": float(known["pairs"].sum()) / len(parties),
+                "clear_kb": float(size_kb.get("clear", 0.0)),
+                "ciphertext_kb": float(size_kb.get("ciphertext", 0.0)),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def seen(entry: Run) -> dict[str, bytes]:
+    """Join all that a party held, with the names of fields; servers are one party, so is a relay.
+
+    Ciphertexts are among it: nothing is found in them, unless they are none.
+    """
+    ledger = entry.lab.trace.held
+    assert ledger is not None
+    parts: dict[str, list[bytes]] = {}
+    relays = _relays(entry)
+    fields = {(row.party, row.field) for row in ledger.rows()}
+    for party, field in sorted(fields):
+        texts = [*ledger.values(party, field), field.encode()]  # a key of a mapping may be said by somebody
+        parts.setdefault(party if party in entry.lab.devices else SERVERS, []).extend(texts)
+        if party in relays:
+            parts.setdefault(RELAY, []).extend(texts)
+    return {who: b"\0".join(each) for who, each in parts.items()}
+
+
+def _relays(entry: Run) -> set[str]:
+    return {name for name in entry.lab.world.hosts if name.startswith(f"{CONTRAIL}-")}
+
+
+OTHERS: Final = "another device"
+"""Any other phone or feed."""
+_NUMBER: Final = re.compile(rb"-?\d+\.\d+")
+
+
+def disclosed(entry: Run) -> pd.DataFrame:
+    """Return the shares of phones whose places and wants parties know.
+
+    Parameters
+    ----------
+    entry : Run
+        Played with ``held=True``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Two rows, ``party`` ``servers`` (all of them together) and ``another device`` (at least one): shares
+        from 0 to 1 of the phones, ``places`` (at least one place where the phone was, that no item is about)
+        and ``wants`` (the longest text in which its user says what she wants; not counted is who wants the
+        same). NaN where the task has no places, or no such texts.
+
+    Raises
+    ------
+    ParameterError
+        The lab does not keep what parties held.
+    """
+    import pandas as pd
+
+    if entry.lab.trace.held is None:
+        raise ParameterError(
+            "This entry does not keep what parties held.", where="entry", remedy="run(…, held=True)"
+        )
+    testbed, devices = entry.testbed, list(entry.lab.devices)
+    blobs = seen(entry)
+    routes = _routes(entry)
+    looked = blobs if routes else {}  # numbers are many, and nobody asks for them
+    numbers = {party: frozenset(_NUMBER.findall(blob)) for party, blob in looked.items()}
+    said = {phone: _wants(testbed.about(phone)) for phone in testbed.phones}
+
+    def knows_place(party: str, phone: str) -> bool:
+        return any(place <= numbers.get(party, frozenset()) for place in routes[phone])
+
+    def knows_want(party: str, phone: str) -> bool:
+        return said[phone] not in said.get(party, b"") and said[phone] in blobs.get(party, b"")
+
+    rows = []
+    for kind in (SERVERS, OTHERS):
+        who = [SERVERS] if kind == SERVERS else devices
+        rows.append(
+            (
+                kind,
+                _share([phone for phone in testbed.phones if phone in routes], who, knows_place),
+                _share([phone for phone in testbed.phones if said[phone]], who, knows_want),
+            )
+        )
+    return pd.DataFrame(rows, columns=["party", "places", "wants"])
+
+
+def _share(phones: list[str], parties: list[str], knows: Callable[[str, str], bool]) -> float:
+    known = [any(knows(party, phone) for party in parties if party != phone) for phone in phones]
+    return sum(known) / len(known) if known else float("nan")
+
+
+def _written(loc: tuple[float, float]) -> frozenset[bytes]:
+    return frozenset(repr(float(part)).encode() for part in loc)
+
+
+def _routes(entry: Run) -> dict[str, list[frozenset[bytes]]]:
+    """Return the places of each phone, without those that items are about."""
+    if not entry.task.want.moves:
+        return {}
+    items = entry.testbed.items.values()
+    places = {_written(loc) for item in items if (loc := item.about.get("loc")) is not None}
+    phones: dict[str, list[frozenset[bytes]]] = {}
+    positions = entry.lab.frame("positions")
+    for device, lat, lon in zip(positions["device"], positions["lat"], positions["lon"], strict=True):
+        place = _written((lat, lon))
+        if place not in places:
+            phones.setdefault(str(device), []).append(place)
+    return phones
+
+
+def _wants(about: Mapping[str, Any]) -> bytes:
+    return max((each for each in about.values() if isinstance(each, str)), key=len, default="").encode()

@@ -19,7 +19,7 @@ Map = Callable[..., Iterable[Any]]
 
 @contextmanager
 def spread_out(processes: int = PROCESSES, part: int = 10) -> Iterator[Map]:
-    """Give a ``map`` over processes; Ctrl-C ends what has not begun.
+    """Yield a ``map`` over processes; Ctrl-C cancels what has not started.
 
     What it maps over is taken at once, so making an item and working on those before it go side by side.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -33,18 +33,14 @@ from mudkit.units import KM_PER_DEGREE, distance_km, middle
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FAR", "NEAR", "Drive", "Traffic"]
-
-NEAR: Final = "downtown"
-FAR: Final = "out of town"
-"""Who stands still and listens: in the middle of what is said, and a way north of it."""
+__all__ = ["Traffic", "TrafficRun"]
 
 _Heard: TypeAlias = list[list[Any]]
 
 
 @dataclass(frozen=True)
-class Drive:
-    """What came of one way to propagate.
+class TrafficRun:
+    """Result of one way to propagate.
 
     Parameters
     ----------
@@ -60,7 +56,7 @@ class Drive:
     lab: Lab
 
     def delays(self, near_km: float) -> tuple[float, float]:
-        """Give the mean delay of messages about cells within a distance of the receiver, and beyond it; s."""
+        """Return the mean delays, in s, of messages about cells near the receiver and beyond."""
         is_near = self.heard["distance_km"] <= near_km
         near_s, far_s = (_mean_delay_s(self.heard[each]) for each in (is_near, ~is_near))
         return near_s, far_s
@@ -68,7 +64,7 @@ class Drive:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What is said, whatever becomes of it.
+    """Plan of cars that report their speeds, whatever becomes of the reports.
 
     In the middle third of the time cars within ``jam_km`` of the middle say a quarter of their speed.
 
@@ -96,6 +92,11 @@ class Traffic:
     (6, 6)
     """
 
+    NEAR: ClassVar = "downtown"
+    """Name of the stationary listener in the middle of the reports."""
+    FAR: ClassVar = "out of town"
+    """Name of the stationary listener ``far_km`` north of the middle."""
+
     cars: int = 20
     minutes: float = 15.0
     every_s: float = 60.0
@@ -111,7 +112,7 @@ class Traffic:
         number("jam_km", self.jam_km, 0.0, 1000.0)
 
     def said(self, seed: int) -> pd.DataFrame:
-        """Give what is said, in order: ``t_s, car, lat, lon, speed_kmh``.
+        """Return the reports in order: ``t_s, car, lat, lon, speed_kmh``.
 
         Raises
         ------
@@ -146,18 +147,18 @@ class Traffic:
 
     @staticmethod
     def middle(said: pd.DataFrame) -> tuple[float, float]:
-        """Give the middle of what is said, degrees."""
+        """Return the middle of the reports, in degrees."""
         lat, lon = middle(said["lat"], said["lon"])
         return round(lat, 5), round(lon, 5)
 
     def listeners(self, said: pd.DataFrame) -> dict[str, tuple[float, float]]:
-        """Give the places of those who stand still and listen."""
+        """Return the places of the stationary listeners."""
         lat, lon = self.middle(said)
-        return {NEAR: (lat, lon), FAR: (round(lat + self.far_km / KM_PER_DEGREE, 5), lon)}
+        return {self.NEAR: (lat, lon), self.FAR: (round(lat + self.far_km / KM_PER_DEGREE, 5), lon)}
 
     @staticmethod
     def application(aggregability: Function | Aggregability, cell_km: float = 1.0) -> Application:
-        """Give the application ``traffic`` with a function of one's own and cells of another size."""
+        """Return the application ``traffic`` with another function and cells of another size."""
         function = aggregability if isinstance(aggregability, Aggregability) else Aggregability(aggregability)
         join = partial(joins.mean_per_cell, km=cell_km)
         return replace(APPLICATIONS["traffic"], aggregability=function, join=join)
@@ -170,15 +171,15 @@ class Traffic:
         cell_km: float = 1.0,
         longest_s: float = 300.0,
         **settings: Any,
-    ) -> Drive:
-        """Let it be said on a fleet, and let everything arrive.
+    ) -> TrafficRun:
+        """Run the reports on a fleet until everything has arrived.
 
         Parameters
         ----------
         seed : int
         aggregability : callable
         cell_km : float
-            Side of the cells whose mean speeds are told.
+            Side of the cells whose mean speeds are propagated.
         longest_s : float
             No message waits for longer.
         **settings
@@ -198,7 +199,7 @@ class Traffic:
         places = self._places(said) | stand
         clients = {}
         for name, device in lab.devices.items():
-            loc = places.get(name, stand[NEAR])  # one that never says anything is as good as downtown
+            loc = places.get(name, stand[self.NEAR])  # one that never says anything is as good as downtown
             clients[name] = Client(
                 device,
                 server,
@@ -220,10 +221,10 @@ class Traffic:
         }
         still = {
             name: (np.zeros(1), np.array([lat]), np.array([lon]))
-            for name, (lat, lon) in ((name, places.get(name, stand[NEAR])) for name in clients)
+            for name, (lat, lon) in ((name, places.get(name, stand[self.NEAR])) for name in clients)
         }
         table = heard(heard_by, {**still, **tracks}).rename(columns={"value": "speed_kmh"})
-        return Drive(table, server.counts().result(), lab)
+        return TrafficRun(table, server.counts().result(), lab)
 
     def play(
         self,
@@ -238,7 +239,7 @@ class Traffic:
         Returns
         -------
         heard, sent : pandas.DataFrame
-            As in :class:`Drive` and :class:`mudkit.systems.radiator.Played`.
+            As in :class:`TrafficRun` and :class:`mudkit.systems.radiator.Played`.
 
         Raises
         ------
@@ -266,7 +267,7 @@ class Traffic:
 
     @staticmethod
     def _places(said: pd.DataFrame) -> dict[str, tuple[float, float]]:
-        """Give where each car is at first."""
+        """Return the first place of each car."""
         first = said.drop_duplicates("car")
         return {
             car: (lat, lon) for car, lat, lon in zip(first["car"], first["lat"], first["lon"], strict=True)

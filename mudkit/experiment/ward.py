@@ -30,7 +30,7 @@ from mudkit.units import KM_PER_DEGREE, distance_km
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["POLICIES", "Alarm", "Round", "Ward", "pulses"]
+__all__ = ["POLICIES", "Alarm", "Ward", "WardRun", "pulses"]
 
 POLICIES: Final[dict[str, Callable[[Iterable[float]], Policy] | None]] = {
     "no policy": None,
@@ -69,7 +69,7 @@ class Ward:
     doctors : int
     hours : float
     every_s : float
-        Each patient's monitor publishes after so long, with the electrocardiogram of that time.
+        Interval between two messages of a patient's monitor, each with the electrocardiogram of that time.
     alarms_per_day : float
         The alarms of each patient on a day, on average.
     alarm_minutes : float
@@ -118,8 +118,8 @@ class Ward:
         number("range_m", self.range_m, 1.0, 10_000.0)
         number("outage", self.outage, 0.0, 0.95)
 
-    def run(self, seed: int, system: str = "stateful") -> Round:
-        """Let it happen.
+    def run(self, seed: int, system: str = "stateful") -> WardRun:
+        """Run the plan.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Ward:
         Returns
         -------
         Comparison
-            The comparison of the measures of :class:`Round`.
+            The comparison of the measures of :class:`WardRun`.
         """
         import pandas as pd
 
@@ -165,16 +165,16 @@ class Ward:
         return Comparison(pd.DataFrame(list(map(_measured, plan))), names[0])
 
     def describe(self) -> dict[str, Any]:
-        """Say everything that shapes a run."""
+        """Return all parameters of a run."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def responsible(self, doctor: int) -> list[int]:
-        """Give the patients of a doctor, from 0."""
+        """Return the patients of a doctor; doctors are numbered from 0."""
         return [patient for patient in range(1, self.patients + 1) if patient % self.doctors == doctor]
 
 
-class Round(NamedTuple):
-    """What came of a run.
+class WardRun(NamedTuple):
+    """Result of a run.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class Round(NamedTuple):
 
 
 def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
-    """Give a patient's pulse at each of her messages.
+    """Return a patient's pulse at each of her messages.
 
     It wanders about a mean of her own (60 to 95, an autoregressive process with a standard deviation of 4)
     and never below 51; in an alarm it is 35 to 48.
@@ -270,7 +270,7 @@ class _Shift:
         make = POLICIES[system]
         outages = Outages(ward.outage) if ward.outage else 0.0
         self.empty_h: dict[str, float] = {}
-        """When a device was found to be switched off for an empty battery, by its name."""
+        """Hours at which devices were found with an empty battery, by name."""
         self.shown: list[tuple[str, int, float, int, int]] = []
         for row, name in enumerate(self.names):
             device = lab.device(
@@ -289,8 +289,8 @@ class _Shift:
             doctor.on_message(partial(self._show, name))
         self.pulses = {patient: pulses(ward, seed, patient) for patient in range(1, ward.patients + 1)}
 
-    def run(self) -> Round:
-        """Let the monitors publish, each at its own moment of the interval."""
+    def run(self) -> WardRun:
+        """Publish the messages of the monitors, each at its own moment of the interval."""
         import pandas as pd
 
         ward, world = self.ward, self.lab.world
@@ -303,7 +303,7 @@ class _Shift:
         columns = ["doctor", "patient", "at_s", "pulse", "ecg_bytes"]
         shown = pd.DataFrame(self.shown, columns=columns)
         hours = pd.Series({name: self._hours(name) for name in self.names})
-        return Round(self.system, self.seed, self.lab, self._alarms(shown), shown, hours)
+        return WardRun(self.system, self.seed, self.lab, self._alarms(shown), shown, hours)
 
     def _publish(self, what: tuple[int, int]) -> None:
         patient, step = what
@@ -316,7 +316,7 @@ class _Shift:
             self.lab.world.ask_at(round(at_s * _S), self._publish, (patient, step + 1))
 
     def _roam(self, _: None) -> None:
-        """Let devices go over to the network that there is where they are."""
+        """Switch devices to the network available where they are."""
         for name in self.names:
             device = self.lab.devices[name]
             if not device.is_on:
@@ -363,7 +363,7 @@ class _Shift:
                 yield Alarm(patient, float(first_s), float(last_s))
 
     def _hours(self, name: str) -> float:
-        """Say when the battery was empty, or will be."""
+        """Return when the battery was empty, or will be, in hours."""
         device = self.lab.devices[name]
         if name in self.empty_h:
             return self.empty_h[name]

@@ -179,7 +179,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     Parameters
     ----------
     reads : pandas.DataFrame
-        ``lat, lon`` (degrees), ``is_local, is_stale``, as :class:`mudkit.experiment.cache_bench.Tried` has
+        ``lat, lon`` (degrees), ``is_local, is_stale``, as :class:`mudkit.experiment.CachingRun` has
         them.
     zoom : int
         Zoom level of the cells, as of map tiles: at 14 they are about 2.4 km wide at the equator.
@@ -330,7 +330,7 @@ def update_cache_hits(figure: Any, reads: pd.DataFrame, *, title: str) -> None:
 
 
 def _check_reads(reads: pd.DataFrame) -> None:
-    remedy = "CacheBench.of(labels, reads).tried('latency').reads is such a table"
+    remedy = "CacheBench.of(labels, reads).run('latency').reads is such a table"
     require_columns(reads, "reads", _READ_COLUMNS, remedy=remedy)
     if not len(reads):
         raise TraceContentError("There are no reads to draw.", expected="at least one")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.display import Cell, Shown, Table, one_line, show
-from mudkit.experiment._party_views import RECEIVER, SENDER, PartyView, Seen
+from mudkit.experiment import PartyView, Seen
+from mudkit.experiment.pairs import RECEIVER, SENDER
 from mudkit.figures.style import BLUE, ORANGE
 
 __all__ = ["holdings", "party_views"]
@@ -83,8 +84,8 @@ def party_views(rows: Sequence[PartyView], *, title: str = "") -> Shown:
 
     Parameters
     ----------
-    rows : sequence of mudkit.experiment._party_views.PartyView
-        As :func:`mudkit.experiment._party_views.party_views` returns them.
+    rows : sequence of mudkit.experiment.PartyView
+        As :func:`mudkit.experiment.party_views` returns them.
     title : str
         Caption of the table.
 

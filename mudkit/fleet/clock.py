@@ -38,12 +38,13 @@ class Covered(Protocol):
 class Clock:
     """Virtual time of one run, in µs since its beginning."""
 
-    __slots__ = ("_covered", "_crowd", "_runs", "_since_us", "_still", "event_queue", "now_us")
+    __slots__ = ("_covered", "_crowd", "_since_us", "_still", "event_queue", "now_us", "stands_still")
 
     def __init__(self) -> None:
         self.now_us = 0
         self.event_queue = EventQueue()
-        self._runs = False
+        self.stands_still = True
+        """Whether nothing lets time go on now."""
         self._still, self._since_us, self._crowd = 0, -1, 0
         self._covered: list[Covered] = []
 
@@ -60,7 +61,7 @@ class Clock:
 
         When time stands still, it has happened when this returns; while time goes on, it comes in its turn.
         """
-        if self._runs:
+        if not self.stands_still:
             self.event_queue.add(self.now_us, CALL, action, argument)
         elif self.event_queue.is_due(self.now_us):
             handled: list[bool] = []
@@ -168,32 +169,27 @@ class Clock:
                 if time.monotonic() > stop_s:
                     return
 
-    @property
-    def stands_still(self) -> bool:
-        """Whether nothing lets time go on now."""
-        return not self._runs
-
     @contextmanager
     def _running(self) -> Iterator[Interrupts]:
         """Refuse another run inside, and spare Python the search for cycles in millions of events.
 
         Ctrl-C comes between two events.
         """
-        if self._runs:
+        if not self.stands_still:
             raise ReentrantRun(
                 "Virtual time is going on already.",
                 found="result() or run() inside a callback",
                 expected="one that lets time go on, outside of what happens in it",
                 remedy="use add_done_callback instead of result()",
             )
-        self._runs = True
+        self.stands_still = False
         collected = gc.isenabled()
         gc.disable()
         try:
             with Interrupts() as interrupts:
                 yield interrupts
         finally:
-            self._runs = False
+            self.stands_still = True
             if collected:
                 gc.enable()
 

@@ -91,7 +91,7 @@ class Faults:
             return
         trap = _Trap(target, at)
         for process in target.processes:
-            process.store.at_crash_point = trap
+            process.store.crash_point = trap
 
     def restart(self, host: str) -> None:
         """Make the machines of a host again, with their storage as it was committed."""
@@ -252,5 +252,5 @@ class _Trap:
     def __call__(self, name: str) -> None:
         if name == self._point:
             for process in self._host.processes:
-                process.store.at_crash_point = unheeded
+                process.store.crash_point = unheeded
             raise Killed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -39,7 +40,7 @@ class Host(Displayed):
     """
 
     __slots__ = (
-        "_op_id", "address", "context", "is_on", "is_online", "link", "name", "number", "processes",
+        "address", "context", "is_on", "is_online", "link", "name", "number", "op_ids", "processes",
         "storage", "watched", "world",
     )  # fmt: skip
 
@@ -55,7 +56,8 @@ class Host(Displayed):
         self.number = device_number(name)
         self.context: dict[str, Any] = {}
         self.processes: list[Process] = []
-        self._op_id = 0
+        self.op_ids = count(1)
+        """Numbers of the calls here: what others call changes nothing for it."""
         self.storage: Path | None = None
         """Folder with a file for each of its machines, which then outlives this process; None: in memory."""
         self.watched: set[str] = set()
@@ -135,11 +137,6 @@ class Host(Displayed):
         file.touch()
         file.chmod(0o600)  # keys may lie in it; SQLite gives the files beside it the same mode
         return SqliteStore(file)
-
-    def next_op_id(self) -> int:
-        """Give the next number of a call here: what others call changes nothing for it."""
-        self._op_id += 1
-        return self._op_id
 
     def snapshot(self) -> dict[str, Any]:
         """Give what it knows of itself now."""

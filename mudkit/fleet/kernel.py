@@ -124,7 +124,8 @@ class World(Transport):
     def call(self, process: Process, event: Call) -> None:
         """Let a machine handle what an application asks for; see :meth:`Clock.ask`."""
         self.ask(self._event, (process, process.session, event))
-        self.tell_failures()
+        if self._failures.count:
+            self.tell_failures()
 
     @property
     def handled(self) -> int:

@@ -134,7 +134,7 @@ class Operation(Displayed):
         """
         if not self._is_complete():
             self._world.run_until(self._is_complete, self._deadline_us(timeout_s))
-        self._has_called_back = self.done()
+        self._has_called_back = self.responded_us is not None or self._error is not None
         return self._outcome(timeout_s)
 
     def add_done_callback(self, f: Callable[[Operation], None]) -> None:

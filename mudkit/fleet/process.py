@@ -126,7 +126,7 @@ class Process:
 
         What was to kill it at a crash point has nothing more to do.
         """
-        self.store.at_crash_point = unheeded
+        self.store.crash_point = unheeded
         if self.machine is None:
             return
         self.store.rollback()
@@ -143,7 +143,7 @@ class Process:
         When it returns, the machine has handled it and what that stored is committed, unless it is called by
         something that happens in virtual time: then that is so at the end of this moment.
         """
-        op_id = self.host.next_op_id()
+        op_id = next(self.host.op_ids)
         call = Call(op_id, operation, arguments)
         made = Operation(self._world, self, call)
         self._world.on_operation(made)

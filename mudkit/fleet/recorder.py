@@ -7,7 +7,7 @@ import os
 import shutil
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,10 +55,6 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 def _text(value: Any) -> str | None:
     return value if value is None or type(value) is str else brief(value, _CONTENT)
-
-
-def _details(operation: Operation) -> Iterable[Mapping[str, Any]]:
-    return ({},) if operation.details is None else operation.details.values()
 
 
 class _Devices:
@@ -271,19 +267,21 @@ class Recorder:
 
     def _answered(self, operation: Operation) -> None:
         del self._open[operation]
-        for detail in _details(operation):
-            self.add("operations", self._operation(operation, detail))
+        for row in self._operations(operation):
+            self.add("operations", row)
 
-    def _operation(self, operation: Operation, detail: Mapping[str, Any]) -> tuple[Any, ...]:
-        call, given = operation.call, detail.get
-        asked = call.asked.get
-        hashed = given("value_hash")
-        return (
-            operation.process.host.name, operation.session, call.op_id, call.name,
-            _text(given("table", asked("table"))), _text(given("key", asked("key"))),
-            _text(given("type", asked("type"))), operation.invoked_us, operation.responded_us,
-            operation.status, given("version"), hashed() if callable(hashed) else hashed,
-        )  # fmt: skip
+    def _operations(self, operation: Operation) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of an operation: one for each record that it concerns."""
+        call, asked = operation.call, operation.call.asked
+        for detail in ({},) if operation.details is None else operation.details.values():
+            said = {**asked, **detail}
+            hashed = detail.get("value_hash")
+            yield (
+                operation.process.host.name, operation.session, call.op_id, call.name,
+                _text(said.get("table")), _text(said.get("key")), _text(said.get("type")),
+                operation.invoked_us, operation.responded_us, operation.status, detail.get("version"),
+                hashed() if callable(hashed) else hashed,
+            )  # fmt: skip
 
     # -- what goes out
 
@@ -308,7 +306,7 @@ class Recorder:
             elif name == "links":
                 more = list(self._links.values())
             elif name == "operations":
-                more = [self._operation(each, detail) for each in self._open for detail in _details(each)]
+                more = [row for each in self._open for row in self._operations(each)]
             yield self._table(name, self._rows[name] + more)
 
     def table(self, name: str) -> pa.Table:

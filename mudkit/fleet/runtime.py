@@ -5,7 +5,7 @@ Hosts, processes and operations are given these and know no more of the kernel, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from mudkit.events import Call, Event
@@ -21,11 +21,8 @@ class VirtualTime(Protocol):
     """Virtual time, which goes on while somebody waits."""
 
     now_us: int
-
-    @property
-    def stands_still(self) -> bool:
-        """Whether nothing is happening: who asks is outside of virtual time."""
-        ...
+    stands_still: bool
+    """Whether nothing is happening: who asks is outside of virtual time."""
 
     def at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
         """Do something at a time."""
@@ -63,12 +60,13 @@ class Site(Protocol):
         """What it knows of itself, its battery apart."""
         ...
 
-    def snapshot(self) -> Mapping[str, Any]:
-        """Give what it knows of itself now."""
+    @property
+    def op_ids(self) -> Iterator[int]:
+        """Numbers of the calls here."""
         ...
 
-    def next_op_id(self) -> int:
-        """Give the next number of a call here."""
+    def snapshot(self) -> Mapping[str, Any]:
+        """Give what it knows of itself now."""
         ...
 
     def held_down(self) -> list[str]:

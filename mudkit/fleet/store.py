@@ -34,22 +34,23 @@ def _ciphertext(code: int, data: memoryview) -> Ciphertext:
 
 
 _pack = msgspec.msgpack.Encoder(enc_hook=_hook).encode
-_decode = msgspec.msgpack.Decoder(ext_hook=_ciphertext).decode
-_decoders: dict[Any, Callable[[bytes], Any]] = {Any: _decode}
-"""What reads each kind of value: made when it is read first, for a type is no state of a store."""
 
 
-def _decoder(kind: Any) -> Callable[[bytes], Any]:
-    decode = _decoders.get(kind)
-    if decode is None:
-        decode = _decoders[kind] = msgspec.msgpack.Decoder(kind, ext_hook=_ciphertext).decode
-    return decode
+class _Decoders(dict[Any, Callable[[bytes], Any]]):
+    """What reads each kind of value: made when it is read first, for a type is no state of a store."""
+
+    def __missing__(self, kind: Any) -> Callable[[bytes], Any]:
+        decode = self[kind] = msgspec.msgpack.Decoder(kind, ext_hook=_ciphertext).decode
+        return decode
+
+
+_decoders: Final = _Decoders()
 
 
 def _read(key: str, written: bytes, kind: Any) -> Any:
     """Read what is stored under a key as what it should be."""
     try:
-        return _decoder(kind)(written)
+        return _decoders[kind](written)
     except msgspec.ValidationError as error:
         raise StoreError(
             "A store holds something that this version of mudkit did not write.",
@@ -64,7 +65,7 @@ def _encode(key: str, value: Any) -> bytes:
     """Write a value so that it comes back as it is."""
     try:
         written = _pack(value)
-        if _decoder(type(value) if isinstance(value, msgspec.Struct) else Any)(written) == value:
+        if _decoders[type(value) if isinstance(value, msgspec.Struct) else Any](written) == value:
             return written
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
@@ -97,7 +98,7 @@ class MemoryStore:
     ``tests/faults/test_killed_mud.py`` and ``test_killed_store.py``.
     """
 
-    __slots__ = ("_data", "_keys", "_undo", "at_crash_point", "at_put", "is_dirty")
+    __slots__ = ("_data", "_keys", "_undo", "at_put", "crash_point", "is_dirty")
 
     def __init__(self) -> None:
         self._data: dict[str, bytes] = {}
@@ -106,8 +107,10 @@ class MemoryStore:
         self._undo: dict[str, bytes | None] = {}
         """What was under each key that has changed since the last commit; None: nothing."""
         self.is_dirty = False
-        self.at_crash_point: Callable[[str], None] = unheeded
-        self.at_put: Callable[[str, Any], None] = unheeded
+        self.crash_point: Callable[[str], None] = unheeded
+        """See :class:`mudkit.events.Store`; who kills at a crash point replaces it."""
+        self.at_put: Callable[[str, Any], None] | None = None
+        """Called with what is put, by who keeps a ledger of it."""
 
     def get(self, key: str, kind: Any = Any) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -116,15 +119,13 @@ class MemoryStore:
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
-        written = _encode(key, value)
-        self._remember(key)
-        self._set(key, written)
-        self.at_put(key, value)
+        self._change(key, _encode(key, value))
+        if self.at_put is not None:
+            self.at_put(key, value)
 
     def delete(self, key: str) -> None:
         """See :class:`mudkit.events.Store`."""
-        self._remember(key)
-        self._set(key, None)
+        self._change(key, None)
 
     def keys(self, prefix: str = "") -> Sequence[str]:
         """See :class:`mudkit.events.Store`."""
@@ -136,10 +137,6 @@ class MemoryStore:
         """See :class:`mudkit.events.Store`."""
         return [(key, _read(key, self._data[key], kind)) for key in self.keys(prefix)]
 
-    def crash_point(self, name: str) -> None:
-        """See :class:`mudkit.events.Store`."""
-        self.at_crash_point(name)
-
     def commit(self) -> None:
         """Make what was written since the last commit last."""
         self._undo.clear()
@@ -147,8 +144,8 @@ class MemoryStore:
 
     def rollback(self) -> None:
         """Undo what was written since the last commit."""
-        for key, value in self._undo.items():
-            self._set(key, value)
+        for key, value in list(self._undo.items()):
+            self._change(key, value)
         self.commit()
 
     def wipe(self) -> None:
@@ -157,20 +154,19 @@ class MemoryStore:
         self._keys = None
         self.commit()
 
-    def _remember(self, key: str) -> None:
+    def _change(self, key: str, written: bytes | None) -> None:
+        """Let a key have a value, or none, until the next commit or rollback."""
+        before = self._data.get(key)
+        self._undo.setdefault(key, before)
         self.is_dirty = True
-        if key not in self._undo:
-            self._undo[key] = self._data.get(key)
-
-    def _set(self, key: str, written: bytes | None) -> None:
-        """Let a key have a value, or none."""
-        if written is None:
-            if self._data.pop(key, None) is not None and self._keys is not None:
+        if written is not None:
+            self._data[key] = written
+            if before is None and self._keys is not None:
+                self._keys.add(key)
+        elif before is not None:
+            del self._data[key]
+            if self._keys is not None:
                 self._keys.remove(key)
-            return
-        if self._keys is not None and key not in self._data:
-            self._keys.add(key)
-        self._data[key] = written
 
 
 class SqliteStore:
@@ -200,8 +196,10 @@ class SqliteStore:
         self._changes: dict[str, bytes | None] = {}
         """What waits for the commit; None: to be deleted."""
         self.is_dirty = False
-        self.at_crash_point: Callable[[str], None] = unheeded
-        self.at_put: Callable[[str, Any], None] = unheeded
+        self.crash_point: Callable[[str], None] = unheeded
+        """See :class:`mudkit.events.Store`; who kills at a crash point replaces it."""
+        self.at_put: Callable[[str, Any], None] | None = None
+        """Called with what is put, by who keeps a ledger of it."""
 
     def get(self, key: str, kind: Any = Any) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -216,7 +214,8 @@ class SqliteStore:
         """See :class:`mudkit.events.Store`."""
         self._changes[key] = _encode(key, value)
         self.is_dirty = True
-        self.at_put(key, value)
+        if self.at_put is not None:
+            self.at_put(key, value)
 
     def delete(self, key: str) -> None:
         """See :class:`mudkit.events.Store`."""
@@ -241,10 +240,6 @@ class SqliteStore:
         return sorted(
             (key, written) for key, written in items.items() if written is not None and key.startswith(prefix)
         )
-
-    def crash_point(self, name: str) -> None:
-        """See :class:`mudkit.events.Store`."""
-        self.at_crash_point(name)
 
     def commit(self) -> None:
         """Make what was written since the last commit last."""

@@ -19,6 +19,8 @@ from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Parser
 from mudkit.predicates.parsed import Bound, ListOf, Parameter, Parsed, typed
 from mudkit.predicates.values import (
+    NUMBER,
+    STRING,
     attribute,
     kind_of,
     value,
@@ -41,6 +43,7 @@ class _Unbound(enum.Enum):
 
 
 _UNBOUND: Final = _Unbound.UNBOUND
+_KINDS: Final[dict[type, int]] = {float: NUMBER, str: STRING, _Unbound: -1}
 
 
 class Predicate:
@@ -75,7 +78,7 @@ class Predicate:
     True
     """
 
-    __slots__ = ("_constants", "_form", "_parsed", "language")
+    __slots__ = ("_parsed", "constants", "form", "language")
 
     def __init__(self, text: str, /, **parameters: Any) -> None:
         self._make(text, parameters, MOBIUS)
@@ -126,14 +129,16 @@ class Predicate:
 
     def _settle(self, constants: tuple[Any, ...]) -> None:
         parsed = self._parsed
-        kinds = tuple([-1 if c is _UNBOUND else kind_of(c) for c in constants])
+        kinds = tuple([_KINDS.get(type(c)) or kind_of(c) for c in constants])
         form = parsed.forms.get(kinds)
         if form is None:
             form = parsed.forms[kinds] = form_of(typed(parsed, kinds), self.language, parsed.text)
         if form.patterns:
             check_constants(form, constants, parsed.text)
-        self._form: Form = form
-        self._constants = constants
+        self.form: Form = form
+        """What it shares with all predicates of its signature."""
+        self.constants = constants
+        """Its constants, by slot."""
 
     @property
     def text(self) -> str:
@@ -146,22 +151,12 @@ class Predicate:
 
         Equal for equal shapes, whatever their constants, spacing or comments.
         """
-        return self._form.signature
-
-    @property
-    def form(self) -> Form:
-        """What it shares with all predicates of its signature."""
-        return self._form
-
-    @property
-    def constants(self) -> tuple[Any, ...]:
-        """Its constants, by slot."""
-        return self._constants
+        return self.form.signature
 
     @property
     def unbound(self) -> list[str]:
         """Names that must be bound before it can be evaluated, for instance ``sender.loc``."""
-        return list(self._form.unbound)
+        return list(self.form.unbound)
 
     def names(self) -> dict[str, set[str]]:
         """Give the names that it looks at, by scope.
@@ -172,7 +167,7 @@ class Predicate:
             Every scope of its language; paths into structs with dots.
         """
         names: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
-        for scope, path in self._form.names:
+        for scope, path in self.form.names:
             names[scope].add(".".join(path))
         return names
 
@@ -201,7 +196,7 @@ class Predicate:
                     "This scope is not bound when a predicate is written.", found=scope, expected=bound
                 )
             check_mapping(scope, data)
-        constants = list(self._constants)
+        constants = list(self.constants)
         for slot, source in enumerate(self._parsed.sources):
             if type(source) is Bound and source.scope in scopes:
                 data = scopes[source.scope]
@@ -240,9 +235,9 @@ class Predicate:
             A scope is not bound (it says which names are missing), is unknown or no mapping; a ``lookup`` has
             no table; a user's function failed.
         """
-        if scopes or type(record) is not dict or self._form.unbound:
-            return self._form.evaluate(self._constants, tables, *self.arguments(record, scopes))
-        return self._form.evaluate(self._constants, tables, record, *self.language.others)
+        if scopes or type(record) is not dict or self.form.unbound:
+            return self.form.evaluate(self.constants, tables, *self.arguments(record, scopes))
+        return self.form.evaluate(self.constants, tables, record, *self.language.others)
 
     def arguments(self, record: Mapping[str, Any], scopes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Check the data of all scopes and put them into the language's order."""
@@ -264,12 +259,12 @@ class Predicate:
         if known < len(scopes):
             wrong = ", ".join(scopes.keys() - set(names[1:]))
             raise PredicateError("There is no such scope.", found=wrong, expected=", ".join(names[1:]))
-        if self._form.unbound:
+        if self.form.unbound:
             self._check_bound(scopes)
         return data
 
     def _check_bound(self, scopes: Mapping[str, Any]) -> None:
-        for scope, _ in self._form.names:
+        for scope, _ in self.form.names:
             if scope in self.language.scopes.bound and scope not in scopes:
                 raise PredicateError(
                     f"The predicate is not bound: {', '.join(self.unbound)} is missing.",
@@ -312,7 +307,7 @@ class Predicate:
 
         data = self.arguments(columns, scopes)
         given = dict(zip(self.language.scopes.names, data, strict=True))
-        return vectors.evaluate(self._form.root, self._constants, given, tables, self.text)
+        return vectors.evaluate(self.form.root, self.constants, given, tables, self.text)
 
     def sql(self, dialect: str, layout: Layout) -> str:
         """Write it for a SQL engine: an expression that is TRUE, FALSE or NULL exactly as in Python.
@@ -337,15 +332,15 @@ class Predicate:
         from mudkit.predicates import dialects
 
         self._check_bound({})
-        return dialects.write(self._form.root, self._constants, dialect, layout, self.text)
+        return dialects.write(self.form.root, self.constants, dialect, layout, self.text)
 
     def explain(self) -> str:
         """Draw its tree, one node a line, with the kinds that are known; then names that look misspelt.
 
         A name whose scope is misspelt is read as a name of the record, and NULL when no record has it.
         """
-        lines = [tree.outline(self._form.root, self._constants)]
-        for scope, path in self._form.names:
+        lines = [tree.outline(self.form.root, self.constants)]
+        for scope, path in self.form.names:
             if (meant := self.language.meant(scope, path)) is not None:
                 lines.append(
                     f"{path[0]} is no scope: this looks at {'.'.join((scope, *path))}; did you mean {meant}?"
@@ -353,12 +348,12 @@ class Predicate:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        constants = [c for c in self._constants if c is not _UNBOUND]
+        constants = [c for c in self.constants if c is not _UNBOUND]
         return f"Predicate({self.text!r}" + (f", constants={constants!r})" if constants else ")")
 
     def _repr_html_(self) -> str:
-        names = [".".join((scope, *path)) for scope, path in self._form.names]
-        constants = [constant for constant in self._constants if constant is not _UNBOUND]
+        names = [".".join((scope, *path)) for scope, path in self.form.names]
+        constants = [constant for constant in self.constants if constant is not _UNBOUND]
         return View(
             "Predicate",
             {"reads": words.listing(names, 8), "constants": constants},
@@ -368,13 +363,13 @@ class Predicate:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Predicate):
             return NotImplemented
-        return self._form is other._form and self._constants == other._constants
+        return self.form is other.form and self.constants == other.constants
 
     def __hash__(self) -> int:
         return hash(self.signature)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.text, self.language, self._constants)
+        return _restored, (self.text, self.language, self.constants)
 
     @classmethod
     def restored(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:

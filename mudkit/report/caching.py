@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from mudkit.errors import TraceContentError
-from mudkit.experiment.cache_bench import CacheBench, Shuffled
+from mudkit.experiment import CacheBench, Shuffled
 from mudkit.learning import (
     Batch,
     BatchBound,
@@ -104,7 +104,7 @@ def trees(
         curve = read_frontier(bench.pairs, bench.stale)
     except TraceContentError:
         return None, {}
-    most = min(2 * bench.tried(rule).stale_share + 0.01, 1.0)
+    most = min(2 * bench.run(rule).stale_share + 0.01, 1.0)
     return bench, {"trees": curve, "bound": bench.bound(most)}
 
 

@@ -208,9 +208,11 @@ class Scoreboard(Parameters):
     @field_validator("tasks", "systems", "across", "up")
     @classmethod
     def _known(cls, value: Any, info: ValidationInfo) -> Any:
-        from mudkit.experiment.adapters import ADAPTERS
-        from mudkit.experiment.scoreboard import MEASURES
-        from mudkit.experiment.tasks import TASKS  # they load all systems
+        from mudkit.experiment import (
+            ADAPTERS,
+            MEASURES,
+            TASKS,  # they load all systems
+        )
 
         known = {"tasks": list(TASKS), "systems": list(ADAPTERS)}.get(str(info.field_name), list(MEASURES))
         given = value if isinstance(value, list) else [value]

@@ -7,13 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mudkit import words
-from mudkit.experiment.compositions import commuting
-from mudkit.experiment.privacy import SERVERS
-from mudkit.experiment.scoreboard import MEASURES, Scoreboard
-from mudkit.experiment.scoreboard._disclosed import OTHERS
-from mudkit.experiment.scoreboard._knowledge import PHONE, RELAY
-from mudkit.experiment.scoreboard.axes import LABELS
-from mudkit.experiment.tasks import Task
+from mudkit.experiment import LABELS, MEASURES, Scoreboard, Task, commuting
+from mudkit.experiment.privacy import OTHERS, PHONE, RELAY, SERVERS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +60,7 @@ def unbeaten(fronts: Mapping[str, pd.DataFrame], systems: Sequence[str]) -> str:
     Parameters
     ----------
     fronts : mapping of str to pandas.DataFrame
-        The table that :func:`mudkit.experiment.scoreboard.axes.front` gives, for each task.
+        The table that :func:`mudkit.experiment.front` gives, for each task.
     systems : sequence of str
         The systems in the order in which they are listed.
     """
@@ -190,7 +185,7 @@ def pairs(tried: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     tried : pandas.DataFrame
-        What :func:`~mudkit.experiment.compositions.orders` gives.
+        What :func:`~mudkit.experiment.orders` gives.
     """
     rows = commuting(tried)
     rows["order"] = (rows["same_shown"] & rows["same_kept"]).map(

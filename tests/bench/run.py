@@ -5,7 +5,7 @@ Nothing here is a test: a number tells, a person judges. Rows of speed of `mudki
 kept, so that its table shows them.
 
 Usage: python tests/bench/run.py [PART ...]
-       import, session, matching, fleet, scoreboard, artefact, rows; all by default
+       import, session, matching, fleet, scaling, scoreboard, artefact, rows; all by default
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import artefact
 import fleet
 import matching
+import scaling
 import scoreboard_day
 from compare import compare, python
 
@@ -30,6 +31,7 @@ def main() -> None:
         "session": lambda: iter([session_start()]),
         "matching": matching.rows,
         "fleet": fleet.rows,
+        "scaling": scaling.rows,
         "scoreboard": scoreboard_day.rows,
         "artefact": artefact.rows,
     }

@@ -13,9 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from mudkit.experiment.adapters import ADAPTERS
-from mudkit.experiment.scoreboard import play
-from mudkit.experiment.tasks import NEWS
+from mudkit.experiment import ADAPTERS, NEWS, run
 from mudkit.sources.workloads import Poisson
 
 PHONES, ARTICLES = 10_000, 50
@@ -43,7 +41,7 @@ def measure(system: str) -> dict[str, object]:
     """Run one system in this process."""
     began_s = time.perf_counter()
     task = NEWS.over(devices=PHONES, items=Poisson(per_day=ARTICLES))
-    entry = play(task, ADAPTERS[system], seed=1, messages=False, held=False)
+    entry = run(task, ADAPTERS[system], seed=1, messages=False, held=False)
     result = entry.measures()
     return {
         "system": system,

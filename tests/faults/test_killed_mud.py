@@ -23,7 +23,7 @@ WRITING = """
         client = Client(phone, cloud, app="app", token=lab.token("ann", "app", hours=1e6))
         for host in (store, phone):
             for process in host.processes:
-                process.store.at_crash_point = lambda point, name=host.name: say("point", name, point)
+                process.store.crash_point = lambda point, name=host.name: say("point", name, point)
         if order["life"] == 0:
             client.create("t").result()
         say("begun")

@@ -22,7 +22,6 @@ NAMES = ("ann", "bob", "cy")
 POINTS = (
     "before commit",
     "after commit",
-    "numbered, not in the outbox",
     "accepted, not in the queue",
     "seen, not in the inbox",
 )
@@ -45,7 +44,7 @@ FORWARD = """
 
         def open_store(name):
             store = SqliteStore(folder / (name + ".db"))
-            store.at_crash_point = lambda point: say("point", name, point)
+            store.crash_point = lambda point: say("point", name, point)
             return store
 
         def on_record(process, effect):

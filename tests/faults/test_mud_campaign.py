@@ -104,9 +104,7 @@ def test_a_bug_that_is_not_seeded_is_not_caught(in_histories):
 
 @pytest.mark.parametrize("in_histories", [True, False])
 def test_an_error_catches_no_bug(in_histories):
-    broken = Bug(
-        "an error", "runs", ((BackEnd, "_results", lambda self, client: 1 // 0),), in_histories
-    )
+    broken = Bug("an error", "runs", ((BackEnd, "_results", lambda self, client: 1 // 0),), in_histories)
     assert hunt(broken, range(5)) is None
 
 

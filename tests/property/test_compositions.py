@@ -7,8 +7,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.experiment.compositions import PAIRS, PROMISES, Said, Trace
-from mudkit.experiment.compositions._orders import played
+from mudkit.experiment import PAIRS, PROMISES
+from mudkit.experiment.order_checks import Said, Trace, played
 
 said = st.lists(
     st.tuples(

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 from machine_copies import alike
 
-from mudkit.experiment import Scenario, run
-from mudkit.experiment.adapters import ADAPTERS, StoreAndForward
-from mudkit.experiment.scoreboard import play
-from mudkit.experiment.tasks import TASKS
+from mudkit.experiment import ADAPTERS, TASKS, Scenario, StoreAndForward, run
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Poisson
 
@@ -18,7 +15,7 @@ TASK = TASKS["friends nearby"].over(devices=5, hours=0.3)
 @pytest.mark.parametrize("system", ADAPTERS)
 def test_a_copy_of_a_machine_goes_on_as_the_machine_does(system: str) -> None:
     with alike(at_s=400.0) as counts:
-        play(TASK, ADAPTERS[system], seed=3)
+        run(TASK, ADAPTERS[system], seed=3)
     assert sum(counts.values()) > 50, counts
 
 

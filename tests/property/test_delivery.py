@@ -13,7 +13,7 @@ from post import Post, Put
 from mudkit.delivery.retransmit import MOST_US
 
 NAMES = ("ann", "bob")
-POINTS = ("before commit", "after commit", "numbered, not in the outbox", "seen, not in the inbox")
+POINTS = ("before commit", "after commit", "seen, not in the inbox")
 T_US = 3 * MOST_US
 """Within so long after the last fault all that was accepted has come, whatever traffic goes on."""
 steps = st.lists(

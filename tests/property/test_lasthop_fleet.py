@@ -183,13 +183,13 @@ class Ward:
     def do_crash(self, name: str, point: str) -> None:
         process = self.processes[name]
 
-        def at_crash_point(reached: str) -> None:
+        def kill_at(reached: str) -> None:
             if reached == point:
-                process.store.at_crash_point = lambda name: None
+                process.store.crash_point = lambda name: None
                 self.world.at(self.world.now_us + 7 * S, self.restart, process)
                 raise Killed
 
-        process.store.at_crash_point = at_crash_point
+        process.store.crash_point = kill_at
 
     def do_mangle(self, share: float, _: None) -> None:
         self.share = share
@@ -210,7 +210,7 @@ class Ward:
         self.world.run(300 * S)
         self.lab.faults.messages()
         for process in self.processes.values():
-            process.store.at_crash_point = lambda name: None
+            process.store.crash_point = lambda name: None
             self.restart(process)
         for device in self.lab.devices.values():
             device.link_up("outage")

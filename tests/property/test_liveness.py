@@ -215,6 +215,7 @@ def place_of_contrail() -> Place:
         of_contrail.Receive: (bob, of_contrail.Receive("more", [])),
         of_contrail.ReceiveAll: (bob, of_contrail.ReceiveAll("app", [])),
         of_contrail.Taken: (bob, of_contrail.Taken("app", [1])),
+        of_contrail.Follow: (ann, of_contrail.Follow()),
         of_contrail.Decide: (ann, of_contrail.Decide("filter app\nbob\napp\n1", True)),
         of_contrail.Befriend: (ann, of_contrail.Befriend("cy", False)),
         of_contrail.Join: (ann, of_contrail.Join("club", None)),

@@ -9,10 +9,7 @@ import msgspec
 import pytest
 
 from mudkit.events import Received, size_bytes
-from mudkit.experiment import Scenario, run
-from mudkit.experiment.adapters import ADAPTERS, StoreAndForward
-from mudkit.experiment.scoreboard import play
-from mudkit.experiment.tasks import TASKS
+from mudkit.experiment import ADAPTERS, TASKS, Scenario, StoreAndForward, run
 from mudkit.fleet.kernel import World
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Poisson
@@ -53,7 +50,7 @@ def survive(messages: list[Any]) -> Counter[str]:
 
 @pytest.mark.parametrize("system", ADAPTERS)
 def test_every_message_of_a_system_survives_its_way(system: str, received: list[Any]) -> None:
-    play(TASK, ADAPTERS[system], seed=3)
+    run(TASK, ADAPTERS[system], seed=3)
     kinds = survive(received)
     assert kinds or all(isinstance(message, bytes) for _, message in received)
 

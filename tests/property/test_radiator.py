@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import Lab
-from mudkit.experiment import Scenario, run
-from mudkit.experiment.adapters import Radiator
+from mudkit.experiment import Radiator, Scenario, run
 from mudkit.fleet.store import MemoryStore
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.radiator import Client, Context, People, Server, Time, Volume, distance_km

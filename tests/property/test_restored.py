@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from mudkit import Lab
-from mudkit.systems import lasthop, mud, radiator, sublim
+from mudkit.systems import contrail, lasthop, mud, radiator, sublim
 from mudkit.systems.store_and_forward import Client, Relay
 
 HERE = (44.43, 26.10)
@@ -130,10 +130,32 @@ class Tables(Place):
         return self.ann.write("t", text, {"text": text})
 
 
+class Items(Place):
+    hosts: ClassVar = {
+        "publisher": "ann",
+        "subscriber": "bob",
+        "storage": "contrail-storage",
+        "gateway": "contrail-gateway",
+        "compute instance": "contrail-compute-1",
+    }
+
+    def build(self) -> None:
+        relay = contrail.Relay(self.lab)
+        ann = contrail.Module(self.lab.device("ann"), relay, friends=["bob"])
+        bob = contrail.Module(self.lab.device("bob"), relay, friends=["ann"])
+        self.port, home = ann.open_port("news"), bob.open_port("home", idle_timeout_ms=86_400_000)
+        home.on_item(lambda item: self.heard.append(item.metadata["text"]))
+        home.install_filter("topic = 'news'", to=("ann", "news")).result()
+        self.lab.run(minutes=1)
+
+    def say(self, text: str) -> Any:
+        return self.port.publish(contrail.Item({"topic": "news", "text": text}), item_id="latest")
+
+
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
     ("kind", "role"),
-    [(kind, role) for kind in (Texts, Spooled, Contexts, Messages, Tables) for role in kind.hosts],
+    [(kind, role) for kind in (Texts, Spooled, Contexts, Messages, Tables, Items) for role in kind.hosts],
 )
 def test_what_is_accepted_after_a_restore_arrives_and_nobody_loops(
     kind: Callable[[], Place], role: str, how: str

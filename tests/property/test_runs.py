@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 
 import mudkit
 from mudkit import Lab, experiment
-from mudkit.experiment import Scenario
-from mudkit.experiment.adapters import StoreAndForward
+from mudkit.experiment import Scenario, StoreAndForward
 from mudkit.fleet.recorder import TABLES
 from mudkit.sources.mobility import RandomWaypoint, Replay
 from mudkit.sources.outages import Outages
@@ -426,13 +425,16 @@ class Silent:
 
     name = "silent"
 
-    def __init__(self, lab: Any) -> None:
-        self.lab = lab
-
-    def publish(self, item: str, sender: str, receivers: Any, size_bytes: int) -> None:
+    def __init__(self, testbed: Any) -> None:
         pass
 
-    def read(self, device: str) -> None:
+    def publish(self, item: Any) -> None:
+        pass
+
+    def moved(self, phone: str) -> None:
+        pass
+
+    def look(self, phone: str) -> None:
         pass
 
 

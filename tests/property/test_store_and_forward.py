@@ -20,7 +20,6 @@ NAMES = ("ann", "bob", "cy")
 POINTS = (
     "before commit",
     "after commit",
-    "numbered, not in the outbox",
     "seen, not in the inbox",
     "accepted, not in the queue",
 )

@@ -13,8 +13,7 @@ import pytest
 
 from mudkit import experiment, pipeline, trace
 from mudkit.errors import TraceFormatError
-from mudkit.experiment import Scenario
-from mudkit.experiment.adapters import StoreAndForward
+from mudkit.experiment import Scenario, StoreAndForward
 from mudkit.fleet.recorder import TABLES
 from mudkit.sources.workloads import Poisson, TripStarts
 from mudkit.trace.schema import SCHEMAS, epoch_us, read_ids

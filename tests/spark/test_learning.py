@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from mudkit import learning, pipeline, trace
-from mudkit.experiment.closed_loop import DriftAlarm, close_the_loop, generate_policy, mine
-from mudkit.experiment.commuters import Commuters
+from mudkit.experiment import Commuters, DriftAlarm, close_the_loop, generate_policy, mine
 from mudkit.learning import Always, Batch, Bound, FixedRule, Tree
 from mudkit.learning.pairs import Pairs
 from mudkit.reproduce import mobius
@@ -120,11 +119,11 @@ def test_writes_are_in_the_loop_too(spark):
 def watched(spark):
     """A policy that was learnt where an answer is stale when a point is missing, and what it promises."""
     plan, rule = Commuters(cars=5, days=1, every_s=1800.0, reads_per_day=48.0), Shipped(until=NearAndRecent())
-    mined = mine(plan.drive(0, "2010-03-01", rule))
+    mined = mine(plan.run(0, "2010-03-01", rule))
     promised = generate_policy(mined.labels, mined.reads, completeness=1.0, positions=mined.positions)
 
     def see(plan, day):
-        reads = plan.drive(0, day, rule, promised.artefact).reads
+        reads = plan.run(0, day, rule, promised.artefact).reads
         stale = int((reads["missing"] > 0).sum())
         return DriftAlarm(promised.stale_low, promised.stale_high).seen(len(reads), stale)
 

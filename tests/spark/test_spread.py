@@ -14,10 +14,7 @@ import pytest
 
 from mudkit import pipeline
 from mudkit.errors import ParameterError, SimulationProblem
-from mudkit.experiment import Scenario, compare
-from mudkit.experiment.adapters import ADAPTERS, StoreAndForward
-from mudkit.experiment.scoreboard import scoreboard
-from mudkit.experiment.tasks import WARD
+from mudkit.experiment import ADAPTERS, WARD, Scenario, StoreAndForward, compare, scoreboard
 from mudkit.pipeline import _spread
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import sweep

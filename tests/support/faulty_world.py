@@ -93,7 +93,7 @@ class FaultyWorld:
             shares = {"loss_share": detail, "repeat_share": detail, "delay_share": detail, "delay_s": 20.0}
             world.at(at, lambda _: Faults(world).messages(**shares))
         elif what == "crash":
-            world.at(at, lambda _: setattr(process.store, "at_crash_point", self.trap(process, detail)))
+            world.at(at, lambda _: setattr(process.store, "crash_point", self.trap(process, detail)))
         else:
             self.own(step)
 
@@ -104,13 +104,13 @@ class FaultyWorld:
     def trap(self, process: Any, point: str) -> Any:
         """Give what kills a machine at a crash point, once, and restarts it."""
 
-        def at_crash_point(name: str) -> None:
+        def kill_at(name: str) -> None:
             if name == point:
-                process.store.at_crash_point = lambda name: None
+                process.store.crash_point = lambda name: None
                 self.world.at(self.world.now_us + 7 * S, self.restart, process)
                 raise Killed
 
-        return at_crash_point
+        return kill_at
 
     def wipe(self, process: Any) -> None:
         """Let a machine lose its store."""
@@ -136,7 +136,7 @@ class FaultyWorld:
         self.world.run(300 * S)
         Faults(self.world).messages()
         for process in self.machines.values():
-            process.store.at_crash_point = lambda name: None
+            process.store.crash_point = lambda name: None
             self.restart(process)
             if process.host.link is not None:
                 process.host.link_up("outage")

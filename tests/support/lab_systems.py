@@ -13,7 +13,6 @@ from mudkit.events import (
     Complete,
     Effect,
     Event,
-    Network,
     Notify,
     Ports,
     Received,
@@ -23,6 +22,7 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
+from mudkit.experiment import Item, Testbed
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.trace.schema import LINKS, timestamps
 
@@ -120,19 +120,23 @@ class Polling:
 
     name: Final = "polling"
 
-    def __init__(self, lab: Network) -> None:
+    def __init__(self, testbed: Testbed) -> None:
+        lab = testbed.lab
         lab.server("mailbox").install(self.name, _Mailbox)
         self._devices = {
             name: device.install(self.name, lambda ports, name=name: _Poller(ports, name))
             for name, device in lab.devices.items()
         }
 
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        for receiver in receivers:
-            self._devices[sender].call("post", to=receiver, item=item, size=size_bytes)
+    def publish(self, item: Item) -> None:
+        for receiver in item.about["to"]:
+            self._devices[item.sender].call("post", to=receiver, item=item.name, size=item.size_bytes)
 
-    def read(self, device: str) -> None:
-        self._devices[device].call("read")
+    def moved(self, phone: str) -> None:
+        """Do nothing: places do not matter."""
+
+    def look(self, phone: str) -> None:
+        self._devices[phone].call("read")
 
 
 class Silent:
@@ -140,13 +144,16 @@ class Silent:
 
     name: Final = "silent"
 
-    def __init__(self, lab: Network) -> None:
+    def __init__(self, testbed: Testbed) -> None:
         pass
 
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
+    def publish(self, item: Item) -> None:
         pass
 
-    def read(self, device: str) -> None:
+    def moved(self, phone: str) -> None:
+        """Do nothing: places do not matter."""
+
+    def look(self, phone: str) -> None:
         pass
 
 

@@ -10,9 +10,7 @@ from mudkit import Lab
 from mudkit.consistency import History, check
 from mudkit.errors import MudkitError
 from mudkit.events import Call, Complete, Ports, Received, Send
-from mudkit.experiment.adapters import ADAPTERS
-from mudkit.experiment.scoreboard import scoreboard
-from mudkit.experiment.tasks import TRAFFIC
+from mudkit.experiment import ADAPTERS, TRAFFIC, scoreboard
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems import lasthop, mud, radiator, sublim
 from mudkit.systems import store_and_forward as sf

@@ -83,9 +83,7 @@ def test_its_commands_work_outside_of_a_checkout(installed):
 
 
 def test_jupyterlab_follows_the_theme_of_the_system():
-    settings = json.loads(
-        (ROOT / "mudkit/data/jupyter/labconfig/default_setting_overrides.json").read_text()
-    )
+    settings = json.loads((ROOT / "mudkit/data/jupyter/labconfig/default_setting_overrides.json").read_text())
     themes = settings["@jupyterlab/apputils-extension:themes"]
     assert themes == {"adaptive-theme": True}
     schema = Path(sys.prefix, "share/jupyter/lab/schemas/@jupyterlab/apputils-extension/themes.json")

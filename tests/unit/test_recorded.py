@@ -11,8 +11,7 @@ import pytest
 
 from mudkit import Lab, experiment, trace
 from mudkit.errors import ParameterError
-from mudkit.experiment import Scenario
-from mudkit.experiment.adapters import StoreAndForward
+from mudkit.experiment import Scenario, StoreAndForward
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Replay
 from mudkit.sources.workloads import Poisson, Recorded

@@ -1,8 +1,7 @@
-"""Adapters: how each system does what an experiment asks of it, in a module a system.
+"""Adapters: how each system runs in an experiment, one class and one module per system.
 
-An experiment asks in three ways. A run (:func:`mudkit.experiment.run`) has items for receivers that it names;
-a task (:mod:`mudkit.experiment.tasks`) has items of which each phone wants some; a composition
-(:mod:`mudkit.experiment.compositions`) puts one system behind another, each a hop of a chain.
+A class runs its system in three settings: with items that name their receivers (a scenario), with items of
+which each phone wants some (a task), and as one part of a chain of two systems.
 """
 
 from __future__ import annotations
@@ -10,40 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mudkit.experiment.adapters.contrail import Contrail, ContrailAdapter, ContrailHop
-from mudkit.experiment.adapters.lasthop import LastHop, LastHopAdapter, LastHopHop
-from mudkit.experiment.adapters.mud import MudAdapter, MudHop
+from mudkit.experiment.adapters.contrail import Contrail
+from mudkit.experiment.adapters.lasthop import LastHop
+from mudkit.experiment.adapters.mud import Mud
 from mudkit.experiment.adapters.own import own_machine
-from mudkit.experiment.adapters.radiator import Radiator, RadiatorAdapter, RadiatorHop
-from mudkit.experiment.adapters.store_and_forward import Direct, StoreAndForward, ToEveryone
-from mudkit.experiment.adapters.sublim import Sublim, SublimAdapter, SublimHop
-from mudkit.experiment.tasks import Adapter, Testbed
+from mudkit.experiment.adapters.radiator import Radiator
+from mudkit.experiment.adapters.store_and_forward import Direct, StoreAndForward
+from mudkit.experiment.adapters.sublim import Sublim
+from mudkit.experiment.adapters.system import System
+from mudkit.experiment.testbed import Adapter, Testbed
 
 __all__ = [
     "ADAPTERS",
     "CANNOT",
     "Contrail",
-    "ContrailAdapter",
-    "ContrailHop",
     "Direct",
     "LastHop",
-    "LastHopAdapter",
-    "LastHopHop",
-    "MudAdapter",
-    "MudHop",
+    "Mud",
     "Radiator",
-    "RadiatorAdapter",
-    "RadiatorHop",
     "StoreAndForward",
     "Sublim",
-    "SublimAdapter",
-    "SublimHop",
-    "ToEveryone",
     "own_machine",
 ]
 
-_ALL: Final = (ToEveryone, MudAdapter, LastHopAdapter, ContrailAdapter, RadiatorAdapter, SublimAdapter)
-ADAPTERS: Final[dict[str, Callable[[Testbed], Adapter]]] = {each.name: each for each in _ALL}
+_ALL: Final[tuple[type[System], ...]] = (StoreAndForward, Mud, LastHop, Contrail, Radiator, Sublim)
+ADAPTERS: Final[dict[str, Callable[[Testbed], Adapter]]] = {each.label: each for each in _ALL}
 """The systems that the scoreboard compares, by name; the first is the baseline."""
-CANNOT: Final[dict[str, Mapping[str, str]]] = {each.name: each.cannot for each in _ALL}
-"""What a system cannot say of a task, in a sentence, by system and task; nothing: all of it."""
+CANNOT: Final[dict[str, Mapping[str, str]]] = {each.label: each.cannot for each in _ALL}
+"""Sentences on what a system cannot express of a task, by system and task; no entry: nothing."""

@@ -1,108 +1,123 @@
-"""Last hop as experiments run it: a topic is a query; a phone gets what its user is likely to read (3, 4).
+"""Last hop in experiments: a topic is a query; a phone gets what its user is likely to read (3, 4).
 
-Where a phone is is a constant of its query: when it has moved, it subscribes to another one. How items come
-to the server the paper does not say (see :class:`~mudkit.experiment.adapters.uplink.Uplink`).
+Alone, the place of a phone is a constant of its query: when it has moved, it subscribes to another one.
+Otherwise each phone has a topic of what is for it. The paper does not say how items reach the server (see
+:class:`~mudkit.experiment.adapters.store_and_forward.Uplink`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from mudkit.events import Network, Operation
-from mudkit.experiment.adapters.hop import BaseHop, Batch, OnBatch, Way, text_of
-from mudkit.experiment.adapters.uplink import Uplink
-from mudkit.experiment.tasks import Item, Testbed
-from mudkit.experiment.tasks.testbed import not_hers
+from mudkit.events import Operation
+from mudkit.experiment.adapters.store_and_forward import Uplink
+from mudkit.experiment.adapters.system import Batch, System, Way, text_of
+from mudkit.experiment.tasks import Item
+from mudkit.experiment.testbed import Testbed, not_hers
 from mudkit.systems.lasthop import Publications, Subscriber, Subscription, query
 from mudkit.systems.lasthop.api import NAME
 
-__all__ = ["LastHop", "LastHopAdapter", "LastHopHop"]
+__all__ = ["LastHop"]
 
-_INBOX: Final = "inbox of"
 _TOPIC: Final = "items"
 
 
-class LastHop:
-    """The system as :func:`mudkit.experiment.run` runs it: each device has a topic of what is for it.
-
-    Parameters
-    ----------
-    lab : Network
-    **settings
-        The settings of each :class:`Subscription`.
-    """
-
-    name: Final = NAME
-
-    def __init__(self, lab: Network, **settings: Any) -> None:
-        publications = Publications(lab)
-        self._subscribers = {name: Subscriber(device, publications) for name, device in lab.devices.items()}
-        self._topics = {name: publications.topic(f"{_INBOX} {name}") for name in lab.devices}
-        for name, subscriber in self._subscribers.items():
-            subscriber.subscribe(f"{_INBOX} {name}", **{"max": None, **settings})
-
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let an item of a size come for some devices; who sends it does not matter here."""
-        for receiver in receivers:
-            self._topics[receiver].publish("x" * size_bytes, item=item)
-
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._subscribers[device].read(f"{_INBOX} {device}")
-
-
-class LastHopAdapter:
+class LastHop(System):
     """The spool with Figure 7's policy, all of it learnt.
 
     Parameters
     ----------
-    testbed : Testbed
-        The phones, and who wants what.
+    place : Testbed or Way
+    **settings
+        Settings of each :class:`Subscription` to a phone's own topic, such as ``per_day``.
     """
 
-    name: Final = "Last hop"
-    cannot: Final[Mapping[str, str]] = {
+    label: ClassVar = "Last hop"
+    charged: ClassVar = NAME
+    cannot: ClassVar = {
         "traffic alerts": "A place is a constant of a query: who moves asks anew, and what waited is lost.",
         "friends nearby": "A place is a constant of a query: who moves asks anew, and what waited is lost.",
         "photo sharing": "The server reads every photograph.",
     }
-    """What its paper cannot say, by the name of the task."""
 
-    def __init__(self, testbed: Testbed) -> None:
-        self._testbed = testbed
-        publications = Publications(testbed.lab)
-        self._topic = publications.topic(_TOPIC)
-        self._up = Uplink(testbed, self._publish)
-        self._subscribers = {
-            phone: Subscriber(testbed.lab.devices[phone], publications) for phone in testbed.phones
-        }
-        self._topics: dict[str, str] = {}
-        for phone, subscriber in self._subscribers.items():
-            listen = subscriber.on_message if testbed.task.is_shown else subscriber.on_arrival
-            listen(partial(self._come, phone))
-            self._subscribe(phone)
+    def __init__(self, place: Testbed | Way, **settings: Any) -> None:
+        super().__init__(place)
+        task, publications = self._task, Publications(self._lab)
+        self._chooses = self._is_alone and not task.is_addressed
+        waits = self._chooses or not self._way.is_first
+        self._is_read = task.is_addressed or (waits and not task.is_shown)
+        """True if messages wait until they are read."""
+        self._up: Uplink | None = None
+        if self._chooses:
+            self._topics = {_TOPIC: publications.topic(_TOPIC)}
+        if self._way.is_first and not task.is_addressed:
+            self._up = Uplink(self._testbed, self._publish_for_all)
+        self._readers = {phone: Subscriber(host, publications) for phone, host in self._way.ends.items()}
+        self._subscribed: dict[str, str] = {}
+        if not self._chooses:
+            self._topics = {phone: publications.topic(self._own_topic(phone)) for phone in self._way.ends}
+        mode, most = ("on-demand", task.most) if self._is_read else ("on-line", None)
+        for phone, reader in self._readers.items():
+            topic = self._subscribed[phone] = self._own_topic(phone)
+            if task.is_addressed:
+                reader.subscribe(topic, **{"max": None, **settings})
+                continue
+            listen = reader.on_arrival if self._is_read else reader.on_message
+            listen(partial(self._receive, phone))
+            if self._chooses:
+                self._subscribe(phone)
+            else:
+                reader.subscribe(Subscription(topic, max=most, mode=mode, **settings))
 
-    def publish(self, item: Item) -> None:
-        """Send it to the server, on whose topic it is published."""
-        self._up.send(item)
+    def send(self, source: str, batch: Batch) -> None:
+        """Publish a batch on the topics of its phone or its receivers; in a first part after its uplink."""
+        item = batch[0]
+        if self._task.is_addressed:
+            for receiver in item.about["to"]:
+                self._topics[receiver].publish(item.filler, item=item.name)
+        elif self._up is None:
+            self._publish(source, batch)
+        else:
+            self._up.send(item)
 
-    def moved(self, phone: str) -> None:
-        """Ask for what is around here instead."""
-        before = self._topics[phone]
+    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
+        """Subscribe to what is wanted here instead."""
+        if not self._chooses:
+            return
+        before = self._subscribed[phone]
         self._subscribe(phone)
-        if before != self._topics[phone]:
-            self._subscribers[phone].unsubscribe(before)
+        if before != self._subscribed[phone]:
+            self._readers[phone].unsubscribe(before)
 
     def look(self, phone: str) -> None:
         """Read the best: what is not here is fetched, if there is a link."""
-        reading = self._subscribers[phone].read(self._topics[phone])
-        reading.add_done_callback(partial(self._read, phone))
+        if not self._is_read and not self._chooses:
+            super().look(phone)
+            return
+        reading = self._readers[phone].read(self._subscribed[phone])
+        if not self._task.is_addressed:
+            reading.add_done_callback(partial(self._read, phone))
 
-    def _publish(self, item: Item) -> None:
+    def _own_topic(self, phone: str) -> str:
+        return f"{'inbox of' if self._task.is_addressed else 'for'} {phone}"
+
+    def _subscribe(self, phone: str) -> None:
+        task = self._task
+        topic = query(f"({task.want.as_text(self._testbed.about(phone))}) AND {not_hers(phone)}")
+        self._subscribed[phone] = topic
+        mode = "on-line" if task.is_shown else "on-demand"
+        self._readers[phone].subscribe(Subscription(topic, max=task.most, mode=mode))
+
+    def _publish_for_all(self, item: Item) -> None:
+        if not self._chooses:
+            for phone in self._to(item.sender):
+                self._publish(phone, (item,))
+            return
         about = {name: value for name, value in item.about.items() if name != "rank" and value is not None}
-        published = self._topic.publish(
+        self._under_way[item.name] = (item,)
+        published = self._topics[_TOPIC].publish(
             item.content,
             rank=item.about["rank"],
             expires_s=item.expires_s,
@@ -111,62 +126,6 @@ class LastHopAdapter:
             **about,
         )
         published.add_done_callback(lambda operation: operation.result())
-
-    def _subscribe(self, phone: str) -> None:
-        task = self._testbed.task
-        topic = query(f"({task.want.as_text(self._testbed.about(phone))}) AND {not_hers(phone)}")
-        self._topics[phone] = topic
-        mode = "on-line" if task.is_shown else "on-demand"
-        self._subscribers[phone].subscribe(Subscription(topic, max=task.most, mode=mode))
-
-    def _come(self, phone: str, message: Any) -> None:
-        self._testbed.arrived(phone, message["called"])
-
-    def _read(self, phone: str, operation: Operation) -> None:
-        self._testbed.show(phone, {message["called"] for message in operation.result()})
-
-
-class LastHopHop(BaseHop):
-    """Last hop: a topic for each phone, spooled with a volume limit.
-
-    Parameters
-    ----------
-    way : Way
-    on_batch : callable
-    per_day : int or None
-        Messages a day that come by themselves.
-    """
-
-    def __init__(self, way: Way, on_batch: OnBatch, per_day: int | None = None) -> None:
-        super().__init__(way, on_batch)
-        task, publications = way.testbed.task, Publications(way.testbed.lab)
-        self._is_asked = not way.is_first and not task.is_shown
-        self._up = Uplink(way.testbed, self._publish_for_all) if way.is_first else None
-        self._topics = {phone: publications.topic(_topic(phone)) for phone in way.ends}
-        self._readers = {phone: Subscriber(host, publications) for phone, host in way.ends.items()}
-        mode, most = ("on-demand", task.most) if self._is_asked else ("on-line", None)
-        for phone, reader in self._readers.items():
-            listen = reader.on_arrival if self._is_asked else reader.on_message
-            listen(partial(self._message, phone))
-            reader.subscribe(Subscription(_topic(phone), max=most, mode=mode, per_day=per_day))
-
-    def send(self, source: str, batch: Batch) -> None:
-        """Publish it on the phone's topic; of a first hop on all of them, when it has come up."""
-        if self._up is None:
-            self._publish(source, batch)
-        else:
-            self._up.send(batch[0])
-
-    def look(self, phone: str) -> None:
-        """Read the best."""
-        if not self._is_asked:
-            super().look(phone)
-            return
-        self._readers[phone].read(_topic(phone)).add_done_callback(partial(self._read, phone))
-
-    def _publish_for_all(self, item: Item) -> None:
-        for phone in self._to(item.sender):
-            self._publish(phone, (item,))
 
     def _publish(self, phone: str, batch: Batch) -> None:
         name = self._note(batch)
@@ -179,13 +138,9 @@ class LastHopHop(BaseHop):
         )
         published.add_done_callback(lambda operation: operation.result())
 
-    def _message(self, phone: str, message: Any) -> None:
+    def _receive(self, phone: str, message: Any) -> None:
         self._out(phone, message["called"])
 
     def _read(self, phone: str, operation: Operation) -> None:
         batches = [self._under_way[message["called"]] for message in operation.result()]
-        self._way.testbed.show(phone, {item.name for batch in batches for item in batch})
-
-
-def _topic(phone: str) -> str:
-    return f"for {phone}"
+        self._testbed.show(phone, {item.name for batch in batches for item in batch})

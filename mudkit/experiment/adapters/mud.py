@@ -1,146 +1,104 @@
-"""MUD as experiments run it: one table, a continuous read on each phone (Mobius 2, 3.2).
+"""MUD in experiments: one table, and a continuous read on each phone (Mobius 2, 3.2).
 
-What depends on nothing but the reader's taste is the predicate of her read. What depends on where she is is
-the writer's predicate, and she says again where she is when she has moved: so the audience of an item is
-bound when it is written.
+Alone, a want that depends on the reader's taste only is the predicate of her read. One that depends on where
+she is is the writer's predicate, and she reports where she is when she has moved; so the audience of an item
+is bound when it is written. In a chain, all wants are writers' predicates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mudkit.events import Operation
-from mudkit.experiment.adapters.hop import PORT, BaseHop, Batch, OnBatch, Way, text_of
-from mudkit.experiment.adapters.meaning import RULES, meant_by
-from mudkit.experiment.tasks import Item, Testbed
-from mudkit.experiment.tasks.testbed import not_hers
+from mudkit.experiment.adapters.system import PORT, RULES, Batch, System, Way, meant_by, text_of
+from mudkit.experiment.testbed import Testbed, not_hers
 from mudkit.systems.mud import Change, Client, Cloud
 
-__all__ = ["MudAdapter", "MudHop"]
+__all__ = ["Mud"]
 
 _TABLE: Final = "items"
 _SPARE_H: Final = 24.0
-"""A token outlives the run by so many hours."""
+"""Hours by which a token outlives the run."""
 
 
-class MudAdapter:
+class Mud(System):
     """MUD tables.
 
     Parameters
     ----------
-    testbed : Testbed
-        The phones, and who wants what.
+    place : Testbed or Way
+    of_several : {'all', 'any', 'each'}
+        Readers of an aggregate: those whom all its writers mean, or any of them; or each of its items is
+        written on its own.
     """
 
-    name: Final = "MUD"
-    cannot: Final[Mapping[str, str]] = {
+    label: ClassVar = "MUD"
+    cannot: ClassVar = {
         "news with ranks": "A continuous read has no ranks and no limit: all that is wanted comes.",
         "photo sharing": "The cloud reads every photograph: a predicate hides from readers only.",
     }
-    """What its paper cannot say, by the name of the task."""
 
-    def __init__(self, testbed: Testbed) -> None:
-        self._testbed = testbed
-        cloud = Cloud(testbed.lab)
-        token = testbed.lab.token(app=PORT, hours=testbed.task.scenario.hours + _SPARE_H)
-        self._clients = {
-            name: Client(device, cloud, app=PORT, token=token, most_rows=1)
-            for name, device in testbed.lab.devices.items()
-        }
-        self._handles: dict[str, int] = {}
-        editor = Client(testbed.lab.server("editor"), cloud, app=PORT, token=token)
-        editor.create(_TABLE, acl="app").add_done_callback(self._begin)
-
-    def publish(self, item: Item) -> None:
-        """Write it."""
-        record = {
-            **{name: value for name, value in item.about.items() if value is not None},
-            "text": item.content,
-        }
-        predicate = self._testbed.task.want.by_writer(item.about) if self._testbed.task.want.moves else None
-        self._clients[item.sender].write(_TABLE, item.name, record, predicate=predicate)
-
-    def moved(self, phone: str) -> None:
-        """Say where it is now."""
-        if phone in self._handles:
-            self._clients[phone].update_data(self._handles[phone], self._testbed.about(phone))
-
-    def look(self, phone: str) -> None:
-        """Show what has come."""
-        self._testbed.show(phone)
-
-    def _begin(self, created: Operation) -> None:
-        created.result()
-        want = self._testbed.task.want
-        for phone in self._testbed.phones:
-            about = self._testbed.about(phone)
-            others = not_hers(phone)
-            wanted = others if want.moves else f"({want.as_text(about)}) AND {others}"
-            reading = self._clients[phone].read(
-                _TABLE, wanted, type="continuous", data=about, callback=partial(self._come, phone)
-            )
-            reading.add_done_callback(partial(self._reads, phone))
-
-    def _reads(self, phone: str, operation: Operation) -> None:
-        self._handles[phone] = operation.result()
-
-    def _come(self, phone: str, change: Any) -> None:
-        if isinstance(change, Change) and change.kind == "upsert":
-            self._testbed.arrived(phone, change.key)
-
-
-class MudHop(BaseHop):
-    """MUD: the writer's predicate, bound when it is written, and a continuous read for each phone.
-
-    Parameters
-    ----------
-    way : Way
-    on_batch : callable
-    of_several : {'all', 'any', 'each'}
-        The rule for whom an aggregate is for: those whom all its writers mean, or any of them; or each of its
-        items is written on its own.
-    """
-
-    def __init__(self, way: Way, on_batch: OnBatch, of_several: str = RULES[0]) -> None:
-        super().__init__(way, on_batch)
+    def __init__(self, place: Testbed | Way, of_several: str = RULES[0]) -> None:
+        super().__init__(place)
         self._rule = of_several
         self.listens = True
-        testbed = way.testbed
-        cloud = Cloud(testbed.lab)
-        token = testbed.lab.token(app=PORT, hours=testbed.task.scenario.hours + _SPARE_H)
+        cloud = Cloud(self._lab)
+        token = self._lab.token(app=PORT, hours=self._task.scenario.hours + _SPARE_H)
         client = partial(Client, cloud=cloud, app=PORT, token=token, most_rows=1)
-        self._writers = {name: client(host) for name, host in way.sources.items()}
-        self._readers = {phone: client(host) for phone, host in way.ends.items()}
+        if self._is_alone:
+            self._writers = {name: client(device) for name, device in self._lab.devices.items()}
+            self._readers = {phone: self._writers[phone] for phone in self._testbed.phones}
+        else:
+            self._writers = {name: client(host) for name, host in self._way.sources.items()}
+            self._readers = {phone: client(host) for phone, host in self._way.ends.items()}
         self._handles: dict[str, int] = {}
-        client(testbed.lab.server("editor")).create(_TABLE, acl="app").add_done_callback(self._begin)
+        client(self._lab.server("editor")).create(_TABLE, acl="app").add_done_callback(self._begin)
 
     def send(self, source: str, batch: Batch) -> None:
-        """Write it."""
+        """Write a batch, or the item of its source."""
+        want = self._task.want
+        if self._is_alone:
+            item = batch[0]
+            about = {name: value for name, value in item.about.items() if value is not None}
+            predicate = want.by_writer(item.about) if want.moves else None
+            self._writers[source].write(
+                _TABLE, item.name, {**about, "text": item.content}, predicate=predicate
+            )
+            return
         to = None if self._way.is_first else source
         for each in [(item,) for item in batch] if self._rule == "each" else [batch]:
-            predicate = meant_by(self._way.testbed.task.want, each, self._rule, to)
             key = self._note(each) if to is None else f"{to}: {self._note(each)}"
+            predicate = meant_by(want, each, self._rule, to)
             self._writers[source].write(_TABLE, key, {"text": text_of(each)}, predicate=predicate)
 
-    def moved(self, phone: str, about: Mapping[str, Any]) -> None:
-        """Give its continuous read what it says of itself now."""
+    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
+        """Update what the continuous read of a phone knows of it."""
         if phone in self._handles:
-            self._readers[phone].update_data(self._handles[phone], {**about, "name": phone})
+            self._readers[phone].update_data(self._handles[phone], self._data(phone, about))
+
+    def _data(self, phone: str, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        said = self._testbed.about(phone) if about is None else about
+        return dict(said) if self._is_alone else {**said, "name": phone}
 
     def _begin(self, created: Operation) -> None:
         created.result()
+        want = self._task.want
         for phone, reader in self._readers.items():
-            about = {**self._way.testbed.about(phone), "name": phone}
+            data = self._data(phone)
+            wanted = None
+            if self._is_alone:
+                others = not_hers(phone)
+                wanted = others if want.moves else f"({want.as_text(data)}) AND {others}"
             reading = reader.read(
-                _TABLE, type="continuous", data=about, callback=partial(self._change, phone)
+                _TABLE, wanted, type="continuous", data=data, callback=partial(self._receive, phone)
             )
             reading.add_done_callback(partial(self._reads, phone))
 
     def _reads(self, phone: str, operation: Operation) -> None:
         self._handles[phone] = operation.result()
 
-    def _change(self, phone: str, change: Any) -> None:
+    def _receive(self, phone: str, change: Any) -> None:
         if isinstance(change, Change) and change.kind == "upsert":
             self._out(phone, change.key if self._way.is_first else change.key.removeprefix(f"{phone}: "))

@@ -1,34 +1,34 @@
-"""Radiator as experiments run it: an item is a context for all, and what nobody waits for waits (2.2, 3.1).
+"""Radiator in experiments: an item is a context for all, and less urgent ones wait (2.2, 3.1).
 
-On a task, who wants an item gets it at once; to all others it goes with what has come in ten minutes, as one
-message. Nothing is left out: that everyone gets everything in the end is what Radiator promises, and on the
-scoreboard it is waste.
+Alone, phones that want an item get it at once; all others get it with the items of ten minutes, as one
+message. Nothing is left out: Radiator promises that everyone gets everything in the end, and on the
+scoreboard that is waste.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from mudkit.events import Call, Complete, Effect, Event, Network, Record
-from mudkit.experiment.adapters.hop import BaseHop, Batch, OnBatch, Way, text_of
-from mudkit.experiment.tasks import TASKS, Item, Testbed
-from mudkit.experiment.tasks.task import SETTLE_S
+from mudkit.events import Call, Complete, Effect, Event, Record
+from mudkit.experiment.adapters.system import Batch, System, Way, text_of
+from mudkit.experiment.tasks import SETTLE_S, TASKS
+from mudkit.experiment.testbed import Testbed
 from mudkit.systems.radiator import NAME, Aggregability, Client, ClientMachine, Context, Server, Time, Volume
 from mudkit.systems.radiator.aggregation.joins import concatenation
 from mudkit.systems.radiator.aggregation.thresholds import Function, Threshold
 
-__all__ = ["LATER_S", "Radiator", "RadiatorAdapter", "RadiatorHop"]
+__all__ = ["LATER_S", "Radiator"]
 
 LATER_S: Final = SETTLE_S
-"""So long a message waits for those who have not asked for it. A run settles as long, so it is all billed."""
+"""Time for which a message waits for phones that do not want it; a run settles as long, so all is billed."""
 _ME: Final = "me "
 _HALF_AN_HOUR: Final = Time(1800.0)
 
 
 class _Reader(ClientMachine):
-    """A client whose user reads what has come for her."""
+    """Client whose user reads the items for her."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -63,65 +63,79 @@ def _at_once(sender: Context, receiver: Context) -> Volume:
     return Volume(1)
 
 
-class Radiator:
-    """The system as an experiment runs it: each item is a context for all, of which some wait.
+class Radiator(System):
+    """A server with an aggregability function, and its clients.
+
+    Alone, the function is made of the want: what is wanted goes at once. As a part of a chain, what is for a
+    phone waits and goes as one aggregate. If items name their receivers, each goes to all devices.
 
     Parameters
     ----------
-    lab : Network
+    place : Testbed or Way
     aggregability : callable
-        The aggregability function; by default everything goes at once.
+        Aggregability function for items that name their receivers; by default everything goes at once.
     p2p_enabled : bool
-        Whether the devices can reach each other.
+        Whether devices can reach each other, if items name their receivers.
+    until : Threshold
+        Threshold for all, in a chain.
     **settings
-        The settings of :class:`Server`: ``chain``, ``compress``, ``max_retention_s``, ….
+        Settings of each :class:`Server`, such as ``chain``, ``compress``, ``max_retention_s``.
     """
 
-    name: Final = NAME
+    label: ClassVar = "Radiator"
+    charged: ClassVar = NAME
+    cannot: ClassVar = dict.fromkeys(
+        TASKS, "Everyone gets everything in the end: what nobody wanted comes later, put together."
+    )
 
     def __init__(
         self,
-        lab: Network,
+        place: Testbed | Way,
         aggregability: Function | Aggregability = _at_once,
         *,
         p2p_enabled: bool = True,
+        until: Threshold = _HALF_AN_HOUR,
         **settings: Any,
     ) -> None:
-        server = Server(lab, aggregability, concatenation, **settings)
-        attributes: Mapping[str, Any] = {"p2p_enabled": p2p_enabled}
-        self._clients = {
-            name: Client(device, server, attributes=attributes, machine=_Reader)
-            for name, device in lab.devices.items()
-        }
+        super().__init__(place)
+        self._clients: dict[str, Client] = {}
+        """Clients by device; in a chain, those where items enter."""
+        if self._task.is_addressed:
+            server = Server(self._lab, aggregability, concatenation, **settings)
+            attributes: Mapping[str, Any] = {"p2p_enabled": p2p_enabled}
+            for name, device in self._lab.devices.items():
+                self._clients[name] = Client(device, server, attributes=attributes, machine=_Reader)
+        elif self._is_alone:
+            self._begin_alone()
+        else:
+            self._begin_part(until, settings)
 
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let a device propagate an item of a size; it goes to all, and some wait for it."""
-        attributes = {"item": item, "receivers": list(receivers), "text": "x" * size_bytes}
-        self._clients[sender].propagate_context(Context(frozenset((sender,)), attributes))
+    def send(self, source: str, batch: Batch) -> None:
+        """Propagate a batch, or an item."""
+        people, item = frozenset((source,)), batch[0]
+        if self._task.is_addressed:
+            about = {"item": item.name, "receivers": list(item.about["to"]), "text": item.filler}
+        elif self._is_alone:
+            about = {**item.about, "called": item.name, "text": item.content}
+        else:
+            people = frozenset(each.sender for each in batch)
+            about = {"called": self._note(batch), "text": text_of(batch)}
+        self._clients[source].propagate_context(Context(people, about))
 
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._clients[device].installed.call("read")
+    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
+        """Register again, with where the phone is now."""
+        if self._is_alone and not self._task.is_addressed:
+            self._clients[phone].register(self._attributes(phone))
 
+    def look(self, phone: str) -> None:
+        """Read, or show, what has arrived."""
+        if self._task.is_addressed:
+            self._clients[phone].installed.call("read")
+        else:
+            super().look(phone)
 
-class RadiatorAdapter:
-    """The server with an aggregability function made of the want, and its clients.
-
-    Parameters
-    ----------
-    testbed : Testbed
-        The phones, and who wants what.
-    """
-
-    name: Final = "Radiator"
-    cannot: Final[Mapping[str, str]] = dict.fromkeys(
-        TASKS, "Everyone gets everything in the end: what nobody wanted comes later, put together."
-    )
-    """What its paper cannot say, by the name of the task."""
-
-    def __init__(self, testbed: Testbed) -> None:
-        self._testbed = testbed
-        want = testbed.task.want
+    def _begin_alone(self) -> None:
+        want, phones = self._task.want, set(self._testbed.phones)
 
         def when(sender: Context, receiver: Context) -> Threshold:
             about = {name: sender.get(name) for name in want.of_item}
@@ -129,80 +143,37 @@ class RadiatorAdapter:
             return Volume(1) if want.holds(about, me) else Time(LATER_S)
 
         # No chains: phones cannot be reached from outside.
-        server = Server(testbed.lab, when, chain=0.0, max_retention_s=2 * LATER_S)
-        self._clients = {}
-        for name, device in testbed.lab.devices.items():
-            receive = partial(self._come, name) if name in set(testbed.phones) else None
-            attributes = self._attributes(name) if name in set(testbed.phones) else {}
+        server = Server(self._lab, when, chain=0.0, max_retention_s=2 * LATER_S)
+        for name, device in self._lab.devices.items():
+            receive = partial(self._receive, name) if name in phones else None
+            attributes = self._attributes(name) if name in phones else {}
             self._clients[name] = Client(device, server, receive=receive, attributes=attributes)
 
-    def publish(self, item: Item) -> None:
-        """Propagate it."""
-        about = {**item.about, "called": item.name, "text": item.content}
-        self._clients[item.sender].propagate_context(Context(frozenset((item.sender,)), about))
+    def _begin_part(self, until: Threshold, settings: Mapping[str, Any]) -> None:
+        way = self._way
 
-    def moved(self, phone: str) -> None:
-        """Say where it is now."""
-        self._clients[phone].register(self._attributes(phone))
+        # Not compressed: what a server could read is looked for in what it held.
+        def server(name: str) -> Server:
+            usual: dict[str, Any] = {"compress": False, "max_retention_s": 3600.0, "name": name}
+            return Server(self._lab, lambda sender, receiver: until, **usual, **settings)
 
-    def look(self, phone: str) -> None:
-        """Show what has come."""
-        self._testbed.show(phone)
+        whole = server("radiator") if way.is_first else None
+        servers = {phone: whole or server(f"radiator of {phone}") for phone in way.ends}
+        for name, host in way.sources.items():
+            self._clients[name] = Client(host, whole or servers[name], f"from {name}")
+        for phone, host in way.ends.items():
+            Client(host, servers[phone], f"to {phone}", receive=partial(self._receive, phone))
 
     def _attributes(self, phone: str) -> dict[str, Any]:
         return {f"{_ME}{name}": value for name, value in self._testbed.about(phone).items()}
 
-    def _come(self, phone: str, context: Context) -> None:
-        for name in context["called"]:
-            self._testbed.arrived(phone, name)
-
-
-class RadiatorHop(BaseHop):
-    """Radiator: what is for a phone waits together, and goes as one aggregate.
-
-    Parameters
-    ----------
-    way : Way
-    on_batch : callable
-    until : Threshold
-        What the aggregability function gives, for all.
-    retention_s : float
-    """
-
-    def __init__(
-        self, way: Way, on_batch: OnBatch, until: Threshold = _HALF_AN_HOUR, retention_s: float = 3600.0
-    ) -> None:
-        super().__init__(way, on_batch)
-
-        # Not compressed: what a server could read is looked for in what it held.
-        def server(name: str) -> Server:
-            return Server(
-                way.testbed.lab,
-                lambda sender, receiver: until,
-                compress=False,
-                name=name,
-                max_retention_s=retention_s,
-            )
-
-        all_of_them = server("radiator") if way.is_first else None
-        self._servers = {phone: all_of_them or server(f"radiator of {phone}") for phone in way.ends}
-        self._peers = {
-            name: Client(host, all_of_them or self._servers[name], f"from {name}")
-            for name, host in way.sources.items()
-        }
-        for phone, host in way.ends.items():
-            Client(host, self._servers[phone], f"to {phone}", receive=partial(self._context, phone))
-
-    def send(self, source: str, batch: Batch) -> None:
-        """Propagate it."""
-        people = frozenset(item.sender for item in batch)
-        self._peers[source].propagate_context(
-            Context(people, {"called": self._note(batch), "text": text_of(batch)})
-        )
-
-    def _context(self, phone: str, context: Context) -> None:
+    def _receive(self, phone: str, context: Context) -> None:
+        if self._way.on_batch is None:
+            for name in context["called"]:
+                self._testbed.arrived(phone, name)
+            return
         items = [item for name in context["called"] for item in self._under_way[name]]
-        # Radiator brings her what is hers, too: it is not her bridge that has sent it.
+        # Radiator brings a phone its own items, too, which its bridge has not sent.
         batch = tuple(item for item in items if item.sender != phone)
         if batch:
-            self._on_batch(phone, batch)
+            self._way.on_batch(phone, batch)

@@ -1,102 +1,63 @@
-"""Store and forward as experiments run it, and the baselines of all others.
-
-On a task, every item goes to every phone at once, and the application there decides: this is what a plain
-push service costs that knows nothing of anybody.
-"""
+"""Store and forward in experiments: the baselines, and the uplink of other systems."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from mudkit.events import Installed, Network
-from mudkit.experiment.tasks import TASKS, Item, Testbed
-from mudkit.experiment.tasks.task import called
+from mudkit.errors import ParameterError
+from mudkit.events import Installed
+from mudkit.experiment.adapters.system import System
+from mudkit.experiment.tasks import TASKS, Item, called
+from mudkit.experiment.testbed import Testbed
 from mudkit.systems.store_and_forward import Client, DirectMachine, Relay
 from mudkit.systems.store_and_forward.api import NAME
 from mudkit.systems.store_and_forward.operations import Read, Submit
 
-__all__ = ["Direct", "StoreAndForward", "ToEveryone"]
+__all__ = ["Direct", "StoreAndForward", "Uplink"]
 
 _BRIDGE: Final = "desk"
 _DIRECT: Final = "direct"
 
 
-class StoreAndForward:
-    """The system as :func:`mudkit.experiment.run` runs it: a relay, and a client on each device."""
+class StoreAndForward(System):
+    """A relay, and a client on each device.
 
-    name: Final = NAME
-
-    def __init__(self, lab: Network) -> None:
-        relay = Relay(lab)
-        self._clients = {name: Client(device, relay) for name, device in lab.devices.items()}
-
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let a device send an item of a size to others."""
-        for receiver in receivers:
-            self._clients[sender].send(receiver, "x" * size_bytes, item)
-
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._clients[device].read()
-
-
-class Direct:
-    """The baseline as :func:`mudkit.experiment.run` runs it: a machine on each device, and no server."""
-
-    name: Final = _DIRECT
-
-    def __init__(self, lab: Network) -> None:
-        self._machines: dict[str, Installed] = {
-            name: device.install(_DIRECT, partial(DirectMachine, me=name), name=_DIRECT)
-            for name, device in lab.devices.items()
-        }
-
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Let a device send an item of a size to others."""
-        for receiver in receivers:
-            self._machines[sender].call(Submit(receiver, "x" * size_bytes, item))
-
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._machines[device].call(Read())
-
-
-class ToEveryone:
-    """Store and forward, to all: an item goes up to a bridge once, and from there to every phone.
-
-    Parameters
-    ----------
-    testbed : Testbed
-        The phones, and who wants what.
+    An item goes to each receiver that it names. Otherwise it goes up to a bridge once, and from there to
+    every phone: the cost of a plain push service that knows nothing of its users.
     """
 
-    name: Final = "to everyone"
-    cannot: Final[Mapping[str, str]] = dict.fromkeys(
+    label: ClassVar = "to everyone"
+    charged: ClassVar = NAME
+    cannot: ClassVar = dict.fromkeys(
         TASKS, "Nothing is chosen on the way: what nobody wanted is sent all the same."
     )
-    """What its paper cannot say, by the name of the task."""
 
     def __init__(self, testbed: Testbed) -> None:
-        self._testbed = testbed
-        relay = Relay(testbed.lab)
-        self._clients = {name: Client(device, relay) for name, device in testbed.lab.devices.items()}
-        self._bridge = Client(testbed.lab.server(_BRIDGE), relay)
-        self._bridge.on_message(self._pass_on)
-        for phone in testbed.phones:
-            self._clients[phone].on_message(partial(self._come, phone))
+        super().__init__(testbed)
+        relay = Relay(self._lab)
+        self._clients = {name: Client(device, relay) for name, device in self._lab.devices.items()}
+        if not self._task.is_addressed:
+            self._bridge = Client(self._lab.server(_BRIDGE), relay)
+            self._bridge.on_message(self._pass_on)
+            for phone in testbed.phones:
+                self._clients[phone].on_message(partial(self._receive, phone))
 
     def publish(self, item: Item) -> None:
-        """Send it to the bridge."""
-        self._clients[item.sender].send(_BRIDGE, item.text, item.name)
-
-    def moved(self, phone: str) -> None:
-        """Nobody needs to know."""
+        """Send an item to each of its receivers, or to the bridge."""
+        if not self._task.is_addressed:
+            self._clients[item.sender].send(_BRIDGE, item.text, item.name)
+            return
+        for receiver in item.about["to"]:
+            self._clients[item.sender].send(receiver, item.filler, item.name)
 
     def look(self, phone: str) -> None:
-        """Show what has come."""
-        self._testbed.show(phone)
+        """Read, or show, what has arrived."""
+        if self._task.is_addressed:
+            self._clients[phone].read()
+        else:
+            super().look(phone)
 
     def _pass_on(self, message: dict[str, Any]) -> None:
         name, sender = called(message["text"]), message["from"]
@@ -104,5 +65,62 @@ class ToEveryone:
             if phone != sender:
                 self._bridge.send(phone, message["text"], name)
 
-    def _come(self, phone: str, message: dict[str, Any]) -> None:
+    def _receive(self, phone: str, message: dict[str, Any]) -> None:
         self._testbed.arrived(phone, called(message["text"]))
+
+
+class Direct(System):
+    """A machine on each device, and no server, for items that name their receivers."""
+
+    label: ClassVar = _DIRECT
+    charged: ClassVar = _DIRECT
+
+    def __init__(self, testbed: Testbed) -> None:
+        super().__init__(testbed)
+        if not self._task.is_addressed:
+            raise ParameterError(
+                "Direct cannot run a task: nothing chooses the receivers of an item.",
+                where="system",
+                found=f"Direct with the task {self._task.name!r}",
+                expected="a Scenario, in which each item names its receivers",
+            )
+        self._machines: dict[str, Installed] = {
+            name: device.install(_DIRECT, partial(DirectMachine, me=name), name=_DIRECT)
+            for name, device in self._lab.devices.items()
+        }
+
+    def publish(self, item: Item) -> None:
+        """Send an item to each of its receivers."""
+        for receiver in item.about["to"]:
+            self._machines[item.sender].call(Submit(receiver, item.filler, item.name))
+
+    def look(self, phone: str) -> None:
+        """Read what has arrived."""
+        self._machines[phone].call(Read())
+
+
+class Uplink:
+    """Takes items to a server.
+
+    Parameters
+    ----------
+    testbed : Testbed
+    came : callable
+        Called with each item when it has got there.
+    """
+
+    def __init__(self, testbed: Testbed, came: Callable[[Item], Any]) -> None:
+        relay = Relay(testbed.lab, "uplink")
+        self._clients = {name: Client(testbed.lab.devices[name], relay) for name in testbed.senders}
+        self._came = came
+        self._under_way: dict[str, Item] = {}
+        bridge = Client(testbed.lab.server(_BRIDGE), relay)
+        bridge.on_message(self._arrived)
+
+    def send(self, item: Item) -> None:
+        """Send an item up."""
+        self._under_way[item.name] = item
+        self._clients[item.sender].send(_BRIDGE, item.text, item.name)
+
+    def _arrived(self, message: dict[str, Any]) -> None:
+        self._came(self._under_way.pop(called(message["text"])))

@@ -1,171 +1,98 @@
-"""SUBLIM as experiments run it: the access point drops what a policy does not let through (3, 4).
+"""SUBLIM in experiments: the access point drops what a policy does not let through (3, 4).
 
-What a subscriber says of herself is state; where she is she sets anew, with the policy, when she has moved.
-How items come to the publish server the paper does not say (see
-:class:`~mudkit.experiment.adapters.uplink.Uplink`).
+What a subscriber says of herself is state of her policy; a phone that has moved sets its policy anew. The
+paper does not say how items reach the publish server (see
+:class:`~mudkit.experiment.adapters.store_and_forward.Uplink`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar
 
-from mudkit.events import Network
-from mudkit.experiment.adapters.hop import BaseHop, Batch, OnBatch, Way, text_of
-from mudkit.experiment.adapters.uplink import Uplink
-from mudkit.experiment.tasks import Interest, Item, Testbed
+from mudkit.experiment.adapters.store_and_forward import Uplink
+from mudkit.experiment.adapters.system import Batch, System, Way, text_of
+from mudkit.experiment.tasks import Interest, Item
+from mudkit.experiment.testbed import Testbed
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Drop
 from mudkit.systems.sublim.api import NAME
 
-__all__ = ["Sublim", "SublimAdapter", "SublimHop", "as_state", "not_wanted"]
+__all__ = ["Sublim", "as_state", "not_wanted"]
 
 
-class Sublim:
-    """The system as :func:`mudkit.experiment.run` runs it: an access point for all, and a subscriber each.
-
-    Each device's policy lets through what is for it.
+class Sublim(System):
+    """A publish server, an access point for all, and a subscriber with a policy on each phone.
 
     Parameters
     ----------
-    lab : Network
+    place : Testbed or Way
     rules : sequence of Rule
-        What is done with what is for a device; by default it is sent as it is. A message has the fields
-        ``to`` and ``text``.
+        Rules for what is for a phone; by default it is sent as it is. A message with named receivers has the
+        fields ``to`` and ``text``.
+    drops : bool
+        Whether a part of a chain drops what its phone does not want; then it takes single items only.
     """
 
-    name: Final = NAME
-
-    def __init__(self, lab: Network, rules: Sequence[Rule] = (Rule(),)) -> None:
-        self._net = PublishServer(lab)
-        AccessPoint(lab, self._net)
-        self._subscribers = {name: Subscriber(device, self._net) for name, device in lab.devices.items()}
-        others = Rule("coalesce(message.to <> state.me, TRUE)", Drop(), "for others")
-        for name, subscriber in self._subscribers.items():
-            subscriber.set_policy(Policy("mine", [others, *rules], variables={"me": name}))
-
-    def publish(self, item: str, sender: str, receivers: Sequence[str], size_bytes: int) -> None:
-        """Publish an item of a size for some devices; who sends it does not matter here."""
-        for receiver in receivers:
-            self._net.publish({"to": receiver, "text": "x" * size_bytes}, item)
-
-    def read(self, device: str) -> None:
-        """Let the user of a device read."""
-        self._subscribers[device].read()
-
-
-def not_wanted(want: Interest) -> Rule:
-    """Give the rule that drops what its subscriber (``state.me``) does not want, or has published herself."""
-    return Rule(f"coalesce(NOT ({want.over_state()}) OR message.who = state.me, TRUE)", Drop(), "not wanted")
-
-
-def as_state(phone: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what a phone says of itself as variables of a policy, where a place is a table."""
-    state = {**about, "me": phone}
-    if "loc" in about:
-        state["loc"] = dict(zip(("lat", "lon"), about["loc"], strict=True))
-    return state
-
-
-class SublimAdapter:
-    """A publish server, an access point for all, and their subscribers.
-
-    Parameters
-    ----------
-    testbed : Testbed
-        The phones, and who wants what.
-    rules : sequence of Rule
-        What is done with what is wanted; by default it is sent as it is.
-    """
-
-    name: Final = "SUBLIM"
-    cannot: Final[Mapping[str, str]] = {
+    label: ClassVar = "SUBLIM"
+    charged: ClassVar = NAME
+    cannot: ClassVar = {
         "traffic alerts": "The system does not keep places: who moves sets her policy anew.",
         "friends nearby": "The system does not keep places: who moves sets her policy anew.",
         "news with ranks": "The access point does not know when she looks: all that is wanted comes.",
         "photo sharing": "The access point reads every photograph.",
     }
-    """What its paper cannot say, by the name of the task."""
-
-    def __init__(self, testbed: Testbed, rules: Sequence[Rule] = (Rule(),)) -> None:
-        self._testbed, self._rules = testbed, rules
-        self._up = Uplink(testbed, self._publish)
-        self._net = PublishServer(testbed.lab)
-        AccessPoint(testbed.lab, self._net)
-        self._subscribers = {
-            phone: Subscriber(testbed.lab.devices[phone], self._net) for phone in testbed.phones
-        }
-        self._others = not_wanted(testbed.task.want)
-        for phone, subscriber in self._subscribers.items():
-            subscriber.on_message(partial(self._come, phone))
-            self.moved(phone)
-
-    def publish(self, item: Item) -> None:
-        """Send it to the publish server."""
-        self._up.send(item)
-
-    def moved(self, phone: str) -> None:
-        """Set the policy, with what the subscriber says of herself now."""
-        variables = as_state(phone, self._testbed.about(phone))
-        self._subscribers[phone].set_policy(
-            Policy("wanted", [self._others, *self._rules], variables=variables)
-        )
-
-    def look(self, phone: str) -> None:
-        """Show what has come."""
-        self._testbed.show(phone)
-
-    def _publish(self, item: Item) -> None:
-        self._net.publish({**item.about, "called": item.name, "text": item.content}, item.name)
-
-    def _come(self, phone: str, message: Any) -> None:
-        self._testbed.arrived(phone, message["called"])
-
-
-class SublimHop(BaseHop):
-    """SUBLIM: an access point with a policy for each phone.
-
-    Parameters
-    ----------
-    way : Way
-    on_batch : callable
-    rules : sequence of Rule
-        What is done with what is for a phone.
-    drops : bool
-        Whether what a phone does not want is dropped first; then only single items can be sent.
-    """
 
     def __init__(
-        self, way: Way, on_batch: OnBatch, rules: Sequence[Rule] = (Rule(),), *, drops: bool = False
+        self, place: Testbed | Way, rules: Sequence[Rule] = (Rule(),), *, drops: bool = False
     ) -> None:
-        super().__init__(way, on_batch)
-        others = Rule("coalesce(message.to <> state.me, FALSE)", Drop(), "for others")
-        self._drops = self.listens = drops
-        self._rules = [others, *([not_wanted(way.testbed.task.want)] if drops else []), *rules]
-        self._up = Uplink(way.testbed, self._publish_for_all) if way.is_first else None
-        self._net = PublishServer(way.testbed.lab)
-        AccessPoint(way.testbed.lab, self._net)
-        self._subscribers = {phone: Subscriber(host, self._net) for phone, host in way.ends.items()}
+        super().__init__(place)
+        is_addressed = self._task.is_addressed
+        self._drops = self.listens = drops or (self._is_alone and not is_addressed)
+        otherwise = "TRUE" if is_addressed else "FALSE"
+        others = Rule(f"coalesce(message.to <> state.me, {otherwise})", Drop(), "for others")
+        to_others = [] if self._is_alone and not is_addressed else [others]
+        unwanted = [not_wanted(self._task.want)] if self._drops else []
+        self._rules = [*to_others, *unwanted, *rules]
+        self._policy_name = "mine" if is_addressed else "wanted" if self._is_alone else "limited"
+        self._up = (
+            Uplink(self._testbed, self._publish_for_all) if self._way.is_first and not is_addressed else None
+        )
+        self._net = PublishServer(self._lab)
+        AccessPoint(self._lab, self._net)
+        self._subscribers = {phone: Subscriber(host, self._net) for phone, host in self._way.ends.items()}
         for phone, subscriber in self._subscribers.items():
-            subscriber.on_message(partial(self._message, phone))
-            self._set_policy(phone, way.testbed.about(phone))
+            if not is_addressed:
+                subscriber.on_message(partial(self._receive, phone))
+            self._set_policy(phone, self._testbed.about(phone))
 
     def send(self, source: str, batch: Batch) -> None:
-        """Publish it for the phone; of a first hop for all, when it has come up."""
-        if self._up is None:
+        """Publish a batch for its phone, or its receivers; of a first part for all, when it has come up."""
+        item = batch[0]
+        if self._task.is_addressed:
+            for receiver in item.about["to"]:
+                self._net.publish({"to": receiver, "text": item.filler}, item.name)
+        elif self._up is None:
             self._publish({"to": source}, batch)
         else:
-            self._up.send(batch[0])
+            self._up.send(item)
 
-    def moved(self, phone: str, about: Mapping[str, Any]) -> None:
+    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
         """Set the policy again, if what the phone says of itself matters to it."""
         if self._drops:
-            self._set_policy(phone, about)
+            self._set_policy(phone, self._testbed.about(phone) if about is None else about)
+
+    def look(self, phone: str) -> None:
+        """Read, or show, what has arrived."""
+        if self._task.is_addressed:
+            self._subscribers[phone].read()
+        else:
+            super().look(phone)
 
     def _set_policy(self, phone: str, about: Mapping[str, Any]) -> None:
         variables = as_state(phone, about if self._drops else {})
-        self._subscribers[phone].set_policy(Policy("limited", self._rules, variables=variables))
+        self._subscribers[phone].set_policy(Policy(self._policy_name, self._rules, variables=variables))
 
     def _publish_for_all(self, item: Item) -> None:
         self._publish({}, (item,))
@@ -175,5 +102,18 @@ class SublimHop(BaseHop):
         about = batch[0].about if self._drops else {}
         self._net.publish({**about, **to, "called": name, "text": text_of(batch)}, name)
 
-    def _message(self, phone: str, message: Any) -> None:
+    def _receive(self, phone: str, message: Any) -> None:
         self._out(phone, message["called"])
+
+
+def not_wanted(want: Interest) -> Rule:
+    """Return the rule that drops what its subscriber (``state.me``) does not want, or has published."""
+    return Rule(f"coalesce(NOT ({want.over_state()}) OR message.who = state.me, TRUE)", Drop(), "not wanted")
+
+
+def as_state(phone: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a phone says of itself as variables of a policy, in which a place is a table."""
+    state = {**about, "me": phone}
+    if "loc" in about:
+        state["loc"] = dict(zip(("lat", "lon"), about["loc"], strict=True))
+    return state

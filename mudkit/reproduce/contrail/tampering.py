@@ -102,7 +102,9 @@ class Testbed:
         keys = lab.devices["cyd"].processes[0].store.items("key ann\none\n")
         self.stolen = [(int(name.split("\n")[2]), Secret(key)) for name, key in keys]
         """Epochs and keys of a channel, as another of its receivers has them."""
-        self.thief: Any = Sealing("cyd", Secret(bytes(64)), relay.directory) if encrypted else Plain("cyd")
+        self.thief: Any = (
+            Sealing("cyd", Secret(bytes(64)), relay.directory) if encrypted else Plain("cyd", bytes(64))
+        )
         self._now_us = lab.world.now_us + 60_000_000  # then it polls again
         self._visit = self._wake()
 

@@ -57,7 +57,7 @@ ROWS: Final = (
         "102.02), local read 40.58 against 2.89 (51.47, 10.54): 1.45 and 14 times.",
         required=(
             Required("times bare SQLite's time, local write, FULL", "at most", 1.45),
-            Required("µs over bare SQLite, local write, NORMAL", "at most", 20),
+            Required("µs over bare SQLite at the reference speed, local write, NORMAL", "at most", 20),
             Required("times bare SQLite's time, cached read", "at most", 3),
             # SQLite skips what changes nothing: what was timed must be there.
             Required("share of records that are in the files", "at least", 1),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mudkit.reproduce.mobius.overhead_local import local
+from mudkit.reproduce.mobius.overhead_local import REFERENCE_US, local
 from mudkit.reproduce.mobius.overhead_remote import remote
 from mudkit.reproduce.row import Measured, Say, say_nothing
 
@@ -25,6 +25,7 @@ def measure_local(
     reads: int = 4000,
     held: int = 1000,
     seeds: Sequence[int] = _SEEDS,
+    reference_us: float = REFERENCE_US,
 ) -> Measured:
     """Measure row M3 on the device.
 
@@ -32,12 +33,14 @@ def measure_local(
     ----------
     say : callable
         Called with a sentence about what is measured next.
-    writes, durable, reads, held : int
+    writes, durable, reads, held, reference_us : int or float
         See :func:`mudkit.reproduce.mobius.overhead_local.local`.
     seeds : sequence of int
         The seeds of the runs; figures are over all of them.
     """
-    figures, about = local(say, writes=writes, durable=durable, reads=reads, held=held, seeds=seeds)
+    figures, about = local(
+        say, writes=writes, durable=durable, reads=reads, held=held, seeds=seeds, reference_us=reference_us
+    )
     return Measured(figures, about | {"seeds": list(seeds)})
 
 

@@ -7,9 +7,14 @@ application would write by hand: one ``INSERT OR REPLACE``, one ``SELECT`` by pr
 network, so that only stage 1 is measured; its reads are ``committed`` and served from what an earlier read
 has brought.
 
-The two take turns in blocks, and who begins changes, so that a machine that slows down slows both. A seed's
-figure is the median call of one side beside that of the other: what a checkpoint of the log takes hits single
-calls of both, and is in the means, which are told as well.
+The two take turns call by call, so that a machine that slows down slows both, and each finds the processor's
+caches as another has left them, as it does in an application. A seed's figure is the median call of one side
+beside that of the other: a checkpoint of the log hits single calls of both, and is in the means, which are
+printed as well.
+
+A limit in microseconds is one of the code only on a machine of a stated speed. A plain Python loop takes
+turns with both sides. Its time over ``reference_us`` is the machine factor, and the time over bare SQLite is
+divided by it.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -36,10 +41,13 @@ from mudkit.reproduce.row import Figure, Say, say_nothing
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud, freshness
 
-__all__ = ["Bare", "Mud", "drawn", "local"]
+__all__ = ["REFERENCE_US", "Bare", "Mud", "drawn", "local"]
 
 _TABLE: Final = "news"
-_BLOCK: Final = 10
+_ROUNDS: Final = 300
+"""Rounds of the loop that measures the machine."""
+REFERENCE_US: Final = 25.0
+"""Time of the loop on the machine of the limits: CPython 3.11 on a desktop processor of 2022."""
 _WORDS: Final = 20
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
@@ -178,22 +186,32 @@ class _Stored:
         return self._device.install(system, make, name=name, watch=watch, store=self._store)
 
 
-def _in_turns(
-    bare: Callable[..., Any], mud: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
-) -> tuple[list[float], list[float]]:
-    """Time both for the same calls, in blocks in turn; in µs a call."""
+def _loop(*_: Any) -> None:
+    """Do a fixed piece of plain Python: integers, tuples, and a dict."""
+    held: dict[int, Any] = {}
+    for number in range(_ROUNDS):
+        held[number & 15] = number, held.get(number & 7)
+
+
+class _Times(NamedTuple):
+    """Times of calls in µs."""
+
+    bare_us: list[float]
+    mud_us: list[float]
+    loop_us: list[float]
+
+
+def _in_turns(bare: Callable[..., Any], mud: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> _Times:
+    """Time both sides and the loop for the same calls, in turn."""
     clock = time.perf_counter
-    bare_us: list[float] = []
-    mud_us: list[float] = []
-    sides = [(bare, bare_us), (mud, mud_us)]
-    for first in range(0, len(calls), _BLOCK):
+    times = _Times([], [], [])
+    sides = list(zip((bare, mud, _loop), times, strict=True))
+    for given in calls:
         for call, times_us in sides:
-            for given in calls[first : first + _BLOCK]:
-                began_s = clock()
-                call(*given)
-                times_us.append((clock() - began_s) * 1e6)
-        sides.reverse()
-    return bare_us, mud_us
+            began_s = clock()
+            call(*given)
+            times_us.append((clock() - began_s) * 1e6)
+    return times
 
 
 def _landed(side: Bare | Mud, calls: Sequence[tuple[str, Record]]) -> float:
@@ -210,6 +228,7 @@ def local(
     reads: int = 4000,
     held: int = 1000,
     seeds: Sequence[int] = (1, 2, 3, 4, 5),
+    reference_us: float = REFERENCE_US,
 ) -> tuple[dict[str, Figure], dict[str, Any]]:
     """Measure the local part of row M3.
 
@@ -223,12 +242,14 @@ def local(
         How many reads a side and seed are measured, and how many records are held.
     seeds : sequence of int
         The seeds of the runs; figures are over all of them.
+    reference_us : float
+        Time of the loop on the machine of the limits.
 
     Returns
     -------
     figures, parameters : dict
     """
-    times: dict[str, list[tuple[list[float], list[float]]]] = {}
+    times: dict[str, list[_Times]] = {}
     landed: list[float] = []
     for seed in seeds:
         for level, many in (("FULL", durable), ("NORMAL", writes)):
@@ -258,21 +279,28 @@ def local(
                 times.setdefault("cached read", []).append(_in_turns(bare.read, mud.read, keys))
     figures: dict[str, Figure] = {}
     for what, of_both in times.items():
-        ours, theirs = [median(mud) for _, mud in of_both], [median(bare) for bare, _ in of_both]
+        theirs, ours, loops = ([median(each) for each in side] for side in zip(*of_both, strict=True))
+        factors = [loop_us / reference_us for loop_us in loops]
         pairs = list(zip(ours, theirs, strict=True))
         figures |= {
             f"times bare SQLite's time, {what}": Figure.of(mud / bare for mud, bare in pairs),
             f"µs over bare SQLite, {what}": Figure.of(mud - bare for mud, bare in pairs),
+            f"µs over bare SQLite at the reference speed, {what}": Figure.of(
+                (mud - bare) / factor for (mud, bare), factor in zip(pairs, factors, strict=True)
+            ),
+            f"machine factor, {what}": Figure.of(factors),
             f"µs, {what}": Figure.of(ours),
             f"µs, {what}, bare SQLite": Figure.of(theirs),
-            f"µs on average, {what}": Figure.of(fmean(mud) for _, mud in of_both),
-            f"µs on average, {what}, bare SQLite": Figure.of(fmean(bare) for bare, _ in of_both),
+            f"µs on average, {what}": Figure.of(fmean(each.mud_us) for each in of_both),
+            f"µs on average, {what}, bare SQLite": Figure.of(fmean(each.bare_us) for each in of_both),
         }
     figures["share of records that are in the files"] = Figure.of(landed)
     parameters = {
         "on the device": "WAL, a transaction a call, each record twice with different contents; the bare "
         "side: INSERT OR REPLACE of key and MessagePack, SELECT by key; MUD without a network (stage 1); "
-        f"the median call of a seed, blocks of {_BLOCK} in turn",
+        "the median call of a seed, call by call in turn",
+        "calibration": f"a plain Python loop of {_ROUNDS} rounds in the same turns, {reference_us:g} µs at "
+        "the reference speed",
         "local writes": {"FULL": durable, "NORMAL": writes},
         "cached reads": f"{reads:,} of {held:,} records",
         "sqlite": sqlite3.sqlite_version,

@@ -92,7 +92,6 @@ class Port(OnHost):
     def open(self) -> None:
         """Open it in the module, also after a wipe; filters have to be installed again then."""
         asks = self._on_filter is not None
-        self._taken.clear()
         self.installed.call(operations.Open(self.name, self._polling_us, self._idle_us, self._batch, asks))
         if self._on_item is not None:
             self.installed.call(operations.Listen(self.name))
@@ -395,6 +394,8 @@ class Module(OnHost):
         self._relays = relays
         self._ports: dict[str, Port] = {}
         self.installed.listen(IDENTITY, self._begun)
+        for each in relays:
+            each.directory.watchers.append(self._follow)
         self.installed.call(operations.Public()).add_done_callback(
             lambda operation: self._register(operation.result())
         )
@@ -476,10 +477,15 @@ class Module(OnHost):
         for each in self._relays:
             each.directory[self.device.name] = keys
 
+    def _follow(self, device: str) -> None:
+        """Have the module look at a friend that has started again."""
+        if device in self._settings.friends and device != self.device.name:
+            self.installed.call(operations.Follow())
+
     def _begun(self, keys: PublicKeys) -> None:
-        """Register the keys of a new device; after a wipe, open its ports again."""
+        """Register the keys of a device; after a start, open its ports again: its store may be an old one."""
         self._register(keys)
-        if keys.life:
+        if keys.start:
             for port in self._ports.values():
                 port.open()
 

@@ -70,13 +70,16 @@ class PublicKeys(msgspec.Struct, frozen=True):
     Parameters
     ----------
     agreement, signing : bytes
-    life : int
-        Incarnation: number of devices that had the name before. A wiped or new device has other keys.
+    start : int
+        Number of starts of a module of this name before; a wiped or new device has other keys as well.
+    last_number : int
+        Last number that the device knew to be used when it started: its store may be older than that.
     """
 
     agreement: bytes
     signing: bytes
-    life: int = 0
+    start: int = 0
+    last_number: int = 0
 
 
 class Directory(Mapping[str, PublicKeys]):
@@ -85,7 +88,7 @@ class Directory(Mapping[str, PublicKeys]):
     @property
     @abstractmethod
     def changes(self) -> int:
-        """Number of times that a device got new keys, the first ones included."""
+        """Number of times that the entry of a device has changed, the first ones included."""
 
 
 Header: TypeAlias = Sequence[str | int | None]
@@ -95,8 +98,8 @@ Header: TypeAlias = Sequence[str | int | None]
 class Sealing:
     """Cipher of a device; ``seed`` (64 bytes) is its private keys."""
 
-    def __init__(self, me: str, seed: Secret, directory: Mapping[str, PublicKeys], life: int = 0) -> None:
-        self._me, self._life, self._seed = me, life, seed
+    def __init__(self, me: str, seed: Secret, directory: Mapping[str, PublicKeys]) -> None:
+        self._me, self._seed = me, seed
         self._agreement = X25519PrivateKey.from_private_bytes(bytes(seed[:KEY_BYTES]))
         self._signing = Ed25519PrivateKey.from_private_bytes(bytes(seed[KEY_BYTES:]))
         self._directory = directory
@@ -104,9 +107,9 @@ class Sealing:
         self._tags: dict[Secret, Secret] = {}
         """Keys of tags by pair."""
 
-    def __reduce__(self) -> tuple[type[Sealing], tuple[str, Secret, Mapping[str, PublicKeys], int]]:
+    def __reduce__(self) -> tuple[type[Sealing], tuple[str, Secret, Mapping[str, PublicKeys]]]:
         """Pickle the constructor's arguments; derived keys are derived again."""
-        return Sealing, (self._me, self._seed, self._directory, self._life)
+        return Sealing, (self._me, self._seed, self._directory)
 
     @property
     def public(self) -> PublicKeys:
@@ -114,7 +117,6 @@ class Sealing:
         return PublicKeys(
             self._agreement.public_key().public_bytes_raw(),
             self._signing.public_key().public_bytes_raw(),
-            self._life,
         )
 
     def seal(self, to: str, header: Header, plain: bytes) -> tuple[bytes, bytes]:
@@ -186,8 +188,8 @@ class Sealing:
 class Plain:
     """No encryption, as the control of a search for what clouds could read; see :class:`Sealing`."""
 
-    def __init__(self, me: str, life: int = 0) -> None:
-        self.public = PublicKeys(me.encode(), me.encode(), life)
+    def __init__(self, me: str, seed: bytes) -> None:
+        self.public = PublicKeys(me.encode(), digest(seed))
 
     def item_key(self, key: bytes, header: Header) -> Secret:
         """Return the key of the channel."""

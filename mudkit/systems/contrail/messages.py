@@ -46,6 +46,7 @@ __all__ = [
     "Filter",
     "FindItem",
     "Gone",
+    "Holds",
     "ItemKey",
     "Join",
     "Key",
@@ -61,6 +62,7 @@ __all__ = [
     "ReadQueue",
     "RemoveMember",
     "Request",
+    "Restarted",
     "SealedFor",
     "SealedMessage",
     "Send",
@@ -78,6 +80,10 @@ __all__ = [
 _MAX_LISTED: Final = 100_000
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern="^[^\x00-\x1f\x7f\ud800-\udfff]+$")]
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
+_Starts = list[_Incarnation] | UnsetType
+"""Starts of storages that have answered; absent: they have never started again."""
+_Start = _Incarnation | UnsetType
+"""Start of the storage of the queue; absent: its first one."""
 _Version = Annotated[int, msgspec.Meta(ge=0, le=1 << 26)]
 """Number of moves of a queue; the numbers of its entries begin with it."""
 
@@ -201,12 +207,16 @@ class Withdraw(_Message, frozen=True, tag="withdraw"):
 
 
 class Pull(_Message, frozen=True, tag="pull"):
-    """Device to gateway: fetch what waits, acknowledge entries, keep the connection open or not (4.1)."""
+    """Device to gateway: fetch what waits, acknowledge entries, keep the connection open or not (4.1).
+
+    ``start`` is that of the page with these entries.
+    """
 
     device: _Text
     visit: Count
     got: Annotated[list[Count], msgspec.Meta(max_length=_MAX_LISTED)]
     hold: bool
+    start: _Start = UNSET
 
 
 class Bye(_Message, frozen=True, tag="bye"):
@@ -220,6 +230,7 @@ class Sent(_Message, frozen=True, tag="sent"):
 
     number: Count
     results: Annotated[list[tuple[str, str, str]], msgspec.Meta(max_length=_MAX_LISTED)] | None
+    starts: _Starts = UNSET
 
 
 class Deliver(_Message, frozen=True, tag="deliver"):
@@ -231,6 +242,7 @@ class Deliver(_Message, frozen=True, tag="deliver"):
     visit: Count
     page: Annotated[list[tuple[Count, Unread]], msgspec.Meta(max_length=_MAX_LISTED)]
     more: bool
+    start: _Start = UNSET
 
 
 class Filled(_Message, frozen=True, tag="filled"):
@@ -260,9 +272,17 @@ class Tell(_Message, frozen=True, tag="tell"):
 
 
 class QueueFilled(_Message, frozen=True, tag="filled"):
-    """Storage to gateway: something waits for a device."""
+    """Storage to gateway: something waits for a device.
+
+    ``client``: its address, if the gateway has started again and may not know it.
+    """
 
     device: _Text
+    client: Name | UnsetType = UNSET
+
+
+class Restarted(_Message, frozen=True, tag="restarted"):
+    """Gateway to storage, storage to gateway or storage: it has started again, perhaps with an old store."""
 
 
 class Gone(_Message, frozen=True, tag="gone"):
@@ -323,6 +343,7 @@ class Drop(_Op, frozen=True, tag="drop"):
 
     device: _Text
     numbers: list[Count]
+    start: _Start = UNSET
 
 
 class FindItem(_Op, frozen=True, tag="cached"):
@@ -398,6 +419,7 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     page: list[tuple[Count, DeviceMessage]]
     more: bool
     times: Count
+    start: _Start = UNSET
 
 
 class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -423,6 +445,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     asked: list[tuple[Name, Op]] = []
     todo: list[tuple[Name, Op]] = []
     results: list[tuple[Op, Answer]] = []
+    starts: _Starts = UNSET
 
 
 class Do(_Message, frozen=True, tag="do"):
@@ -488,6 +511,13 @@ class Moving(_Message, frozen=True, tag="moving"):
     withdrawn: dict[_Text, Count] | UnsetType = UNSET
 
 
+class Holds(_Message, frozen=True, tag="holds"):
+    """Storage to a storage that has started again: the queue of a device is here since this move."""
+
+    device: _Text
+    version: _Version
+
+
 class Adopted(_Message, frozen=True, tag="adopted"):
     """Storage to storage: a queue has arrived."""
 
@@ -500,9 +530,9 @@ DEVICE_FROM_DEVICE: Final = Accepts[DeviceMessage](Data, Filter, Key, ItemKey)
 """What a module takes out of a :class:`Deliver`."""
 GATEWAY_FROM_DEVICE: Final = Accepts[Request | Bye](Join, Send, Membership, Withdraw, Pull, Bye)
 GATEWAY_FROM_COMPUTE: Final = Accepts[Tell](Tell)
-GATEWAY_FROM_STORAGE: Final = Accepts[QueueFilled](QueueFilled)
+GATEWAY_FROM_STORAGE: Final = Accepts[QueueFilled | Restarted](QueueFilled, Restarted)
 COMPUTE_FROM_GATEWAY: Final = Accepts[Ask](Ask)
 COMPUTE_FROM_STORAGE: Final = Accepts[Done](Done)
 STORAGE_FROM_COMPUTE: Final = Accepts[Do](Do)
-STORAGE_FROM_STORAGE: Final = Accepts[Moving | Adopted](Moving, Adopted)
-STORAGE_FROM_GATEWAY: Final = Accepts[Gone](Gone)
+STORAGE_FROM_STORAGE: Final = Accepts[Moving | Adopted | Holds | Restarted](Moving, Adopted, Holds, Restarted)
+STORAGE_FROM_GATEWAY: Final = Accepts[Gone | Restarted](Gone, Restarted)

@@ -13,6 +13,7 @@ __all__ = [
     "Configure",
     "Counts",
     "Decide",
+    "Follow",
     "Install",
     "Join",
     "Leave",
@@ -160,6 +161,10 @@ class Leave(msgspec.Struct, frozen=True, tag_field="operation", tag="leave"):
 
 class Counts(msgspec.Struct, frozen=True, tag_field="operation", tag="counts"):
     """Return the numbers of dropped messages by reason."""
+
+
+class Follow(msgspec.Struct, frozen=True, tag_field="operation", tag="follow"):
+    """Follow a friend that has started again, as the directory shows it."""
 
 
 class Public(msgspec.Struct, frozen=True, tag_field="operation", tag="public"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -130,13 +130,26 @@ class Relay(Displayed):
 class Registered(dict[str, PublicKeys]):
     """Public keys of the devices at one provider, by name."""
 
-    changes = 0
-    """Number of times that a device got new keys, the first ones included."""
+    def __init__(self, entries: Mapping[str, PublicKeys] | None = None, changes: int = 0) -> None:
+        super().__init__(entries or {})
+        self.changes = changes
+        """Number of times that the entry of a device has changed, the first ones included."""
+        self.watchers: list[Callable[[str], None]] = []
+        """Called with each device that has started again."""
+
+    def __reduce__(self) -> tuple[type[Registered], tuple[dict[str, PublicKeys], int]]:
+        """Pickle the entries, and not their watchers."""
+        return Registered, (dict(self), self.changes)
 
     def __setitem__(self, device: str, keys: PublicKeys) -> None:
-        """Register the keys of a device."""
-        self.changes += self.get(device) != keys
+        """Register the keys and the start of a device."""
+        if self.get(device) == keys:
+            return
+        self.changes += 1
         super().__setitem__(device, keys)
+        if keys.start:
+            for watcher in self.watchers:
+                watcher(device)
 
 
 class Directories(Directory):

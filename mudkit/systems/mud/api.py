@@ -261,8 +261,8 @@ class Client(OnHost, TableAdministration):
         PredicateError
             The predicate cannot be read, or a ``lookup`` does not name its table by a text.
         """
-        parsed = _parsed(predicate)
-        reader = _reader(data)
+        parsed = None if predicate is None else _parsed(predicate)
+        reader = {} if data is None else check_record(data, ())
         if type == "continuous":
             if sync_timestamp is not None:
                 number("sync_timestamp", sync_timestamp, -1e12, 1e12)
@@ -280,7 +280,9 @@ class Client(OnHost, TableAdministration):
 
     def update_data(self, handle: int, data: Fields) -> Operation:
         """Replace the reader data of a continuous read, for records that are written from now on."""
-        return self.installed.call(UpdateData(whole_number("handle", handle, 0, 1 << 62), _reader(data)))
+        return self.installed.call(
+            UpdateData(whole_number("handle", handle, 0, 1 << 62), check_record(data or {}, ()))
+        )
 
     def unregister(self, handle: int) -> Operation:
         """End a continuous read."""
@@ -342,7 +344,7 @@ class Client(OnHost, TableAdministration):
             age_s``; the version of what is pending is None, so is the record of what is deleted, and
             ``visible`` where only the cloud can say.
         """
-        return self.installed.call(Held(table, _reader(data)))
+        return self.installed.call(Held(table, check_record(data or {}, ())))
 
     def _update(
         self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: str,
@@ -356,19 +358,18 @@ class Client(OnHost, TableAdministration):
                 found=brief(kind),
                 expected=", ".join(WRITE_TYPES),
             )
-        asked = operation(table, key, record, kind, _parsed(predicate), utility, _reader(data))
+        parsed = None if predicate is None else _parsed(predicate)
+        asked = operation(
+            table, key, record, kind, parsed, utility, {} if data is None else check_record(data, ())
+        )
         made = self.installed.call(asked)
         if callback is not None:
             made.add_done_callback(callback)
         return made
 
 
-def _parsed(predicate: str | Predicate | None) -> Predicate | None:
-    if predicate is not None and not isinstance(predicate, Predicate):
+def _parsed(predicate: str | Predicate) -> Predicate:
+    if not isinstance(predicate, Predicate):
         predicate = Predicate(predicate)  # refuses what is no text
     tables_of(predicate)  # refuses tables without a name
     return predicate
-
-
-def _reader(data: Fields | None) -> Fields:
-    return {} if data is None else check_record(data, ())

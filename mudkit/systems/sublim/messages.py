@@ -8,7 +8,7 @@ Messages are numbered by the publish server; deliveries by the state of a subscr
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -196,9 +196,9 @@ class Attached(msgspec.Struct, frozen=True, tag_field="kind", tag="attached"):
 
 
 class Behind(msgspec.Struct, frozen=True, tag_field="kind", tag="behind"):
-    """Access point to client: another incarnation of it had got as far as this epoch; go on from there.
+    """Access point to client: another incarnation, or a later store of it, had reached this epoch.
 
-    Only who lives now can do so: a late copy of what an older one has sent changes nothing.
+    The client continues after it; a late copy of an older message cannot.
     """
 
     incarnation: _Incarnation
@@ -231,11 +231,15 @@ class SetPolicy(msgspec.Struct, frozen=True, tag_field="kind", tag="policy"):
 
 
 class PolicySet(msgspec.Struct, frozen=True, tag_field="kind", tag="policy set"):
-    """Access point to client: it has the policy; with a problem, it goes on with the one before."""
+    """Access point to client: it has the policy; with a problem, it goes on with the one before.
+
+    ``taken``: numbers up to this one are of other policies, which the client has forgotten.
+    """
 
     incarnation: _Incarnation
     seq: Count = msgspec.field(name="number")
     problem: Problem | msgspec.UnsetType = msgspec.UNSET
+    taken: Literal[True] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):

@@ -65,7 +65,9 @@ class Campaign:
         self.bases: dict[str, str | None] = {}
         """The value that each write stood on, by its own; None: none."""
         self.wipes: dict[str, list[int]] = {}
-        """After which lives of its machine each device was wiped."""
+        """Sessions of its machine after which each device was wiped or restored."""
+        self.rolled_back_us: dict[str, int] = {}
+        """Time at which each host was last wiped or restored."""
         self.bursts: list[Burst] = []
         self.clients: dict[str, Client] = {}
         self._at_once: set[str] = set()
@@ -139,7 +141,8 @@ class Campaign:
         def put(key: str, value: Any) -> None:
             if key.startswith("log "):
                 # One that was rolled back is put again, or is beyond the end.
-                log[value.lsn] = as_wire(value)
+                entry = as_wire(value)
+                log[entry["lsn"]] = entry
 
         process.store.at_put = put
 
@@ -158,19 +161,22 @@ class Campaign:
                     for _, write in process.store.items("write "):
                         if write["type"] == "blind" and write["data"] is not None and write["name"] == MAIN:
                             self.must_commit[write["data"]["v"]] = host.name
-            elif what == "wiped":
-                self._was_wiped(host)
+            elif what in ("wiped", "restored"):
+                self._has_lost(host, is_wiped=what == "wiped")
             before(host, what, detail)
 
         world.on_incident = incident
 
-    def _was_wiped(self, host: Any) -> None:
-        """Take note that a device has forgotten what it had kept: nobody can ask it for that any more."""
+    def _has_lost(self, host: Any, *, is_wiped: bool) -> None:
+        """Record that a host was wiped or restored: it has lost what it had stored, or the last of it."""
+        self.rolled_back_us[host.name] = self.lab.world.now_us
+        if host.name not in self.clients:
+            return
         (process,) = host.processes
         self.wipes.setdefault(host.name, []).append(process.session)
         self.must_commit = {value: name for value, name in self.must_commit.items() if name != host.name}
         self.renewals.pop(host.name, None)
-        self.work.wiped(host.name)
+        self.work.has_lost(host.name, is_wiped=is_wiped)
 
     def has_expired(self, name: str, at_us: int) -> bool:
         """Say whether the token of a client has expired by a time, and was not renewed before."""

@@ -169,7 +169,7 @@ class BackEndSeen:
 
 
 def _outcome(message: Any, sent: Sequence[Any], is_kept: bool) -> str:
-    if not sent:
+    if not sent or (not is_kept and sent[0].get("error", {}).get("kind") == "MudkitError"):
         return "write, late copy"
     outcome = sent[0]
     if "error" in outcome and outcome["error"] == message["refused"]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
+from mudkit.fleet.host import Backup
 from mudkit.fleet.store import unheeded
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
@@ -40,7 +41,7 @@ _KILLS: Final = {
     )
     for point in points
 }
-KINDS: Final = ("cut", *_KILLS, "wiped", "address", "network", "lost", "repeated", "late")
+KINDS: Final = ("cut", *_KILLS, "wiped", "address", "network", "lost", "repeated", "late", "restored")
 """What a run does to the fleet; a restart comes with each kill."""
 STANDING: Final = ("lagging replicas", "two devices")
 """In effect for a whole run."""
@@ -95,6 +96,7 @@ class Trouble:
         """Who is killed just now, wherever it is; others come to a crash point."""
         self._down: dict[str, str] = {}
         """The kill that each host suffers now."""
+        self._backups: dict[str, Backup] = {}
         self._disturbed: set[str] = set()
         self._now: tuple[str, ...] = ()
         self._changes_us: float = -1.0
@@ -134,6 +136,8 @@ class Trouble:
                 elif also is not None:
                     self._fault_hook(also)
             return self._kill(what, point)
+        if kind == "restored":
+            return self._restore()
         device = draw.choice(list(self._devices))
         if kind == "cut":
             minutes = draw.choice([0.05, 1, self._longest_s / 60])
@@ -163,14 +167,14 @@ class Trouble:
         """Take the traps away, and let everything begin again that is not there."""
         for name, host in self._world.hosts.items():
             for process in host.processes:
-                process.store.at_crash_point = unheeded
+                process.store.crash_point = unheeded
             self._faults.restart(name)
 
     @property
     def is_armed(self) -> bool:
         """Whether some machine will be killed when it comes to a crash point, or is down."""
         return bool(self._down) or any(
-            process.store.at_crash_point is not unheeded
+            process.store.crash_point is not unheeded
             for host in self._world.hosts.values()
             for process in host.processes
         )
@@ -220,6 +224,19 @@ class Trouble:
         if begins and point is not None:
             self._faults.restart(host)
         return host if what == "device" else None
+
+    def _restore(self) -> str | None:
+        """Back up all hosts, the first time and now and then, or restore one of them."""
+        if not self._backups or self._draw.random() < 0.3:
+            self._backups = {host: self._faults.backup(host) for host in self._kind_of}
+            return None
+        kind = self._draw.choice([kind for kind, hosts in self._hosts.items() if hosts])
+        host = self._draw.choice(self._hosts[kind])
+        self._killed_now = host
+        self._faults.restore(host, self._backups[host])
+        self._killed_now = None
+        self._is_on("restored", 0.0)
+        return host if kind == "device" else None
 
     def _was_killed(self, host: str) -> None:
         point = None if host == self._killed_now else self._traps.pop(host, None)

@@ -74,6 +74,15 @@ class Judgement:
             "reads are what their types promise": self._judge_history,
             "continuous reads are told all that changes, once": lambda: self._judge_watches(rows),
         }
+        since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
+        if since_us is not None:
+            rested = ("what is pending goes", "machines send what machines take")
+            promises = {
+                each: promises[each] for each in (*rested, "all reads are answered, and all comes to rest")
+            }
+            promises["what is acknowledged after a restore is there"] = lambda: self._judge_since(
+                rows, since_us
+            )
         for promise, judge in promises.items():
             known = len(self.problems)
             judge()
@@ -247,6 +256,23 @@ class Judgement:
             if not is_next and not (is_over_hidden and row["ver"] == row["lsn"]):
                 self.problems.append(f"version {row['ver']} of {row['key']} stands on {before}")
 
+    def _judge_since(self, rows: list[dict[str, Any]], since_us: int) -> None:
+        """Judge the writes since the back end was restored: those before may be lost."""
+        times = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
+        at = {(row["key"], row["ver"]): row for row in rows}
+        for each in self.campaign.work.writes:
+            operation = each.operation
+            if each.table != MAIN or operation.invoked_us <= since_us:
+                continue
+            if operation.status == "ok":
+                row = at.get((each.key, operation.result()))
+                if row is None or (row["data"] or {"v": ""})["v"] != each.value:
+                    self.problems.append(f"{each.value!r} was acknowledged after a restore, and is {row}")
+            elif not operation.done() and not self._is_held(each):
+                self.problems.append(f"{each.value!r} was never answered after a restore")
+            if each.value and times[each.value] > 1:
+                self.problems.append(f"{each.value!r} was committed {times[each.value]} times")
+
     def _judge_bases(self, rows: list[dict[str, Any]]) -> None:
         """Ask whether each conditional write that was committed replaces the record that its client held."""
         kinds = {each.value: each.kind for each in self.campaign.work.writes}
@@ -289,17 +315,24 @@ class Judgement:
                     self.problems.append(f"{name} still holds {write}")
 
     def _judge_policies(self) -> None:
-        """Ask whether what was shipped is kept, and whether all who follow have the latest of it."""
+        """Ask whether what was shipped is kept, and whether all who follow have the latest of it.
+
+        A restored generator has lost what was shipped before.
+        """
         campaign = self.campaign
+        restored_us = campaign.rolled_back_us.get(campaign.cloud.generator.split("/")[0])
         store = campaign.lab.world.at_address[campaign.cloud.generator].store
         kept = {body["policy"]: body["document"]["version"] for _, body in store.items("policy ")}
         for each in campaign.work.ships:
             newest = kept.get(each.kind, 0)
-            if each.operation.status != "open" and newest < each.version:
+            is_lost = restored_us is not None and each.operation.invoked_us <= restored_us
+            if each.operation.status != "open" and newest < each.version and not is_lost:
                 self.problems.append(f"{each.operation} of version {each.version}, and {newest} is kept")
         for name, said in campaign.policies.items():
             for kind, policy in said.items():
-                if policy["version"] != kept.get(kind, 0) or policy["refused"]:
+                newest = kept.get(kind, 0)
+                is_latest = policy["version"] == newest or (restored_us and policy["version"] > newest)
+                if not is_latest or policy["refused"]:
                     self.problems.append(f"{name} has {policy} for {kind}s, and {kept} were shipped")
 
     def _judge_side(self, rows: list[dict[str, Any]]) -> None:

@@ -60,6 +60,8 @@ class Watch:
     is_on: bool = True
     most_notified: int | None = None
     """How much had been told when its device was wiped: nothing may come after that."""
+    is_restored: bool = False
+    """Whether its device was restored: what comes after that is not judged."""
 
 
 @dataclass
@@ -183,11 +185,12 @@ class Work:
         read = self._clients[name].read(MAIN, "n = 7", "committed", self._data(name), latest=True)
         self.reads.append(read)
 
-    def wiped(self, name: str) -> None:
-        """Take note that a device has forgotten everything."""
+    def has_lost(self, name: str, *, is_wiped: bool) -> None:
+        """End the watches of a device that was wiped or restored; a restored one may be notified again."""
         for watch in self.watches:
             if watch.client == name and watch.most_notified is None:
-                watch.is_on, watch.most_notified = False, len(watch.notified)
+                watch.is_on, watch.is_restored = False, not is_wiped
+                watch.most_notified = len(watch.notified)
 
     def ship(self) -> None:
         """Let somebody ship a policy; now and then one that is no newer than another."""
@@ -215,6 +218,8 @@ class Work:
         watch = Watch(name, table, text, sync, [Said(self._data(name), self._now_us())])
 
         def tell(each: Any) -> None:
+            if watch.is_restored:
+                return
             watch.notified.append(each)
             watch.notified_us.append(self._now_us())
 

@@ -75,7 +75,13 @@ def test_a_start_has_an_incarnation_of_its_own_whatever_is_in_the_store() -> Non
         ({"0b": 5}, 9, {"0d": 3}, 12, 2),  # restored to an older backup
         ({"0d": 3}, 9, {"0b": 5}, 12, 2),
         ({"0b": 5, "0c": 7}, 9, {}, 20, 4),
-        ({"0b": 5}, 7, {"0b": 5, "0c": 5}, 6, 4),  # restored to a backup from before the first entry of a start
+        (
+            {"0b": 5},
+            7,
+            {"0b": 5, "0c": 5},
+            6,
+            4,
+        ),  # restored to a backup from before the first entry of a start
     ],
 )
 def test_what_two_copies_of_a_log_share(
@@ -113,3 +119,12 @@ def test_an_old_store_is_a_row_of_incidents() -> None:
     record = rolled_back("ann", "messages 3 to 5 are gone")
     assert (record.table, record.row["incident"]) == ("incidents", "rolled back")
     assert record.row["detail"] == "ann: messages 3 to 5 are gone"
+
+
+@pytest.mark.parametrize(("start", "shared"), [("", 4), ("b", 7), ("c", 9), ("unknown", 0)])
+def test_what_is_left_of_a_start(start: str, shared: int) -> None:
+    assert shared_since({"b": 5, "c": 8}, start, 9) == shared
+
+
+def test_a_first_start_is_whole_and_knows_no_other() -> None:
+    assert (shared_since({}, "", 9), shared_since({}, "b", 9)) == (9, 0)

@@ -8,9 +8,7 @@ from judged import told_apart
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
 from mudkit.exercises import grade, judge
-from mudkit.experiment.adapters import MudAdapter, own_machine
-from mudkit.experiment.scoreboard import play, scoreboard
-from mudkit.experiment.tasks import NEWS, TRAFFIC
+from mudkit.experiment import NEWS, TRAFFIC, Mud, own_machine, run, scoreboard
 
 CHAPTER = "10_scoreboard"
 HEAD = "from mudkit.events import Call, Complete, LinkUp, Notify, Received, Send, SendFailed, SetTimer, TimerFired\n"
@@ -266,9 +264,7 @@ def test_it_is_graded_by_its_name(tmp_path):
 @pytest.mark.parametrize("task", [TRAFFIC.over(devices=8, hours=0.5), NEWS.over(devices=6, hours=3)])
 def test_it_enters_the_scoreboard(task):
     """What is judged on a small task does a large one, and delivers about what MUD delivers."""
-    board = scoreboard(
-        [task], {"MUD": MudAdapter, "mine": own_machine(made(SOLUTION))}, [0, 1], privacy=False
-    )
+    board = scoreboard([task], {"MUD": Mud, "mine": own_machine(made(SOLUTION))}, [0, 1], privacy=False)
     table = board.table(task.name)
     assert table.loc["mine", "useful"] >= 0.9 * table.loc["MUD", "useful"] > 0
     assert 0 < table.loc["mine", "messages"] < table.loc["MUD", "messages"]
@@ -281,4 +277,4 @@ def test_what_nobody_has_published_is_refused():
         return [Notify("items", {"name": "a jam"})] if isinstance(event, Call) else []
 
     with pytest.raises(ParameterError, match="nobody has published"):
-        play(task, own_machine(invents))
+        run(task, own_machine(invents))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.audience import STATES, WAYS, Audience
+from mudkit.experiment import Audience
 from mudkit.units import distance_km
 
 AUDIENCE = Audience(readers=25)
@@ -13,7 +13,7 @@ AUDIENCE = Audience(readers=25)
 
 @pytest.fixture(scope="module")
 def runs():
-    return {way: AUDIENCE.run(3, way) for way in WAYS}
+    return {way: AUDIENCE.run(3, way) for way in Audience.WAYS}
 
 
 def is_told(table):
@@ -74,7 +74,7 @@ def test_only_a_predicate_costs_bytes_upwards(runs):
 def test_states_say_what_happened(runs):
     for run in runs.values():
         table = run.readers
-        assert set(table["state"]) <= set(STATES)
+        assert set(table["state"]) <= set(Audience.STATES)
         assert (table["state"].isin(["meant, not told", "neither", "taken back"]) == ~is_told(table)).all()
         assert (table["state"] == "told, not meant").sum() == (is_told(table) & ~table["is_meant"]).sum()
     states = runs["everyone"].readers.set_index(["write", "reader"])["state"]

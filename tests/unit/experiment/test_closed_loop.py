@@ -1,12 +1,23 @@
-"""The drift alarm, and the world of cars and drivers; the whole loop is in tests/spark."""
+"""The closed loop: the drift alarm, and updates where the write rate of a region changes."""
 
+from __future__ import annotations
+
+import copy
+
+import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.closed_loop import DriftAlarm
-from mudkit.experiment.commuters import Commuters
-from mudkit.systems.mud import AlwaysRemote
+from mudkit.experiment import Accident, Commuters, Dispatcher, DriftAlarm
+from mudkit.experiment.closed_loop import surges
+from mudkit.systems.mud import AlwaysRemote, Artefact
+from mudkit.systems.mud.device.policy_slot import Shipped
+from mudkit.systems.mud.messages import Policy
+from mudkit.systems.mud.policies.artefact import sha256
+from mudkit.systems.mud.policies.density import Density
 from mudkit.systems.mud.policies.policies import NearAndRecent
+from mudkit.units import distance_km
 
 
 @pytest.mark.parametrize(
@@ -39,7 +50,7 @@ def test_bad_input():
 
 def test_who_always_asks_misses_nothing_and_who_does_not_saves():
     plan = Commuters(cars=3, days=1, every_s=1800.0, reads_per_day=24.0)
-    always, rule = (plan.drive(2, "2010-03-01", policy) for policy in (AlwaysRemote(), NearAndRecent()))
+    always, rule = (plan.run(2, "2010-03-01", policy) for policy in (AlwaysRemote(), NearAndRecent()))
     assert always.reads["is_sent"].all()
     assert (always.reads["completeness"] == 1).mean() > 0.97  # a report may be on its way
     assert list(always.reads["at_s"]) == list(rule.reads["at_s"])
@@ -48,5 +59,228 @@ def test_who_always_asks_misses_nothing_and_who_does_not_saves():
     assert 0 < local.sum() < len(local)
     assert (rule.reads["missing"][local] > 0).any()
     assert rule.lab.bill()["messages"].sum() < always.lab.bill()["messages"].sum()
-    other = plan.drive(2, "2010-03-08", AlwaysRemote())
+    other = plan.run(2, "2010-03-08", AlwaysRemote())
     assert list(other.reads["at_s"]) != list(always.reads["at_s"])
+
+
+FOR_TWO_HOURS = Artefact.made(
+    "read", 1, ["age"], [[0, 7200.0, 1, 2, 2], [0], [1]], ["local", "remote"], manifest={"seed": 1}
+)
+HOUR_US = 3_600_000_000
+NOBODY = Density(0.05, {})
+PLAN = Commuters(cars=10, days=1, every_s=600.0, reads_per_day=48.0, box_km=4.0)
+START = "2010-03-08"
+
+
+@pytest.mark.parametrize(("writes", "expected"), [(300, 1), (100, 0), (50, 0)])
+def test_a_surge_is_far_more_than_usual(writes, expected):
+    usual = Density(0.05, {(605, -1955): (60.0,) * 24})
+    result = surges(usual, [(30.27, -97.74)] * writes, 12 * HOUR_US, 30.0)
+    assert len(result) == expected
+    if result:
+        (surge,) = result
+        assert (surge.row, surge.column, surge.writes, surge.expected) == (605, -1955, 300, 30.0)
+        assert distance_km(surge.lat, surge.lon, 30.27, -97.74) < 4
+
+
+def test_where_nothing_was_ever_written_a_few_writes_are_no_surge():
+    places = [(10.01, 10.01)] * 30
+    assert not surges(NOBODY, places, 0, 15.0)
+    assert surges(NOBODY, places, 0, 15.0, least=2.0)
+
+
+def test_a_policy_but_inside_a_box():
+    """A million places: inside it asks, elsewhere it decides as before; also of what it knows nothing of."""
+    box = {"south": 30.0, "north": 30.5, "west": -98.0, "east": -97.0}
+    other = FOR_TWO_HOURS.but_inside("remote", **box, version=2)
+    assert (other.version, other.features) == (2, ("age", "lat", "lon"))
+    assert other.document["manifest"]["seed"] == 1
+    rng = np.random.default_rng(0)
+    values = np.column_stack(
+        [rng.uniform(0, 14_400, 20_000), rng.uniform(29.8, 30.7, 20_000), rng.uniform(-98.4, -96.6, 20_000)]
+    )
+    for age_s, lat, lon in values.tolist():
+        is_inside = 30.0 < lat <= 30.5 and -98.0 < lon <= -97.0
+        wanted = "remote" if is_inside else FOR_TWO_HOURS.decide((age_s,))
+        assert other.decide((age_s, lat, lon)) == wanted
+    assert other.decide((5.0, None, -97.5)) == "local"
+    both = other.but_inside("remote", south=31.0, north=31.5, west=-98.0, east=-97.0, version=3)
+    assert [both.decide((5.0, lat, -97.5)) for lat in (30.2, 30.7, 31.2)] == ["remote", "local", "remote"]
+    assert Artefact.read(both.document) == both
+    again = FOR_TWO_HOURS.renewed(4)
+    assert (again.version, again.nodes) == (4, FOR_TWO_HOURS.nodes)
+
+
+def begun(accident=None):
+    drive = PLAN.begin(3, START, Shipped(), accident=accident)
+    drive.cloud.ship(FOR_TWO_HOURS, app="traffic").result()
+    return drive
+
+
+def versions(drive):
+    drive.lab.run(seconds=5)
+    said = [client.policies().result()["read"]["version"] for client in drive.clients]
+    return dict(zip([device.name for device in drive.devices], said, strict=True))
+
+
+def usual():
+    """How densely cells were written to on the same days, without an accident."""
+    drive = begun()
+    drive.lab.run(hours=12)
+    counts = {}
+    for _, t_us, lat, lon in drive.written:
+        cell = int(np.floor(lat / 0.05)), int(np.floor(lon / 0.05))
+        hour = int((drive.lab.start_us + t_us) % (24 * HOUR_US) / HOUR_US + lon / 15) % 24
+        counts.setdefault(cell, [0.0] * 24)[hour] += 1
+    places = {row: (lat, lon) for row, t_us, lat, lon in drive.written if t_us <= 9 * HOUR_US}
+    return Density(0.05, {cell: tuple(rates) for cell, rates in counts.items()}), places
+
+
+@pytest.fixture(scope="module")
+def happened():
+    """An accident at a car's place, for two hours, and a dispatcher that watches."""
+    density, places = usual()
+    lat, lon = min(
+        places.values(), key=lambda place: sum(distance_km(*place, *each) < 4 for each in places.values())
+    )
+    drive = begun(Accident(lat, lon, 1.0, 9.0, 11.0, 10.0))
+    dispatcher = Dispatcher(drive, FOR_TWO_HOURS, density, near_km=4.0)
+    drive.lab.run(hours=8.9)
+    before = (list(dispatcher.pushed), versions(drive))
+    drive.lab.run(hours=1.4)
+    during = versions(drive)
+    bill = drive.lab.bill()
+    drive.lab.run(hours=2)
+    return dispatcher, before, during, versions(drive), bill
+
+
+def test_nothing_is_pushed_while_nothing_has_happened(happened):
+    _, (pushed, kept), _, _, _ = happened
+    assert pushed == []
+    assert set(kept.values()) == {1}
+
+
+def test_devices_near_get_the_update_and_others_keep_theirs(happened):
+    dispatcher, _, during, after, _ = happened
+    answer = {name for each in dispatcher.pushed for name in each.to}
+    assert 0 < len(answer) < len(during)
+    begun_s = dispatcher.pushed[0].at_s
+    assert 9 * 3600 < begun_s < 10 * 3600  # the accident is seen within the hour
+    assert {name for name, version in during.items() if version > 1} == {
+        name for each in dispatcher.pushed if each.surges for name in each.to
+    }
+    assert {name for name, version in after.items() if version == 1} == set(after) - answer
+
+
+def test_when_it_is_over_they_get_the_old_policy_as_a_newer_one(happened):
+    dispatcher, _, during, after, _ = happened
+    last = dispatcher.pushed[-1]
+    assert last.surges == ()
+    assert last.at_s > 11 * 3600
+    assert {after[name] for name in last.to} == {last.version}
+    assert last.version > max(during.values())
+
+
+def test_near_the_accident_they_ask(happened):
+    dispatcher, *_ = happened
+    drive = dispatcher.drive
+    reads = drive.answers()
+    surge = dispatcher.pushed[0].surges[0]
+    near = np.array(
+        [
+            distance_km(lat, lon, surge.lat, surge.lon) < 2.5
+            for lat, lon in zip(reads["lat"], reads["lon"], strict=True)
+        ]
+    )
+    answer = reads["device"].isin(dispatcher.pushed[0].to)
+    begun_s, over_s = dispatcher.pushed[0].at_s + 5, dispatcher.pushed[-1].at_s
+    then = reads["at_s"].between(begun_s, over_s)
+    assert (near & answer & then).sum() > 0
+    assert reads["is_sent"][near & answer & then].all()
+    assert not reads["is_sent"][near & answer & (reads["at_s"] < 9 * 3600)].all()
+
+
+def test_an_update_with_a_bad_digest_is_not_taken():
+    """Damaged on its way to one of two devices: that one keeps what it has, and says why."""
+    drive = begun()
+    drive.lab.run(minutes=10)
+    names = [device.name for device in drive.devices[:2]]
+    update = FOR_TWO_HOURS.but_inside("remote", south=0, north=1, west=0, east=1, version=2)
+
+    def damage(item):
+        if not isinstance(item.body, Policy):
+            return item
+        document = copy.deepcopy(dict(item.body.document))
+        document["nodes"][0][1] = 12.0
+        return replace(item, body=replace(item.body, document=document))
+
+    (process,) = drive.lab.world.hosts[names[0]].processes
+    stream = process.machine._watching.stream
+    process.machine._watching.stream = lambda now_us, source, item: stream(now_us, source, damage(item))
+    drive.cloud.ship(update, app="traffic", to=names).result()
+    result = versions(drive)
+    assert [result[name] for name in names] == [1, 2]
+    assert set(result.values()) == {1, 2}
+    said = drive.clients[0].policies().result()["read"]
+    assert "sha256" in said["refused"][0]
+    assert said["sha256"] == FOR_TWO_HOURS.document["sha256"]
+
+
+def test_what_was_damaged_on_the_device_rolls_back():
+    drive = begun()
+    drive.lab.run(minutes=10)
+    name = drive.devices[0].name
+    update = FOR_TWO_HOURS.but_inside("remote", south=0, north=1, west=0, east=1, version=2)
+    drive.cloud.ship(update, app="traffic", to=[name]).result()
+    assert versions(drive)[name] == 2
+    (process,) = drive.lab.world.hosts[name].processes
+    document = copy.deepcopy(dict(process.store.get("policy read in use")))
+    document["nodes"][0][1] = 12.0
+    process.store.put("policy read in use", document)
+    process.store.commit()
+    drive.lab.faults.cut(name, minutes=5)  # what is shipped again must not hide the rolling back
+    drive.lab.faults.kill(name)
+    drive.lab.faults.restart(name)
+    said = drive.clients[0].policies().result()["read"]
+    assert (said["version"], said["sha256"]) == (1, FOR_TWO_HOURS.document["sha256"])
+    assert "sha256" in said["refused"][0]
+    drive.lab.run(minutes=10)
+    assert versions(drive)[name] == 2  # and once it is heard of, the update is told again
+
+
+def test_for_more_devices_and_for_all():
+    drive = begun()
+    names = [device.name for device in drive.devices]
+    second, third = FOR_TWO_HOURS.renewed(2), FOR_TWO_HOURS.renewed(3)
+    drive.cloud.ship(second, app="traffic", to=names[:1]).result()
+    drive.cloud.ship(second, app="traffic", to=names[1:2]).result()
+    assert [*versions(drive).values()] == [2, 2, *[1] * 8]
+    with pytest.raises(ParameterError, match="shipped already"):
+        drive.cloud.ship(second, app="traffic").result()
+    changed = dict(second.document) | {"manifest": {"seed": 2}}
+    with pytest.raises(ParameterError, match="shipped already"):
+        drive.cloud.ship(changed | {"sha256": sha256(changed)}, app="traffic", to=names).result()
+    drive.cloud.ship(third, app="traffic").result()
+    assert set(versions(drive).values()) == {3}
+    drive.lab.faults.kill("mud-notifications-1")
+    drive.lab.faults.kill("mud-notifications-2")
+    for server in ("mud-notifications-1", "mud-notifications-2"):
+        drive.lab.faults.restart(server)
+    drive.lab.run(hours=1)
+    assert set(versions(drive).values()) == {3}
+    refused = [client.policies().result()["read"]["refused"] for client in drive.clients]
+    assert refused == [[]] * 10
+
+
+@pytest.mark.parametrize(
+    "options", [{"near_km": 0}, {"every_min": -1}, {"factor": 0.5}, {"least": float("nan")}]
+)
+def test_bad_options(options):
+    with pytest.raises(ParameterError):
+        Dispatcher(begun(), FOR_TWO_HOURS, NOBODY, **options)
+
+
+@pytest.mark.parametrize("options", [{"lat": 91}, {"km": 0}, {"to_h": 8.0}, {"every_s": 0.5}])
+def test_bad_accidents(options):
+    with pytest.raises(ParameterError):
+        Accident(**{"lat": 30.0, "lon": -97.0, "km": 1.0, "from_h": 9.0, "to_h": 11.0, **options})

@@ -6,7 +6,8 @@ import pytest
 
 from mudkit.consistency import History, check
 from mudkit.errors import ParameterError
-from mudkit.experiment.journal import DEVICES, Journal
+from mudkit.experiment import Journal
+from mudkit.experiment.journal import DEVICES
 
 JOURNAL = Journal()
 STRONGER = {"uncommitted": "fork-linearizable", "committed": "linearizable", "committed_wio": "linearizable"}

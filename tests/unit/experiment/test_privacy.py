@@ -1,13 +1,38 @@
-"""What parties learnt, computed from what they held."""
+"""What parties learnt, from what they held."""
 
 from __future__ import annotations
 
+import base64
+import bz2
+import gzip
+import json
+import lzma
+import zlib
+
+import msgspec
+import numpy as np
 import pytest
 
 from mudkit import Lab
 from mudkit.errors import ParameterError
-from mudkit.experiment import Scenario, contacts, learnt, run, shown
-from mudkit.experiment.adapters import Contrail, StoreAndForward
+from mudkit.events import Call, Ciphertext, Complete, Send
+from mudkit.experiment import (
+    ADAPTERS,
+    COMPOSITIONS,
+    FRIENDS_NEARBY,
+    NEWS,
+    PHOTOS,
+    Contrail,
+    Scenario,
+    StoreAndForward,
+    contacts,
+    disclosed,
+    knowledge,
+    learnt,
+    own_machine,
+    run,
+    shown,
+)
 from mudkit.sources.workloads import Poisson
 from mudkit.systems import radiator
 from mudkit.systems.contrail import Group, Item, Module, Relay
@@ -144,3 +169,154 @@ def test_runs_of_two_systems_are_compared():
 def test_a_lab_that_keeps_nothing_says_so():
     with pytest.raises(ParameterError, match="held=True"):
         contacts(Lab())
+
+
+_FEW = PHOTOS.over(devices=5, hours=6.0, size_bytes=200, outage=0.0)
+
+
+@pytest.fixture(scope="module")
+def known():
+    """What is known after the same task, by system."""
+    entries = {name: run(_FEW, make, seed=6, name=name) for name, make in ADAPTERS.items()}
+    return {name: (entry, knowledge(entry).set_index("party")) for name, entry in entries.items()}
+
+
+@pytest.mark.parametrize("system", ["to everyone", "MUD", "Last hop", "Radiator", "SUBLIM"])
+def test_servers_read_everything_that_is_sent_in_clear(known, system):
+    entry, table = known[system]
+    assert table.loc["servers", "items_read"] == len(entry.testbed.items) > 0
+    assert table.loc["servers", "ciphertext_kb"] == 0
+
+
+def test_contrails_relay_reads_nothing(known):
+    _, table = known["Contrail"]
+    assert (table.loc[["servers", "relay"], "items_read"] == 0).all()
+    assert "relay" not in known["MUD"][1].index
+    assert table.loc["servers", "ciphertext_kb"] > 0
+
+
+def test_servers_know_whose_items_they_pass_to_whom(known):
+    for system in ("MUD", "Last hop", "Contrail", "SUBLIM"):
+        entry, table = known[system]
+        passed = {
+            frozenset((row.item.rsplit(" ", 1)[0], row.receiver))
+            for row in entry.deliveries[entry.deliveries["delivered"].notna()].itertuples()
+        }
+        assert len(passed) > 0
+        assert table.loc["servers", "pairs"] >= len(passed), system
+
+
+def test_what_is_said_as_the_name_of_a_field_is_known():
+    def handle(here, now_us, event):
+        match event:
+            case Call(op_id=op_id, operation="publish", arguments={"item": item}):
+                return [Send(here.relay, {json.dumps(item): 1}), Complete(op_id)]
+            case Call(op_id=op_id):
+                return [Complete(op_id)]
+        return []
+
+    entry = run(_FEW, own_machine(handle), seed=6, name="mine")
+    assert knowledge(entry).set_index("party").loc["servers", "items_read"] == len(entry.testbed.items) > 0
+
+
+_PACKED = {
+    "zlib": lambda item: zlib.compress(json.dumps(item).encode()),
+    "gzip in base64": lambda item: {"b": base64.b64encode(gzip.compress(json.dumps(item).encode())).decode()},
+    "base64": lambda item: base64.b64encode(json.dumps(item).encode()).decode(),
+    "hex": lambda item: {"x": item["content"].encode().hex()},
+    "MessagePack in xz": lambda item: lzma.compress(msgspec.msgpack.encode(item)),
+    "as if it were sealed": lambda item: {"box": Ciphertext(item["content"].encode())},
+    "packed, as if it were sealed": lambda item: {"box": Ciphertext(bz2.compress(item["content"].encode()))},
+}
+
+
+@pytest.mark.parametrize("packing", _PACKED)
+def test_what_is_only_packed_is_read(packing):
+    pack = _PACKED[packing]
+
+    def handle(here, now_us, event):
+        match event:
+            case Call(op_id=op_id, operation="publish", arguments={"item": item}):
+                return [Send(here.relay, pack(item)), Complete(op_id)]
+            case Call(op_id=op_id):
+                return [Complete(op_id)]
+        return []
+
+    entry = run(_FEW, own_machine(handle), seed=6, name="mine")
+    assert knowledge(entry).set_index("party").loc["servers", "items_read"] == len(entry.testbed.items) > 0
+
+
+def test_a_relay_is_told_apart_from_other_servers():
+    make = COMPOSITIONS["MUD, then Contrail"]
+    table = knowledge(run(_FEW, make, seed=6, name="both")).set_index("party")
+    assert table.loc["servers", "items_read"] > 0
+    assert table.loc["relay", "items_read"] == 0
+    assert table.loc["relay", "ciphertext_kb"] > 0
+
+
+def test_phones_read_what_is_not_for_them_where_all_get_everything(known):
+    for system in ("to everyone", "Radiator"):
+        assert known[system][1].loc["a phone", "items_not_for_it"] > 0
+    for system in ("MUD", "Last hop", "Contrail", "SUBLIM"):
+        assert known[system][1].loc["a phone", "items_not_for_it"] == 0
+
+
+def test_a_run_that_has_not_kept_it():
+    with pytest.raises(ParameterError, match="does not keep"):
+        knowledge(run(_FEW.over(hours=0.1), ADAPTERS["MUD"], seed=1, held=False))
+
+
+NEAR = FRIENDS_NEARBY.over(devices=6, hours=0.5)
+BOTH = ["places", "wants"]
+
+
+def shares(entry):
+    return disclosed(entry).set_index("party")
+
+
+@pytest.fixture(scope="module")
+def contrail():
+    return run(NEAR, ADAPTERS["Contrail"], 1, name="Contrail")
+
+
+@pytest.mark.parametrize("name", ["MUD", "Last hop", "Radiator", "SUBLIM"])
+def test_where_servers_choose_they_know_and_devices_do_not(name):
+    result = shares(run(NEAR, ADAPTERS[name], 1, name=name))
+    assert (result.loc["servers", BOTH] == 1.0).all()
+    assert (result.loc["another device", BOTH] == 0.0).all()
+
+
+def test_where_senders_choose_they_know_and_servers_do_not(contrail):
+    result = shares(contrail)
+    assert (result.loc["servers", BOTH] == 0.0).all()
+    assert (result.loc["another device", BOTH] == 1.0).all()
+
+
+def test_the_same_search_finds_what_a_relay_holds(contrail):
+    held, testbed = contrail.lab.trace.held, contrail.testbed
+    rows = contrail.lab.frame("positions").query("device == @testbed.phones[0]")
+    lat, lon = rows[["lat", "lon"]].iloc[0]
+    friends = [testbed.about(phone)["friends"] for phone in testbed.phones]
+    longest = max(friends, key=len)
+    held.note("contrail-gateway", "contrail", "received", {"loc": (lat, lon)}, 0)
+    held.note("contrail-gateway", "contrail", "stored", gzip.compress(longest.encode()), 0)
+    result = shares(contrail).loc["servers"]
+    assert result["places"] == pytest.approx(1 / 6)
+    assert result["wants"] == sum(each in longest for each in friends) / 6 < 1.0
+
+
+def test_who_sends_to_everyone_needs_to_know_nothing():
+    result = shares(run(NEWS.over(devices=4, hours=3.0), ADAPTERS["to everyone"], 1, name="all"))
+    assert (result["wants"] == 0.0).all()
+    assert np.isnan(result["places"]).all()
+
+
+def test_a_feed_that_filters_knows_what_its_readers_want():
+    result = shares(run(NEWS.over(devices=3, hours=2.0), ADAPTERS["Contrail"], 1, name="Contrail"))
+    assert result.loc["another device", "wants"] == 1.0
+
+
+def test_an_entry_that_keeps_nothing_says_so():
+    entry = run(NEAR, ADAPTERS["to everyone"], 1, name="all", held=False)
+    with pytest.raises(ParameterError, match="held=True"):
+        disclosed(entry)

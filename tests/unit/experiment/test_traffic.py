@@ -9,7 +9,7 @@ import pytest
 
 from mudkit import figures, trace
 from mudkit.errors import ParameterError, PropagationProblem
-from mudkit.experiment.traffic import FAR, NEAR, Traffic
+from mudkit.experiment import Traffic
 from mudkit.sources.mobility import Replay
 from mudkit.systems.radiator import Volume, distance_km
 
@@ -42,8 +42,8 @@ def test_in_the_jam_a_quarter_of_the_speed_is_said():
 
 def test_listeners_stand_in_the_middle_and_north_of_it(said):
     stand = TRAFFIC.listeners(said)
-    assert distance_km(stand[NEAR], stand[FAR]) == pytest.approx(20.0, abs=0.01)
-    assert stand[NEAR] == TRAFFIC.middle(said)
+    assert distance_km(stand[Traffic.NEAR], stand[Traffic.FAR]) == pytest.approx(20.0, abs=0.01)
+    assert stand[Traffic.NEAR] == TRAFFIC.middle(said)
 
 
 @pytest.mark.parametrize("settings", [{}, {"chain": 0.5, "echo": True}])
@@ -51,7 +51,9 @@ def test_everything_arrives_once_on_the_fleet(said, settings):
     drive = TRAFFIC.run(3, by_distance, longest_s=100.0, **settings)
     sums = drive.heard.groupby("receiver")["messages"].sum()
     own = 0 if settings.get("echo") else 6
-    assert sums.to_dict() == {NEAR: 30, FAR: 30} | {f"car-{i:05d}": 30 - own for i in range(5)}
+    assert sums.to_dict() == {Traffic.NEAR: 30, Traffic.FAR: 30} | {
+        f"car-{i:05d}": 30 - own for i in range(5)
+    }
     assert drive.counts["contexts"] == 30
     near_s, far_s = drive.delays(1.0)
     assert 0 < near_s < far_s < 100
@@ -60,13 +62,16 @@ def test_everything_arrives_once_on_the_fleet(said, settings):
 def test_the_rules_alone_say_what_the_fleet_does(said):
     fleet = TRAFFIC.run(3, by_distance, longest_s=100.0).heard
     alone, sent = TRAFFIC.play(said, by_distance, longest_s=100.0)
-    for name in (NEAR, FAR):
+    for name in (Traffic.NEAR, Traffic.FAR):
         there, here = fleet[fleet["receiver"] == name], alone[alone["receiver"] == name]
         columns = ["lat", "lon", "messages", "speed_kmh", "said_s", "distance_km"]
         assert there[columns].round(6).values.tolist() == here[columns].round(6).values.tolist()
         assert (there["t_s"].to_numpy() - here["t_s"].to_numpy()).max() < 1.0, "the network's latency"
     assert sent["messages"].tolist() == [30, 30]
-    assert sent["aggregates"].tolist() == alone.groupby("receiver")["aggregate"].max()[[NEAR, FAR]].tolist()
+    assert (
+        sent["aggregates"].tolist()
+        == alone.groupby("receiver")["aggregate"].max()[[Traffic.NEAR, Traffic.FAR]].tolist()
+    )
     assert (sent["bytes"] > 0).all()
 
 
@@ -99,16 +104,22 @@ def test_taxis_as_recorded(cabspotting):
     heard, sent = traffic.play(said, by_distance)
     assert sent["messages"].tolist() == [len(said)] * 2
     late_s = (heard["t_s"] - heard["said_s"]).groupby(heard["receiver"]).mean()
-    assert late_s[NEAR] < late_s[FAR]
+    assert late_s[Traffic.NEAR] < late_s[Traffic.FAR]
     drawn = (
         figures.knowledge_map(
-            heard, said, (NEAR, FAR), value="speed_kmh", label="km/h", every_s=30.0, until_s=660.0
+            heard,
+            said,
+            (Traffic.NEAR, Traffic.FAR),
+            value="speed_kmh",
+            label="km/h",
+            every_s=30.0,
+            until_s=660.0,
         )
         .get_root()
         .render()
     )
     assert "mudkitMap.slides(" in drawn
-    assert FAR in drawn
+    assert Traffic.FAR in drawn
 
 
 def test_nobody_says_anything():

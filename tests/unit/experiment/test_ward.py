@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.experiment.ward import POLICIES, Ward, pulses
+from mudkit.experiment import Ward, pulses
+from mudkit.experiment.ward import POLICIES
 
 SMALL = Ward(patients=4, doctors=2, hours=0.15, every_s=5.0, alarms_per_day=200.0, outage=0.0, range_m=120.0)
 

@@ -3,7 +3,7 @@
 from html_tables import table_rows
 
 from mudkit import figures
-from mudkit.experiment._party_views import PartyView, Seen
+from mudkit.experiment import PartyView, Seen
 from mudkit.figures.html_tables import MAX_RECORDS
 
 

@@ -182,9 +182,7 @@ def test_cells_keep_their_edges_and_values():
         assert row[3] == pytest.approx(east, abs=1e-6)
     colours = [call(leaflet_map, "cells")["colours"][row[4]] for row in drawn]
     assert colours == [SEQUENCE[0], "#c4c7ca", SEQUENCE[-1]]
-    assert [row[5] for row in drawn] == [
-        f"reads (per hour): {answer}" for answer in ("1", "–", "1,234")
-    ]
+    assert [row[5] for row in drawn] == [f"reads (per hour): {answer}" for answer in ("1", "–", "1,234")]
     legend = call(leaflet_map, "legend")
     assert legend["title"] == "reads (per hour)"
     assert legend["ticks"] == [[0.0, "1"], [0.5, "618"], [1.0, "1,234"]]

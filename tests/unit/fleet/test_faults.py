@@ -203,3 +203,35 @@ def test_what_is_sent_to_nobody_or_to_who_has_another_address_changes_no_draw():
 
     assert 20 < len(lost(False)) < 80
     assert lost(True) == lost(False)
+
+
+def test_a_restored_host_has_what_it_had_committed_at_its_backup():
+    lab = Lab(seed=1)
+    device = lab.device("ann")
+    stores = [device.install("test", _Counting, name=name).store for name in ("one", "two")]
+    stores[0].put("count", 1)
+    stores[0].commit()
+    stores[1].put("not committed", 1)
+    backup = lab.faults.backup("ann")
+    stores[0].put("count", 2)
+    stores[0].put("later", True)
+    stores[0].commit()
+    started = device.processes[0].session
+    lab.faults.restore("ann", backup)
+    assert dict(stores[0].items()) == {"count": 1}
+    assert device.processes[0].session == started + 1
+    later = device.install("test", _Counting, name="three").store
+    later.put("count", 3)
+    later.commit()
+    lab.faults.switch_off("ann")
+    lab.faults.restore("ann", backup)
+    assert dict(later.items()) == {}
+    assert device.processes[0].machine is None
+
+
+class _Counting:
+    def __init__(self, ports):
+        pass
+
+    def handle(self, now_us, event):
+        return ()

@@ -11,7 +11,7 @@ from fleet_machines import Puppet, Stage
 from mudkit import Lab
 from mudkit.errors import FailureWarning, ParameterError, SimulationProblem
 from mudkit.events import Call, Ciphertext, Complete, Received, Record, Send, SetTimer, TimerFired
-from mudkit.experiment.adapters import Direct, StoreAndForward
+from mudkit.experiment import Direct, Item, Scenario, StoreAndForward, Task, Testbed
 from mudkit.fleet import World
 from mudkit.fleet.store import MemoryStore, SqliteStore
 from mudkit.sources.mobility import Replay
@@ -71,9 +71,10 @@ def test_what_a_relay_stored_sealed_arrives_sealed():
 def test_two_systems_in_one_lab():
     lab = Lab(1)
     lab.fleet(2)
-    relayed, direct = StoreAndForward(lab), Direct(lab)
-    for system in (relayed, direct):
-        system.publish(f"by {system.name}", "phone-00000", ["phone-00001"], 100)
+    testbed = Testbed(Task.addressed(Scenario(devices=2)), lab)
+    for system in (StoreAndForward(testbed), Direct(testbed)):
+        to = {"to": ("phone-00001",)}
+        system.publish(Item(f"by {system.name}", "phone-00000", to, 100, None))
     lab.run(minutes=1)
     assert sorted(zip(lab.deliveries()["system"], lab.deliveries()["status"], strict=True)) == [
         ("direct", "unread"),
@@ -81,7 +82,7 @@ def test_two_systems_in_one_lab():
     ]
     assert set(lab.bill()["system"]) == {"direct", "store and forward"}
     with pytest.raises(ParameterError, match="run twice"):
-        Direct(lab)
+        Direct(testbed)
 
 
 class Restless:

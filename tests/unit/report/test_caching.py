@@ -48,7 +48,7 @@ def test_where_all_answers_are_alike_there_is_no_tree():
 
 def test_how_much_of_the_gap_is_closed():
     bench, curves = caching.trees(LABELS, READS, RULE, 0.9)
-    assert bench.tried("latency").sent_share < 1
+    assert bench.run("latency").sent_share < 1
     table, problem = caching.replayed(LABELS, READS, RULE, **given(completeness=0.9))
     assert "of the gap is closed**" in caching.reads(table, problem, curves, "x")
     assert curves["bound"]["stale_share"].iloc[-1] > table["stale_share"].iloc[0]

@@ -6,11 +6,7 @@ import pandas as pd
 import pytest
 
 from mudkit import words
-from mudkit.experiment.adapters import ADAPTERS, CANNOT
-from mudkit.experiment.compositions import orders
-from mudkit.experiment.scoreboard import scoreboard
-from mudkit.experiment.scoreboard.axes import LABELS, front
-from mudkit.experiment.tasks import NEWS, TASKS, TRAFFIC
+from mudkit.experiment import ADAPTERS, CANNOT, LABELS, NEWS, TASKS, TRAFFIC, front, orders, scoreboard
 from mudkit.report import scoring
 
 SMALL = [NEWS.over(devices=4, hours=3.0), TRAFFIC.over(devices=4, hours=0.3)]

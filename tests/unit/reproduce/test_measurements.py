@@ -93,6 +93,27 @@ def test_m3_measures_all_that_is_required():
     assert measured.figures["share of records that are in the files"].low == 1
 
 
+def test_m3_divides_the_time_over_sqlite_by_the_machine_factor():
+    figures, parameters = overhead_local.local(
+        writes=4, durable=2, reads=4, held=2, seeds=[1], reference_us=1e6
+    )
+    what = "local write, NORMAL"
+    over, at_reference, factor, ours, theirs = (
+        figures[f"{name}{what}{side}"].median
+        for name, side in (
+            ("µs over bare SQLite, ", ""),
+            ("µs over bare SQLite at the reference speed, ", ""),
+            ("machine factor, ", ""),
+            ("µs, ", ""),
+            ("µs, ", ", bare SQLite"),
+        )
+    )
+    assert over == pytest.approx(ours - theirs)
+    assert at_reference == pytest.approx(over / factor)
+    assert 0 < factor < 0.1  # the loop does not take a second
+    assert "1e+06 µs" in parameters["calibration"]
+
+
 def test_m3_over_a_network_is_no_row_of_speed():
     assert (M3.is_speed, M3_REMOTE.is_speed) == (True, False)
     measured = overhead.measure_remote(requests=9, seeds=[1])

@@ -9,7 +9,7 @@ from learning_traces import labelled_reads
 
 from mudkit import figures
 from mudkit.errors import ParameterError
-from mudkit.experiment.cache_bench import CacheBench, nodes
+from mudkit.experiment import CacheBench, nodes
 from mudkit.learning import FixedRule
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.widgets import PolicyWorkbench
@@ -29,7 +29,7 @@ def says(page):
 
 
 def expected(*costs):
-    result = BENCH.tried(np.array(costs).reshape(2, 2))
+    result = BENCH.run(np.array(costs).reshape(2, 2))
     return [
         round(100 * each, 1) for each in (result.sent_share, result.stale_share, result.completeness)
     ], result
@@ -45,7 +45,7 @@ def test_it_says_what_the_bench_says(page):
         assert escape(figures.tree_outline(nodes(result.learnt))) in page.tree.value
         cells = figures.hits_by_cell(figures.reads_near_busiest(result.reads))
         assert list(page.map.data[1].marker.color) == cells["local"].to_pylist()
-    rule = BENCH.tried(FixedRule())
+    rule = BENCH.run(FixedRule())
     assert says(page)[3:5] == [round(100 * rule.sent_share, 1), round(100 * rule.stale_share, 1)]
 
 
@@ -95,7 +95,7 @@ def test_a_rule_of_ones_own_and_what_nobody_beats():
     assert page.preset.value == "freshness"
     assert page.costs[2].value == 5
     assert "the rule 2 km / 60 min: " in page.status.value
-    result = BENCH.tried(rule)
+    result = BENCH.run(rule)
     served = fewest_sends(
         BENCH.pairs, BENCH.stale, BENCH.pairs.devices(), int(result.reads["is_stale"].sum())
     )
@@ -105,8 +105,8 @@ def test_a_rule_of_ones_own_and_what_nobody_beats():
 def test_what_was_tried_is_known(page, monkeypatch):
     """An answer comes at once: costs that were there before are not tried again."""
     asked = []
-    tried = CacheBench.tried
-    monkeypatch.setattr(CacheBench, "tried", lambda self, cost: asked.append(1) or tried(self, cost))
+    tried = CacheBench.run
+    monkeypatch.setattr(CacheBench, "run", lambda self, cost: asked.append(1) or tried(self, cost))
     for value in (2.0, 5.0, 2.0, 5.0, 2.0):
         page.costs[2].value = value
     assert len(asked) <= 2

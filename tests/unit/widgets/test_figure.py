@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipywidgets
 
-from mudkit.experiment.traffic import Traffic
+from mudkit.experiment import Traffic
 from mudkit.widgets import PropagationMap, ViewsExplorer
 from mudkit.widgets.figure import Figure
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from mudkit.errors import ParameterError, PropagationProblem
-from mudkit.experiment.traffic import FAR, NEAR, Traffic
+from mudkit.experiment import Traffic
 from mudkit.systems.radiator import Volume
 from mudkit.widgets import PropagationMap
 from mudkit.widgets.propagation_map import WAYS
@@ -39,8 +39,8 @@ def test_near_by_more_is_known_and_sooner(widget):
     near, far = late_s(widget)
     assert near < far
     assert cells(widget)[0] > cells(widget)[1]
-    assert f"<b>{NEAR}</b> gets 30 messages" in widget.status.value
-    assert widget.figure.layout.annotations[1].text.startswith(f"<b>{FAR}</b>")
+    assert f"<b>{Traffic.NEAR}</b> gets 30 messages" in widget.status.value
+    assert widget.figure.layout.annotations[1].text.startswith(f"<b>{Traffic.FAR}</b>")
 
 
 def test_the_amount_changes_bytes_and_delay(widget):

@@ -6,7 +6,7 @@ import pytest
 
 from mudkit import figures
 from mudkit.errors import ParameterError, PredicateError
-from mudkit.experiment._party_views import party_views
+from mudkit.experiment import party_views
 from mudkit.systems.contrail import Item
 from mudkit.widgets import RelayMonitor
 

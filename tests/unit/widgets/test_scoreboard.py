@@ -8,11 +8,8 @@ from html_tables import table_rows
 
 from mudkit import words
 from mudkit.errors import ParameterError
-from mudkit.experiment.adapters import ADAPTERS
-from mudkit.experiment.scoreboard import MEASURES, OF_DEVICES, scoreboard
-from mudkit.experiment.scoreboard import Scoreboard as Found
-from mudkit.experiment.scoreboard.axes import GAINS, LABELS, front
-from mudkit.experiment.tasks import PHOTOS, WARD
+from mudkit.experiment import ADAPTERS, GAINS, LABELS, MEASURES, OF_DEVICES, PHOTOS, WARD, front, scoreboard
+from mudkit.experiment import Scoreboard as Found
 from mudkit.widgets import Scoreboard
 
 SOME = {name: ADAPTERS[name] for name in ("to everyone", "SUBLIM", "Last hop")}

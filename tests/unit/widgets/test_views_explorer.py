@@ -10,7 +10,7 @@ from html_tables import table_rows
 
 from mudkit.consistency import MODELS, History, check
 from mudkit.errors import ParameterError
-from mudkit.experiment.journal import Journal
+from mudkit.experiment import Journal
 from mudkit.widgets import ViewsExplorer
 
 FORKED = "ann: w1   w1>2…  r2\nbob: r1   w1>3…  r3"

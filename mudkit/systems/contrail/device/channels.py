@@ -2,9 +2,10 @@
 
 A channel is a port of a sender with all endpoints that have a filter there. Its key has epochs:
 
-* a new epoch begins when the last one has lasted for ``renew_us``, when a receiver has left, and when an item
-  is for a receiver that joined after something was encrypted in the last one. So no receiver reads items
-  older than its filter, and none that has left reads newer ones;
+* a new epoch begins when the last one has lasted for ``renew_us``, when a receiver has left, when an item is
+  for a receiver that joined after something was encrypted in the last one, and after a start of the module,
+  whose store may have forgotten epochs. So no receiver reads items older than its filter, and none that has
+  left reads newer ones;
 * the key is sent to a receiver with the first item that it gets in an epoch.
 
 The key is that of the port, whatever the filters select. A receiver could read every item of the epoch,
@@ -14,7 +15,7 @@ keeps no secret from a friend that the relay helps. A secret from some receivers
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Set
 from typing import Final
 
 import msgspec
@@ -52,6 +53,7 @@ class Channel:
     def __init__(self, core: Core, port: str) -> None:
         self._core, self._store, self.port = core, core.store, port
         self._state = self._store.get(f"channel {port}", _State) or _State(core.first, core.first)
+        self._state.seq = max(self._state.seq, core.first)
 
     @property
     def epoch(self) -> int:
@@ -102,7 +104,7 @@ class Channel:
         """Return the epoch of a new item for these: the last one, or a new one that begins with it."""
         if not self._is_due(receivers):
             return self.epoch
-        state, epoch = self._state, self.epoch + 1
+        state, epoch = self._state, max(self.epoch, self._core.first) + 1
         self._put(epoch, _EpochKey(bytes(self._core.new_key(self.port, epoch))))
         self._store.delete(self._name(epoch - KEPT_EPOCHS))
         state.epoch, state.began_us, state.is_used, state.renew = epoch, self._core.now_us, False, False
@@ -121,6 +123,13 @@ class Channel:
             self._keep()
         return Secret(kept.key), lacking
 
+    def held(self, devices: Set[str]) -> Iterator[tuple[int, Secret, list[Endpoint]]]:
+        """Iterate over the epochs whose keys these devices hold: epoch, key, endpoints."""
+        for key, kept in self._store.items(self._keys, _EpochKey):
+            holders = [each for each in map(_endpoint, kept.holders) if each[0] in devices]
+            if holders:
+                yield int(key.removeprefix(self._keys)), Secret(kept.key), holders
+
     def lacks(self, epoch: int, receivers: Collection[Endpoint]) -> None:
         """Note that the key of an epoch has not reached these."""
         kept = self._key(epoch)
@@ -131,6 +140,8 @@ class Channel:
     def _is_due(self, receivers: Collection[Endpoint]) -> bool:
         """Return whether an item for these begins a new epoch."""
         state, settings = self._state, self._core.settings
+        if self.epoch <= self._core.first:
+            return True
         kept, age_us = self._key(self.epoch), self._core.now_us - state.began_us
         if settings.renewal is None or kept is None:
             is_over = age_us >= settings.renew_us
@@ -157,6 +168,11 @@ class Channel:
 
 def _name(endpoint: Endpoint) -> str:
     return "\n".join(endpoint)
+
+
+def _endpoint(name: str) -> Endpoint:
+    device, port = name.split("\n")
+    return device, port
 
 
 def _is_of(name: str, device: str) -> bool:

@@ -1,9 +1,24 @@
-"""State that the parts of a module share: store, keys, friends and clock."""
+"""State that the parts of a module share: store, keys, friends and clock.
+
+Each start of a module has numbers of its own, above those of all starts before: the store may be older than
+its peers remember. The directory of public keys tells friends of a start.
+
+==========================  ========================================================================
+a friend has other keys     it was wiped, or is another device: it knows nothing of before
+its start is not a later    the same: the directory was lost, and its store is older than this one
+one                         remembers
+a later start               it may have lost filters and keys: they are sent again; filters of it that
+                            it does not know any more are forgotten
+as before, at a start of    filters and keys are sent again: this store may have forgotten which
+this module                 it has
+==========================  ========================================================================
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 import msgspec
@@ -22,14 +37,14 @@ from mudkit.systems.contrail.crypto import (
     digest,
 )
 
-__all__ = ["BITS", "IDENTITY", "PROBLEMS", "Core", "KeyUse", "PortState", "Settings"]
+__all__ = ["BITS", "IDENTITY", "PROBLEMS", "Change", "Core", "KeyUse", "PortState", "Settings"]
 
 PROBLEMS: Final = "problems"
 """Application that is notified of errors that concern no call."""
 IDENTITY: Final = "identity"
 """Application that is notified of this device's public keys when they are new."""
 BITS: Final = 32
-"""Numbers of an incarnation are above all numbers of the incarnations before."""
+"""Numbers of a start are above all numbers of the starts before."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +124,24 @@ class PortState(msgspec.Struct, frozen=True):
     listens: bool = False
 
 
+class Change(Enum):
+    """Change of a friend, as the directory shows it."""
+
+    ANEW = "anew"
+    """It has lost all state, or cannot be told from one that has."""
+    RESTARTED = "restarted"
+    """It may have lost what it stored last."""
+    MET = "met"
+    """It is looked up for the first time since this module has started again."""
+
+
+class _Met(msgspec.Struct, frozen=True):
+    """A friend when it was last looked up: digest of its keys, and its start."""
+
+    keys: bytes
+    start: int
+
+
 class Core:
     """State that the parts of a module share.
 
@@ -117,28 +150,34 @@ class Core:
     now_us : int
         Time of the event that is being handled.
     first : int
-        Numbers of this incarnation begin after it.
+        Numbers of this start begin after it.
+    public : PublicKeys
     """
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self.machine_ports, self.store = ports, ports.store
         self.settings, self.me = settings, settings.device
         self.now_us = 0
-        seed = self.store.get("identity", bytes)
+        seed, registered = self.store.get("identity", bytes), settings.directory.get(self.me)
+        starts = [] if registered is None else [registered.start]
         if seed is None:
             seed = ports.entropy(2 * KEY_BYTES)
-            before = settings.directory.get(self.me)
             self.store.put("identity", seed)
-            self.store.put("life", 0 if before is None else before.life + 1)
             self.store.put("friends", sorted(settings.friends))
+        else:
+            starts.append(self.store.get("start", int) or 0)
+        start = max(starts, default=-1) + 1
+        self.store.put("start", start)
         self._entropy, self._seed = ports.entropy, Secret(seed)
         self.friends = set(self.store.get("friends", list[str]) or ())
-        life = self.store.get("life", int) or 0
-        self.first = life << BITS
+        self.first = start << BITS
         self.cipher: Cipher = (
-            Sealing(self.me, self._seed, settings.directory, life)
+            Sealing(self.me, self._seed, settings.directory)
             if settings.is_encrypted
-            else Plain(self.me, life)
+            else Plain(self.me, self._seed)
+        )
+        self.public = msgspec.structs.replace(
+            self.cipher.public, start=start, last_number=self.store.get("number", int) or 0
         )
         self._met: dict[str, PublicKeys] = {}
         self._changes = 0
@@ -149,23 +188,31 @@ class Core:
         self.store.put("friends", sorted(self.friends))
         self._changes = 0  # look again
 
-    def replaced_friends(self) -> list[str]:
-        """Return the friends that have other keys than when they were met: they have lost their state."""
+    def changed_friends(self) -> list[tuple[str, Change]]:
+        """Return the friends that have changed since they were last looked up."""
         changes = self.settings.directory.changes
         if changes == self._changes:
             return []
-        self._changes, devices = changes, []
+        self._changes, changed = changes, list[tuple[str, Change]]()
         for device in sorted(self.friends):
-            keys = self.settings.directory.get(device)
-            if keys is None or self._met.get(device) is keys:
+            keys, known = self.settings.directory.get(device), self._met.get(device)
+            if keys is None or known is keys:
                 continue
             self._met[device] = keys
-            mark = digest(keys.agreement + keys.signing + keys.life.to_bytes(8, "big"))
-            before = self.store.get(f"met {device}", bytes)
-            if before != mark:
-                self.store.put(f"met {device}", mark)
-                devices += [device] * (before is not None)
-        return devices
+            met = _Met(digest(keys.agreement + keys.signing), keys.start)
+            before = self.store.get(f"met {device}", _Met)
+            self.store.put(f"met {device}", met)
+            if before == met:
+                changed += [(device, Change.MET)] * (known is None and self.first > 0)
+            elif before is not None:
+                is_later = before.keys == met.keys and before.start < met.start
+                changed.append((device, Change.RESTARTED if is_later else Change.ANEW))
+        return changed
+
+    def former_friends(self) -> list[str]:
+        """Return the devices that were friends and are none any more."""
+        met = [key.removeprefix("met ") for key in self.store.keys("met ")]
+        return [device for device in met if device not in self.friends]
 
     def port(self, name: str) -> PortState | None:
         """Return an open port."""
@@ -177,7 +224,7 @@ class Core:
 
     def next_number(self) -> int:
         """Return a number that is unique on this device."""
-        number = (self.store.get("number", int) or self.first) + 1
+        number = max(self.store.get("number", int) or 0, self.first) + 1
         self.store.put("number", number)
         return number
 

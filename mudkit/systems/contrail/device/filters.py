@@ -230,6 +230,23 @@ class Filters:
             elif group is not None and kept.group == group and kept.predicate is not None:
                 self._keep(msgspec.structs.replace(kept.become("left"), number=kept.number - 1))
 
+    def numbers(self, device: str) -> list[int]:
+        """Return the numbers of the filters of a device."""
+        return [kept.number for kept in self._known.get(device, {}).values()]
+
+    def forget_between(self, device: str, after: int, up_to: int) -> None:
+        """Remove the filters of a device with these numbers: it has lost them."""
+        for kept in list(self._known.get(device, {}).values()):
+            if after < kept.number <= up_to:
+                self._keep(kept.become("removed"))
+
+    def forget_numbers(self, device: str) -> None:
+        """Forget the filters of a device that has begun anew, and their numbers."""
+        for key, kept in self._known.pop(device, {}).items():
+            self._matching[kept.port].pop(key, None)
+            self._core.store.delete(key)
+        self._core.store.delete(f"passed {device}")
+
     def receivers(self, port: str) -> set[Endpoint]:
         """Return all endpoints with an accepted filter at a port."""
         return {kept.source for _, kept in self._of(port)}
@@ -411,6 +428,10 @@ class Groups:
     def is_member(self, group: str) -> bool:
         """Return whether this device is in a group."""
         return group in self._all and self._all[group].is_in
+
+    def joined(self) -> list[str]:
+        """Return the groups that this device is in."""
+        return [group for group in self._all if self.is_member(group)]
 
     def join(self, group: str, rule: str | None, context: Metadata) -> tuple[bool, list[Effect]]:
         """Join a group, or follow its rule from now on; return whether the membership has changed."""

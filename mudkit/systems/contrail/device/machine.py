@@ -6,6 +6,8 @@ link       outboxes and pulls of all providers follow it
 context    the nearest gateways; the groups whose rules it is about
 messages   of a gateway of its providers; anything else is dropped
 deliver    messages of other modules are taken; then the next page is asked for
+start      of this module, of a friend's, or of a storage: white-list, groups, filters and keys are told
+           again, because the store of one of them may be older than the others remember
 sent       a provider has answered a push
 timers     polling, pushing, retransmission
 =========  =========================================================================================
@@ -13,10 +15,13 @@ timers     polling, pushing, retransmission
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from mudkit.delivery.session import rolled_back
 from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, did_you_mean, listed
 from mudkit.events import (
@@ -34,7 +39,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.contrail import operations
-from mudkit.systems.contrail.device.core import IDENTITY, Core, PortState, Settings
+from mudkit.systems.contrail.device.core import BITS, IDENTITY, Change, Core, PortState, Settings
 from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters, decisions
 from mudkit.systems.contrail.device.outbox import RETRY, Outbox
 from mudkit.systems.contrail.device.pull import PULL, Pull
@@ -55,7 +60,10 @@ from mudkit.systems.contrail.messages import Pull as Ask
 from mudkit.systems.receiving import dropped
 from mudkit.units import distance_km
 
-__all__ = ["ModuleMachine"]
+__all__ = ["MAX_STARTS", "ModuleMachine"]
+
+MAX_STARTS: Final = 64
+"""Starts of the storages of a provider that are remembered."""
 
 
 class ModuleMachine:
@@ -104,8 +112,7 @@ class ModuleMachine:
             self._core.now_us = now_us
             effects += self._wake()
         self._core.now_us = now_us
-        for friend in self._core.replaced_friends():
-            effects += self._meet_again(friend)
+        effects += self._follow_friends()
         match event:
             case Call(op_id=op_id):
                 try:
@@ -136,15 +143,10 @@ class ModuleMachine:
 
     def _wake(self) -> list[Effect]:
         """Continue what a former process has stored."""
-        effects: list[Effect] = []
-        if self._core.store.get("joined", bool) is None:
-            self._core.store.put("joined", True)
-            effects += [Notify(IDENTITY, self._core.cipher.public), *self._show_friends()]
+        effects: list[Effect] = [Notify(IDENTITY, self._core.public)]
+        effects += self._tell_again() if self._core.first else self._show_friends()
         self._choose_gateways()
-        effects += self._set_pulls()
-        for name in self._core.ports():
-            effects += [*self._ask_about_filters(name), *self._inbox.hand_over(name)]
-        return effects
+        return [*effects, *self._set_pulls()]
 
     # -- applications
 
@@ -168,7 +170,7 @@ class ModuleMachine:
             case operations.Counts():
                 return [Complete(op_id, self._core.counts)]
             case operations.Public():
-                return [Complete(op_id, self._core.cipher.public)]
+                return [Complete(op_id, self._core.public)]
         return [*self._command(call), Complete(op_id)]
 
     def _command(self, call: Call) -> Sequence[Effect]:
@@ -185,6 +187,8 @@ class ModuleMachine:
                 return self._inbox.hand_over(port, again=True)
             case operations.Taken(port=port, numbers=numbers):
                 return self._inbox.taken(port, numbers)
+            case operations.Follow():
+                return ()  # every event does
             case operations.Decide(key=key, accepted=accepted):
                 return self._filters.decide(key, accepted=accepted)
             case operations.Befriend(device=device, is_friend=is_friend):
@@ -261,15 +265,43 @@ class ModuleMachine:
         self._core.befriend(device, is_friend=is_friend)
         if self._settings.shows_friends:
             effects += self._show_friends()
-        for slot, installed in self._installed.items():
-            if installed.group is not None:
-                effects += self._sending.again(slot)
-        return effects
+        return [*effects, *self._sending.group_filters_again()]
 
-    def _meet_again(self, device: str) -> list[Effect]:
+    def _tell_again(self) -> list[Effect]:
+        """Tell providers and friends what this device has told them before: one side may have lost it."""
+        effects = self._show_friends()
+        for group in self._groups.joined():
+            effects += self._tell_membership(group, joins=True)
+        for device in self._core.former_friends():
+            effects += self._sending.withdraw(device)
+        return [*effects, *self._sending.flush()]
+
+    def _follow_friends(self) -> list[Effect]:
+        """Tell friends again what they may have lost, or what this device may have."""
+        effects, changed = list[Effect](), self._core.changed_friends()
+        for friend, change in changed:
+            if change is Change.ANEW:
+                effects += self._begun_anew(friend)
+            elif change is Change.RESTARTED:
+                effects += self._restarted(friend)
+        again = {friend for friend, change in changed if change is not Change.ANEW}
+        return [*effects, *self._sending.again(again)] if again else effects
+
+    def _restarted(self, device: str) -> list[Effect]:
+        """Forget the filters that a friend has lost: its store may be an old one."""
+        keys = self._settings.directory[device]
+        after, up_to = keys.last_number, keys.start << BITS
+        numbers = (*self._filters.numbers(device), *self._receiving.seqs(device))
+        lost = [number for number in numbers if after < number <= up_to]
+        self._filters.forget_between(device, after, up_to)
+        what = f"it does not know what it has sent from number {min(lost, default=0)} on"
+        return [rolled_back(device, what)] if lost else []
+
+    def _begun_anew(self, device: str) -> list[Effect]:
         """Start anew with a friend whose device was wiped: it has lost filters and keys."""
-        self._filters.forget(source=device)
+        self._filters.forget_numbers(device)
         self._receiving.forget(device)
+        self._receiving.forget_numbers(device)
         error = KeysChanged(
             "A friend has other keys: its device was wiped, or is another one.",
             where=device,
@@ -311,6 +343,7 @@ class ModuleMachine:
                 return self._pulls[relay].filled()
             case Sent() as answer:
                 effects = self._sending.answered(relay, answer)
+                effects += self._follow_storages(relay, answer.starts)
                 if self._settings.is_combined:  # one connection does both (Contrail 4.1)
                     for pull in self._pulls:
                         effects += pull.early()
@@ -319,6 +352,7 @@ class ModuleMachine:
 
     def _delivered(self, relay: int, page: Deliver) -> list[Effect]:
         pull, effects = self._pulls[relay], self._receiving.known()
+        effects += self._follow_storages(relay, [page.start] if isinstance(page.start, str) else UNSET)
         messages, more = pull.came(page)
         effects += more
         for message in messages:
@@ -326,6 +360,16 @@ class ModuleMachine:
         if not pull.is_asleep and self._settings.is_combined:
             effects += self._sending.flush()
         return effects
+
+    def _follow_storages(self, relay: int, starts: Collection[str] | UnsetType) -> list[Effect]:
+        """Tell a provider everything again if a storage has started again: its store may be an old one."""
+        key = f"starts {relay}"
+        known = self._core.store.get(key, list[str]) or []
+        new = [] if isinstance(starts, UnsetType) else [each for each in starts if each not in known]
+        if not new:
+            return []
+        self._core.store.put(key, [*known, *new][-MAX_STARTS:])
+        return [*self._tell_again(), *self._sending.again(self._core.friends & set(self._settings.directory))]
 
     def _failed(self, to: str, event: SendFailed) -> list[Effect]:
         relay = self._relay_of(to)

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import UNSET, UnsetType
+
 from mudkit.events import CancelTimer, Effect, Send, SetTimer
 from mudkit.systems.contrail.device.core import Core
 from mudkit.systems.contrail.messages import Bye, Deliver, Unread
@@ -58,6 +60,8 @@ class Pull:
         self._is_held = False
         """Whether the provider was asked to keep the connection when nothing waits."""
         self._got: list[int] = []
+        self._start: str | UnsetType = UNSET
+        """Start of the storage that has delivered them."""
         self._from_us: int | None = None
         """When it fell asleep; None: it has not asked since the link is up."""
 
@@ -85,14 +89,14 @@ class Pull:
             self._visit += 1
             self._got = []
         self._state, self._is_held = "asked", self.idle_us > 0
-        ask = Ask(self._core.me, self._visit, self._got, self._is_held)
+        ask = Ask(self._core.me, self._visit, self._got, self._is_held, self._start if self._got else UNSET)
         return [Send(self.gateway, ask), SetTimer(self._timer, _TIMEOUT_US)]
 
     def came(self, message: Deliver) -> tuple[list[Unread], list[Effect]]:
         """Take a page; return the messages on it, not decoded yet."""
         if self._state != "asked" or message.visit != self._visit:
             return [], []  # late: what was not acknowledged comes again
-        self._got = [number for number, _ in message.page]
+        self._got, self._start = [number for number, _ in message.page], message.start
         messages = [each for _, each in message.page]
         if messages or (self.idle_us > 0 and not self._is_held):
             return messages, self.ask()

@@ -6,8 +6,9 @@ from a stranger      dropped, counted
 not asked for        an item or a key at a port that has no filter on its sender: dropped, counted
 expired              an item whose time is over: dropped, counted
 seen before          the same copy is a duplicate; an older one than one seen is obsolete, and so is one
-                     that is ``MAX_SEEN`` numbers behind the last of its channel: dropped, counted;
-                     these are honest retransmissions
+                     that is ``MAX_SEEN`` numbers behind the last of its channel in this start of the
+                     sender, or ``MAX_INCARNATIONS`` starts behind: dropped, counted; these are honest
+                     retransmissions
 early                an item whose key has not arrived yet: kept until it has, up to ``MAX_EARLY``
                      of a channel
 no room              the inbox of the port has ``MAX_KEPT`` items: dropped, counted; the item may be
@@ -31,6 +32,7 @@ from typing import Final
 
 import msgspec
 
+from mudkit.delivery.inbox import MAX_INCARNATIONS
 from mudkit.delivery.inbox import Inbox as Watermarks
 from mudkit.delivery.records import delivery
 from mudkit.errors import ParameterError, PredicateError
@@ -51,6 +53,8 @@ MAX_SEEN: Final = 4000
 MAX_UNKNOWN: Final = 1000
 MAX_KEPT: Final = 10_000
 """Capacity of the inbox of a port."""
+_PARTS: Final = 3
+"""Separators in the key of a channel's last number in one start."""
 
 
 def listener(port: str) -> str:
@@ -188,7 +192,7 @@ class Receiving:
         self._core, self._store, self._inbox = core, core.store, inbox
         self._filters, self._installed, self._groups = filters, installed, groups
         self._last = Watermarks(core.store, "last")
-        """Highest number of each channel, by incarnation of its sender."""
+        """Highest number of each channel, by start of its sender."""
         self._unknown = list(core.store.keys("unknown "))
 
     def take(self, message: Unread) -> list[Effect]:
@@ -228,6 +232,17 @@ class Receiving:
                 self._store.delete(key)
                 effects += [] if kept is None else self.take(kept.message)
         return effects
+
+    def seqs(self, device: str) -> list[int]:
+        """Return the last sequence number of each channel of a device, by its starts."""
+        keys = [key for key in self._store.keys(f"last {device}\n") if key.count("\n") == _PARTS]
+        return [self._store.get(key, int) or 0 for key in keys]
+
+    def forget_numbers(self, device: str) -> None:
+        """Forget keys and numbers of a device that has begun anew."""
+        for kind in ("last", "seen", "key", "single key"):
+            for key in self._store.keys(f"{kind} {device}\n"):
+                self._store.delete(key)
 
     def forget(self, device: str) -> None:
         """Drop messages of a device that wait for a key."""
@@ -296,10 +311,11 @@ class Receiving:
         if to.expires_us is not None and to.expires_us <= core.now_us:
             core.count("expired")
             return []
-        channel, life = f"{to.port}\n{came.source}\n{came.port}", str(came.seq >> BITS)
+        channel, start = f"{came.source}\n{to.port}\n{came.port}", came.seq >> BITS
+        oldest = core.settings.directory[came.source].start - MAX_INCARNATIONS + 1
         seen_key = f"seen {channel}\n{came.item}"
-        seen, last = store.get(seen_key, int) or 0, self._last.last_seq(channel, life)
-        if came.seq <= max(seen, last - MAX_SEEN):
+        seen, last = store.get(seen_key, int) or 0, self._last.last_seq(channel, str(start))
+        if start < oldest or came.seq <= max(seen, last - MAX_SEEN):
             core.count("duplicate" if seen == came.seq else "obsolete")
             return []
         if not self._inbox.has_room(to.port):
@@ -312,9 +328,11 @@ class Receiving:
         content = decrypt_item(core.cipher, key, came)
         effects = self._inbox.add(came, content)
         store.put(seen_key, came.seq)
-        self._last.take(channel, life, came.seq)
-        if came.seq // MAX_SEEN > last // MAX_SEEN:
-            self._forget_seen(channel, came.seq - MAX_SEEN)
+        self._last.take(channel, str(start), came.seq)
+        if not last:
+            self._forget_seen(channel, range(oldest << BITS))
+        elif came.seq // MAX_SEEN > last // MAX_SEEN:
+            self._forget_seen(channel, range(start << BITS, came.seq - MAX_SEEN + 1))
         name = item_name((came.source, came.port), came.item, came.seq, content)
         return [*effects, delivery(name, core.me, delivered_us=core.now_us)]
 
@@ -326,9 +344,9 @@ class Receiving:
         single = self._store.get(f"single {channel}{came.seq:012d}", bytes)
         return None if single is None else Secret(single)
 
-    def _forget_seen(self, channel: str, up_to_seq: int) -> None:
+    def _forget_seen(self, channel: str, seqs: range) -> None:
         for key, seq in self._store.items(f"seen {channel}\n", int):
-            if seq <= up_to_seq:
+            if seq in seqs:
                 self._store.delete(key)
 
     def _keep_early(self, came: Data) -> None:

@@ -7,6 +7,8 @@ publish    filters are evaluated; an item that matches none is not sent; otherwi
 again      one of the last ``MAX_NAMED`` items of a port is identified by its name, and its body is not
            sent again: a receiver that may not have the channel's key is sent the key of this item
 install    a filter is sealed for a device, or for all friends that may be in a group
+again      filters and keys are sent again to a device that may have lost them, and to all when a provider
+           may have lost what waits there
 forget     a device is no friend any more, or was wiped: nothing that waits here or at a provider goes
            to it, and the calls about it are answered
 batch      everything is sent when one port has as many messages waiting as its batch size, or after
@@ -20,7 +22,7 @@ refused    a key that a provider has no room for is sent again with the next ite
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -229,10 +231,21 @@ class Sending:
         call = _installation(op_id, slot, installed, is_new=asked.slot is None)
         return self._tell(call, slot, installed)
 
-    def again(self, slot: int) -> list[Effect]:
-        """Send the filter of a group again, because the friends have changed."""
-        installed = self._installed.get(slot)
-        return [] if installed is None else self._tell(None, slot, installed)
+    def again(self, devices: Set[str]) -> list[Effect]:
+        """Send own filters and keys again to devices that may have lost them."""
+        effects: list[Effect] = []
+        for channel in self._all_channels():
+            for epoch, key, holders in channel.held(devices):
+                effects += self._distribute(Key, channel.port, epoch, key, holders)
+        for slot, installed in self._installed.items():
+            if installed.to is None or installed.to in devices:
+                effects += self._tell(None, slot, installed)
+        return [*effects, *self.flush()]
+
+    def group_filters_again(self) -> list[Effect]:
+        """Send the filters of groups again, because the friends have changed."""
+        groups = [(slot, each) for slot, each in self._installed.items() if each.group is not None]
+        return [effect for slot, each in groups for effect in self._tell(None, slot, each)]
 
     def remove(self, op_id: int, slot: int) -> list[Effect]:
         """Remove an own filter."""
@@ -324,17 +337,22 @@ class Sending:
 
         Returns the messages that waited here for it, with its ports.
         """
-        core, forgotten, effects = self._core, list[tuple[Send, str]](), list[Effect]()
+        forgotten, effects = list[tuple[Send, str]](), list[Effect]()
         for channel in self._all_channels():
             channel.forget(device)
         for outbox in self._outboxes:
             pushes, more = outbox.forget(device)
             forgotten += pushes
             effects += more
+        return forgotten, [*effects, *self.withdraw(device)]
+
+    def withdraw(self, device: str) -> list[Effect]:
+        """Withdraw what waits for a device at a provider."""
+        effects: list[Effect] = []
         for outbox in self._outboxes:
-            withdraw = Withdraw(core.me, core.next_number(), device)
+            withdraw = Withdraw(self._core.me, self._core.next_number(), device)
             effects += outbox.add(withdraw, is_own=True, replaces=f"withdraw {device}")
-        return forgotten, effects
+        return effects
 
     # -- providers
 

@@ -159,13 +159,13 @@ class Compute:
             case Membership(device=device, group=group, joins=joins):
                 task = replace(task, step="group")
                 ops = [(AddMember if joins else RemoveMember)(group=group, member=device)]
-            case Pull(device=device, got=got, hold=hold):
+            case Pull(device=device, got=got, hold=hold, start=start):
                 task = replace(task, step="pull")
                 watcher = ask.gateway if hold else None
                 read = ReadQueue(
                     device=device, watcher=watcher, most_bytes=PAGE_BYTES, here=self._here, begins=not got
                 )
-                ops = [Drop(device=device, numbers=got), read] if got else [read]
+                ops = [Drop(device=device, numbers=got, start=start), read] if got else [read]
         return self._do(task, [(self._home(op), op) for op in ops])
 
     def _home(self, op: Op) -> str:
@@ -209,7 +209,7 @@ class Compute:
             case "named", Send(number=number, message=Data() as item):
                 body = next((answer for op, answer in results if isinstance(op, FindItem)), None)
                 if not isinstance(body, bytes):
-                    return (_tell(task, Sent(number, None)),)
+                    return (_tell(task, Sent(number, None, task.starts)),)
                 return self._append(task, [replace(item, body=body)])
             case ("spread", Send()) | ("group", Membership()):
                 return self._append(task, [
@@ -225,7 +225,7 @@ class Compute:
             if isinstance(op, Append)
             for entry in op.entry.message.to
         ]
-        return (_tell(task, Sent(what.number, outcomes)),)
+        return (_tell(task, Sent(what.number, outcomes, task.starts)),)
 
     def _append(self, task: Task, messages: Iterable[DeviceMessage]) -> Sequence[Effect]:
         ops = _appends(messages)
@@ -237,7 +237,7 @@ class Compute:
         page = next((answer for _, answer in results if isinstance(answer, Page)), None)
         if page is None:
             return ()
-        told = _tell(task, Deliver(pull.visit, page.page, page.more))
+        told = _tell(task, Deliver(pull.visit, page.page, page.more, page.start))
         if self._move_after is None or page.times < self._move_after or last == self._here:
             return (told,)
         move = MoveQueue(device=pull.device, to=self._here)

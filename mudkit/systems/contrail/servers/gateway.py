@@ -6,6 +6,8 @@ request   to the compute instances in turn; an unreachable instance is skipped; 
 tell      to the device that asked
 filled    to the device, if it holds a connection; otherwise ``gone`` to the storage
 bye       the connection is closed
+restart   of this gateway or of a storage: one of them may not know who holds a connection, so all
+          devices that do are asked to read
 ========  ==========================================================================================
 
 It stores which device holds a connection from where, and nothing else.
@@ -29,7 +31,9 @@ from mudkit.systems.contrail.messages import (
     Filled,
     Gone,
     Pull,
+    QueueFilled,
     Request,
+    Restarted,
     Send,
 )
 from mudkit.systems.receiving import dropped
@@ -59,19 +63,40 @@ class Gateway:
         self._held: dict[str, str] = {
             key.removeprefix("held "): address for key, address in ports.store.items("held ", str)
         }
+        self._is_awake = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        woken: Sequence[Effect] = ()
+        if not self._is_awake:
+            self._is_awake = True
+            woken = self._wake()
+        return (*woken, *self._handle(event))
+
+    def _wake(self) -> Sequence[Effect]:
+        if self._store.get("started", bool):
+            return (*self._ask_to_read(), *(SendTo(unit, Restarted()) for unit in self._units))
+        self._store.put("started", True)
+        return ()
+
+    def _ask_to_read(self) -> Sequence[Effect]:
+        return [SendTo(address, Filled()) for address in self._held.values()]
+
+    def _handle(self, event: Event) -> Sequence[Effect]:
         match event:
             case Received(source=source) if source in self._instances:
                 tell = GATEWAY_FROM_COMPUTE.decode(event.message)
                 return dropped(event) if tell is None else (SendTo(tell.to, tell.message),)
             case Received(source=source) if source in self._units:
-                filled = GATEWAY_FROM_STORAGE.decode(event.message)
-                if filled is None:
-                    return dropped(event)
-                held = self._held.get(filled.device)
-                return (SendTo(source, Gone(filled.device)) if held is None else SendTo(held, Filled()),)
+                match GATEWAY_FROM_STORAGE.decode(event.message):
+                    case QueueFilled(device=device, client=str() as client):
+                        return (SendTo(self._held.get(device, client), Filled()),)
+                    case QueueFilled(device=device):
+                        held = self._held.get(device)
+                        return (SendTo(source, Gone(device)) if held is None else SendTo(held, Filled()),)
+                    case Restarted():
+                        return self._ask_to_read()
+                return dropped(event)
             case Received(source=source):
                 message = GATEWAY_FROM_DEVICE.decode(event.message)
                 if message is None or not _is_own(message, event.sender):

@@ -24,6 +24,11 @@ last withdrawal.
 
 A gateway is notified again until the device reads, or the gateway holds no connection any more. A move is
 repeated until the other storage has acknowledged it.
+
+A store may have been restored from a backup. So each start after the first has an incarnation, which its
+answers name: modules tell a storage with a new one again what it has to know. Acknowledgements of entries are
+for the start that has delivered them. A storage that starts again asks gateways for the connections that they
+hold, and other storages for the queues that they have adopted.
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ from msgspec.structs import asdict, replace
 from mudkit.delivery.inbox import Inbox, Place
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import incarnation
+from mudkit.delivery.session import Incarnation, rolled_back
 from mudkit.events import Effect, Event, Opaque, Ports, Received, Send, Store, TimerFired, size_bytes
 from mudkit.systems.contrail.messages import (
     STORAGE_FROM_COMPUTE,
@@ -56,6 +61,8 @@ from mudkit.systems.contrail.messages import (
     Entry,
     Filter,
     FindItem,
+    Gone,
+    Holds,
     Moved,
     MoveQueue,
     Moving,
@@ -65,9 +72,10 @@ from mudkit.systems.contrail.messages import (
     QueueFilled,
     ReadQueue,
     RemoveMember,
-    Request,
+    Restarted,
     ShowFriends,
     Spread,
+    Task,
     WithdrawFrom,
 )
 from mudkit.systems.contrail.messages import Send as Push
@@ -84,13 +92,19 @@ _NOTIFY_US: Final = 20_000_000
 _MOVE: Final = "move again"
 
 
+class _Watcher(msgspec.Struct, frozen=True):
+    """Gateway that holds a connection with a device, and the address of the device."""
+
+    gateway: str
+    client: str
+
+
 @dataclass
 class _Device:
     """A device as its storage sees it."""
 
     queue: Queue
-    watcher: str | None = None
-    """Gateway that holds a connection with it."""
+    watcher: _Watcher | None = None
     centre: str = ""
     times: int = 0
     """Number of consecutive visits to that data centre."""
@@ -124,6 +138,8 @@ class Storage:
         self._computes, self._units, self._gateways = computes, units, gateways
         self._most_waiting, self._most_cached = most_waiting, most_cached
         self._is_awake = False
+        self._start: str | msgspec.UnsetType = msgspec.UNSET
+        """Incarnation of this start; UNSET: the first one."""
         self._devices: dict[str, _Device] = {}
         self._notified: RetransmitTimer[str] = RetransmitTimer(_NOTIFY, _NOTIFY_US)
         """Devices that were notified and have not read since."""
@@ -150,8 +166,8 @@ class Storage:
                     effects += self._notify(now_us, device)
                 effects += self._notified.fired(now_us)
             case TimerFired():
-                for to, number in self._unanswered.overdue(now_us):
-                    effects += self._send_move(now_us, to, number, self._moves_to(to)[number])
+                for to, seq in self._unanswered.overdue(now_us):
+                    effects += self._send_move(now_us, to, seq)
                 effects += self._unanswered.fired(now_us)
         return effects
 
@@ -161,17 +177,49 @@ class Storage:
             do = STORAGE_FROM_COMPUTE.decode(message)
             return dropped(event) if do is None or not self._is_own(do) else self._do_all(now_us, source, do)
         if source in self._gateways:
-            gone = STORAGE_FROM_GATEWAY.decode(message)
-            return dropped(event) if gone is None else self._watch(now_us, gone.device, None)
+            match STORAGE_FROM_GATEWAY.decode(message):
+                case Gone(device=device):
+                    return self._watch(now_us, device, None)
+                case Restarted():
+                    return self._watched_at(source)
+            return dropped(event)
         match STORAGE_FROM_STORAGE.decode(message) if source in self._units else None:
             case Moving() as moving:
                 return self._adopt(now_us, source, moving)
-            case Adopted(incarnation=life, number=number) if life == incarnation(self._ports):
-                self._moves_to(source).ack(number)
-                return self._unanswered.answered(now_us, (source, number))
-            case Adopted():  # to a former life of this storage
-                return ()
+            case Adopted(incarnation=incarnation, number=number):
+                return self._moved_to(now_us, source, incarnation, number)
+            case Restarted():
+                return self._held_for(source)
+            case Holds(device=device, version=version):
+                return self._release(now_us, device, source, version)
         return dropped(event)
+
+    def _watched_at(self, gateway: str) -> Sequence[Effect]:
+        """Ask the devices with a connection at a gateway to read: it may not know them any more."""
+        watchers = [(name, each.watcher) for name, each in self._devices.items() if each.watcher is not None]
+        return [
+            Send(gateway, QueueFilled(name, each.client))
+            for name, each in watchers
+            if each.gateway == gateway
+        ]
+
+    def _held_for(self, unit: str) -> Sequence[Effect]:
+        """Name the queues that are here to a storage that has started again."""
+        versions = [
+            (key.removeprefix("version "), version) for key, version in self._store.items("version ", int)
+        ]
+        return [
+            Send(unit, Holds(each, version)) for each, version in versions if self._moved(each, 0) is None
+        ]
+
+    def _release(self, now_us: int, device: str, to: str, version: int) -> Sequence[Effect]:
+        """Move a queue to where it is: this storage does not know that it has moved there."""
+        moved = self._store.get(f"moved {device}", Moved)
+        if version <= max(self._version(device), 0 if moved is None else moved.version):
+            return ()
+        self._store.put(f"version {device}", version - 1)
+        lost = rolled_back(self._me, f"it does not know that the queue of {device} has moved to {to}")
+        return (lost, *self._move(now_us, device, to))
 
     def _is_own(self, do: Do) -> bool:
         """Return whether all that is named is of this cloud, and items come from a push."""
@@ -191,10 +239,15 @@ class Storage:
         self._cache = ItemCache(self._store, self._most_cached)
         self._groups = PublisherGroups(self._store)
         effects: list[Effect] = []
+        if self._store.get("started", bool):
+            self._start = Incarnation(self._ports).id
+            others = [each for each in (*self._gateways, *self._units) if each != self._me]
+            effects += [Send(each, Restarted()) for each in others]
+        self._store.put("started", True)
         for unit in self._units:
-            for number, moving in self._moves_to(unit).items():
-                effects += self._send_move(now_us, unit, number, moving)
-        for key, watcher in self._store.items("watcher ", str):
+            for seq, _ in self._moves_to(unit).batch():
+                effects += self._send_move(now_us, unit, seq)
+        for key, watcher in self._store.items("watcher ", _Watcher):
             device = key.removeprefix("watcher ")
             self._device(device).watcher = watcher
             effects += self._notify(now_us, device)
@@ -204,12 +257,19 @@ class Storage:
         answers: list[Answer] = []
         effects: list[Effect] = []
         for op in do.ops:
-            answer, more = self._do(now_us, op, do.task.what)
+            answer, more = self._do(now_us, op, do.task)
             answers.append(answer)
             effects += more
-        return (*effects, Send(source, Done(answers, do.task)))
+        return (*effects, Send(source, Done(answers, self._signed(do.task))))
 
-    def _do(self, now_us: int, op: Op, what: Request) -> tuple[Answer, Sequence[Effect]]:
+    def _signed(self, task: Task) -> Task:
+        """Return a task with the start of this storage, unless it is the first one."""
+        if not isinstance(self._start, str):
+            return task
+        starts = task.starts if isinstance(task.starts, list) else []
+        return replace(task, starts=[*starts, *({self._start} - set(starts))])
+
+    def _do(self, now_us: int, op: Op, task: Task) -> tuple[Answer, Sequence[Effect]]:
         match op:
             case CacheItem():
                 self._cache.put(op)
@@ -224,15 +284,16 @@ class Storage:
             case _:
                 version = op.version if isinstance(op.version, int) else 0
                 moved = self._moved(op.device, version)
-                return self._do_with_queue(now_us, op, what) if moved is None else (moved, ())
+                return self._do_with_queue(now_us, op, task) if moved is None else (moved, ())
         return "ok", ()
 
     def _do_with_queue(
         self,
         now_us: int,
         op: ShowFriends | Append | ReadQueue | Drop | WithdrawFrom | MoveQueue,
-        what: Request,
+        task: Task,
     ) -> tuple[Answer, Sequence[Effect]]:
+        what = task.what
         match op:
             case ShowFriends(device=device, friends=friends):
                 self._show(device, friends)
@@ -242,9 +303,9 @@ class Storage:
                 number = what.number if is_item and isinstance(what, Push) else entry.seq
                 return self._append(now_us, device, QueueEntry(**asdict(entry), number=number))
             case ReadQueue():
-                return self._read(now_us, op)
-            case Drop(device=device, numbers=numbers):
-                for each in numbers:
+                return self._read(now_us, op, task.client)
+            case Drop(device=device, numbers=numbers, start=start):
+                for each in numbers if start == self._start else ():
                     self._device(device).queue.drop(each)
             case WithdrawFrom(device=device, source=source, number=number):
                 self._withdraw(device, source, number)
@@ -277,24 +338,25 @@ class Storage:
         done = self._device(device).queue.append(now_us, entry, self._most_waiting)
         return done, self._notify(now_us, device) if done == "ok" else ()
 
-    def _read(self, now_us: int, op: ReadQueue) -> tuple[Page, Sequence[Effect]]:
+    def _read(self, now_us: int, op: ReadQueue, client: str) -> tuple[Page, Sequence[Effect]]:
         device = self._device(op.device)
-        effects = self._watch(now_us, op.device, op.watcher)
+        watcher = None if op.watcher is None else _Watcher(op.watcher, client)
+        effects = self._watch(now_us, op.device, watcher)
         if op.begins:
             device.times = device.times + 1 if device.centre == op.here else 1
             device.centre = op.here
         page, is_more = device.queue.read(now_us, op.most_bytes)
-        return Page(page, is_more, device.times), effects
+        return Page(page, is_more, device.times, self._start), effects
 
-    def _watch(self, now_us: int, name: str, gateway: str | None) -> Sequence[Effect]:
+    def _watch(self, now_us: int, name: str, watcher: _Watcher | None) -> Sequence[Effect]:
         """Note the gateway that holds a device's connection; the device needs no further notification."""
         device = self._device(name)
-        if device.watcher != gateway:
-            device.watcher = gateway
-            if gateway is None:
+        if device.watcher != watcher:
+            device.watcher = watcher
+            if watcher is None:
                 self._store.delete(f"watcher {name}")
             else:
-                self._store.put(f"watcher {name}", gateway)
+                self._store.put(f"watcher {name}", watcher)
         return self._notified.answered(now_us, name)
 
     def _notify(self, now_us: int, name: str) -> Sequence[Effect]:
@@ -302,7 +364,7 @@ class Storage:
         device = self._device(name)
         if device.watcher is None or not device.queue:
             return self._notified.answered(now_us, name)
-        return (Send(device.watcher, QueueFilled(name)), *self._notified.sent(now_us, name))
+        return (Send(device.watcher.gateway, QueueFilled(name)), *self._notified.sent(now_us, name))
 
     def _withdraw(self, device: str, source: str, number: int) -> None:
         """Remove what a device has put into a queue, and refuse what of it comes later."""
@@ -339,7 +401,7 @@ class Storage:
         self._store.put(f"moved {device}", Moved(to, version))
         moving = Moving(
             origin=self._me,
-            incarnation=incarnation(self._ports),
+            incarnation=self._moves_to(to).incarnation,
             number=0,
             device=device,
             version=version,
@@ -356,11 +418,29 @@ class Storage:
         return self._moves[unit]
 
     def _hand_on(self, now_us: int, to: str, moving: Moving) -> Sequence[Effect]:
-        return self._send_move(now_us, to, self._moves_to(to).add(moving), moving)
+        moves = self._moves_to(to)
+        seq = moves.add(moving)
+        is_first = moves.name(seq).incarnation == moves.name(moves.first_seq).incarnation
+        return self._send_move(now_us, to, seq) if is_first else ()
 
-    def _send_move(self, now_us: int, to: str, number: int, moving: Moving) -> Sequence[Effect]:
-        message = replace(moving, number=number, open_from=self._moves_to(to).first_seq)
-        return (Send(to, message), *self._unanswered.sent(now_us, (to, number), size_bytes(message)))
+    def _send_move(self, now_us: int, to: str, seq: int) -> Sequence[Effect]:
+        moves = self._moves_to(to)
+        incarnation, number = moves.name(seq)
+        first = moves.name(moves.first_seq).number
+        message = replace(moves[seq], incarnation=incarnation, number=number, open_from=first)
+        return (Send(to, message), *self._unanswered.sent(now_us, (to, seq), size_bytes(message)))
+
+    def _moved_to(self, now_us: int, unit: str, incarnation: str, number: int) -> Sequence[Effect]:
+        """Take an acknowledgement; the moves of a later start follow when those before are acknowledged."""
+        moves = self._moves_to(unit)
+        seq = moves.seq(incarnation, number)
+        if moves.ack(seq) is None:
+            return ()
+        effects = list(self._unanswered.answered(now_us, (unit, seq)))
+        for each, _ in moves.batch():
+            if (unit, each) not in self._unanswered:
+                effects += self._send_move(now_us, unit, each)
+        return effects
 
     def _adopt(self, now_us: int, source: str, moving: Moving) -> Sequence[Effect]:
         """Take over a queue once, in the order of its origin's moves."""
@@ -377,7 +457,10 @@ class Storage:
         moved = self._moved(device, moving.version)
         if moved is not None:  # the queue has moved on meanwhile
             moving = replace(
-                moving, origin=self._me, incarnation=incarnation(self._ports), version=moved.version
+                moving,
+                origin=self._me,
+                incarnation=self._moves_to(moved.moved).incarnation,
+                version=moved.version,
             )
             return (adopted, *self._hand_on(now_us, moved.moved, moving))
         if self._store.get(f"white {device}") is None:

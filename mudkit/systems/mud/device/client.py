@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 from zlib import crc32
 
 from msgspec import UNSET
@@ -93,6 +93,9 @@ from mudkit.systems.receiving import dropped
 from mudkit.tokens import Claims, claimed
 
 __all__ = ["ClientMachine", "Settings"]
+
+
+_Asked = TypeVar("_Asked", Write, Read, Register)
 
 
 @dataclass(frozen=True)
@@ -210,13 +213,8 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        if self._connection.life:
-            return self._handle(now_us, event)
-        self._connection.life = self._ports.entropy(4).hex()
-        self._connection.incarnation = self.local.writes.incarnation
-        return [*self._writes.advance(now_us), *self._handle(now_us, event)]
-
-    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        if not self._connection.life:
+            return [*self._begin(now_us), *self.handle(now_us, event)]
         match event:
             case Call(op_id=op_id, operation=operation):
                 try:
@@ -245,6 +243,12 @@ class ClientMachine:
                 self._reads.context = context
         return ()
 
+    def _begin(self, now_us: int) -> Sequence[Effect]:
+        """Draw what names this start, and send what waits since the last one."""
+        self._connection.life = self._ports.entropy(4).hex()
+        self._connection.incarnation = self.local.writes.incarnation
+        return self._writes.advance(now_us)
+
     def _timer(self, now_us: int, name: str) -> Sequence[Effect]:
         match name:
             case t if t == RETRY:
@@ -262,13 +266,13 @@ class ClientMachine:
     def _call(self, now_us: int, op_id: int, asked: Operation) -> Sequence[Effect]:
         match asked:
             case Write():
-                asked = replace(asked, table=check_name(asked.table))
+                asked = self._named(asked)
                 self._reads.check_access(now_us, asked.table)
                 return self._writes.write(now_us, op_id, asked, self._reads.context)
             case Read():
-                return self._read(now_us, op_id, replace(asked, table=check_name(asked.table)))
+                return self._read(now_us, op_id, self._named(asked))
             case Register():
-                asked = replace(asked, table=check_name(asked.table))
+                asked = self._named(asked)
                 self._reads.check_access(now_us, asked.table)
                 return self._watching.register(now_us, op_id, asked)
             case UpdateData():
@@ -289,6 +293,12 @@ class ClientMachine:
                 return self._connection.ask(now_us, *_administering(op_id, asked))
         raise TypeError(f"{type(asked).__name__} is no operation of a client of MUD tables")
 
+    def _named(self, asked: _Asked) -> _Asked:
+        """Return an operation whose table has a proper name."""
+        if type(asked.table) is str and asked.table in self.local.tables:
+            return asked
+        return replace(asked, table=check_name(asked.table))
+
     def _renew(self, now_us: int, op_id: int, token: str) -> Sequence[Effect]:
         """Use another token of the same user from now on, and send the writes that waited for it."""
         new, old = claimed(token), self._connection.claimed
@@ -307,10 +317,11 @@ class ClientMachine:
 
     def _read(self, now_us: int, op_id: int, asked: Read) -> Sequence[Effect]:
         effects = self._reads.read(now_us, op_id, asked)
-        # What is never answered from here need not be fetched.
-        is_only_remote = asked.aggregate is not None or bool(tables_of(asked.predicate))
-        if self._prefetching is not None and not is_only_remote:
-            self._prefetching.asked(now_us, asked_of(asked))
+        if self._prefetching is not None:
+            # What is never answered from here need not be fetched.
+            is_only_remote = asked.aggregate is not None or bool(tables_of(asked.predicate))
+            if not is_only_remote:
+                self._prefetching.asked(now_us, asked_of(asked))
         return effects
 
     def _look(self, now_us: int) -> Sequence[Effect]:
@@ -411,7 +422,7 @@ class ClientMachine:
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
         """Send requests as they are by now."""
         effects: list[Effect] = []
-        for ask in asks:
+        for ask in filter(self._connection.may_send, asks):
             match ask.work:
                 case Query() as query:
                     ask.request = self._reads.request(query)

@@ -202,15 +202,15 @@ class PendingAsk(Struct):
     identity : str
     work : Work
         What it is for.
-    request : Request
-        The request as it was last sent.
+    request : Request or None
+        The request as it was last sent; None: never.
     parts, registered : dict
         Parts of the answer since then, by partition, and by processor.
     """
 
     identity: str
     work: Work
-    request: Request
+    request: Request | None = None
     parts: dict[int, PlacedPart] = field(default_factory=dict)
     registered: dict[str, PlacedRegistered] = field(default_factory=dict)
 
@@ -275,31 +275,46 @@ class Connection:
 
     def ask(self, now_us: int, work: Work, request: Request) -> Sequence[Effect]:
         """Send a request now, if there is a link, and again until it is answered."""
-        return self.send(now_us, self._added(work, request))
+        ask = self.add(work, request)
+        return self.send(now_us, ask) if self.may_send(ask) else ()
+
+    def add(self, work: Work, request: Request | None = None) -> PendingAsk:
+        """Add a request that is not sent yet; None: it is built when it may be sent."""
+        ask = PendingAsk(self._identity(), work, request)
+        self._asks[ask.identity] = ask
+        return ask
+
+    def may_send(self, ask: PendingAsk) -> bool:
+        """Return whether a request may be sent now; a write for which the window has no room is queued."""
+        if not self.is_up:
+            return False
+        is_write = isinstance(ask.work, Writing) and ask.identity not in self.timer
+        if is_write and self.timer.size_bytes >= MAX_IN_FLIGHT_BYTES:
+            self._queue.append(ask.identity)
+            return False
+        return True
 
     def ask_together(self, now_us: int, asked: Sequence[tuple[Writing, WriteRequest]]) -> Sequence[Effect]:
         """Send several writes in one message, as far as there is room for them."""
         asks: list[PendingAsk] = []
         timers: list[Effect] = []
         for work, request in asked:
-            ask = self._added(work, request)
-            if self._may_send(ask):
+            ask = self.add(work, request)
+            if self.may_send(ask):
                 asks.append(ask)
                 timers += self._sent(now_us, ask)
         if not asks:
             return ()
         if len(asks) == 1:
             return [Send(self._gateway(), self._message(asks[0])), *timers]
-        requests = [IdentifiedRequest(ask.identity, ask.request) for ask in asks]
+        requests = [IdentifiedRequest(ask.identity, ask.request) for ask in asks if ask.request is not None]
         return [
             Send(self._gateway(), AskBatch(self.endpoint, self.token, requests, self.start or UNSET)),
             *timers,
         ]
 
     def send(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        """Send a request, perhaps again; a write for which the window has no room waits."""
-        if not self._may_send(ask):
-            return ()
+        """Send a request that may be sent, perhaps again."""
         ask.parts.clear()
         ask.registered.clear()
         return Send(self._gateway(), self._message(ask)), *self._sent(now_us, ask)
@@ -360,6 +375,8 @@ class Connection:
         if ask is None:
             return True
         request = ask.request
+        if request is None:
+            return False
         match answer:
             case Refused():
                 return True
@@ -396,25 +413,12 @@ class Connection:
         del self._asks[ask.identity]
         return self.timer.answered(now_us, ask.identity)
 
-    def _added(self, work: Work, request: Request) -> PendingAsk:
-        ask = PendingAsk(self._identity(), work, request)
-        self._asks[ask.identity] = ask
-        return ask
-
     def _identity(self) -> str:
         self._count += 1
         return f"{self.endpoint} {self.life}.{self._count}"
 
-    def _may_send(self, ask: PendingAsk) -> bool:
-        if not self.is_up:
-            return False
-        is_write = isinstance(ask.work, Writing) and ask.identity not in self.timer
-        if is_write and self.timer.size_bytes >= MAX_IN_FLIGHT_BYTES:
-            self._queue.append(ask.identity)
-            return False
-        return True
-
     def _message(self, ask: PendingAsk) -> Ask:
+        assert ask.request is not None
         return Ask(ask.identity, self.endpoint, self.token, ask.request, self.start or UNSET)
 
     def _sent(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:

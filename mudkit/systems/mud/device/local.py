@@ -61,7 +61,7 @@ class HeldRow(Struct, frozen=True):
         return cls(row.key, row.ver, row.data, row.predicate, row.lsn, table, now_us)
 
 
-class PendingWrite(Struct, frozen=True, kw_only=True):
+class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Write that the cloud has not answered.
 
     Parameters

@@ -38,7 +38,7 @@ from mudkit.systems.mud.operations import Read
 from mudkit.systems.mud.policies.policies import Asked, ReadPolicy
 from mudkit.systems.mud.problems import decode_error
 from mudkit.systems.mud.result import ReadResult
-from mudkit.systems.mud.tables.queries import asks_for_keys_only, check_names, keys_of, tables_of
+from mudkit.systems.mud.tables.queries import check_names, keys_of, only_key, tables_of
 from mudkit.systems.mud.tables.replica import columns_of, detached
 
 __all__ = ["READ_TYPES", "ReadPath", "asked_of"]
@@ -128,18 +128,16 @@ class ReadPath:
         Nothing but the record and the utility has a say in it; empty: something has.
         """
         predicate, name = read.predicate, read.table
-        if self._policy is not None or self._is_unverified() or not asks_for_keys_only(predicate):
+        if self._policy is not None or read.latest or read.aggregate is not None or self._is_unverified():
             return ()
-        keys = keys_of(predicate) or ()
-        if len(keys) != 1 or read.latest or read.aggregate is not None:
-            return ()
-        row = self._local.row(name, keys[0])
+        key = None if predicate is None else only_key(predicate)
+        row = None if key is None else self._local.row(name, key)
         if row is None or row.predicate is not None:
             return ()
         quality = Answerable((now_us - row.held_us) / 1e6, 1.0, 0.0)
         if self._planner.choose(now_us, name, read.utility, quality) != "local":
             return ()
-        return self._completed(now_us, op_id, name, {keys[0]: row}, ())
+        return self._completed(now_us, op_id, name, {row.key: row}, ())
 
     def fetch(self, now_us: int, asked: Asked) -> Sequence[Effect]:
         """Ask the cloud for what no caller waits for, so that it is held."""

@@ -140,7 +140,7 @@ class WritePath:
         write = PendingWrite(
             number=number, name=name, key=key, data=data,
             type="blind" if asked.type == "blind" else "conditional",
-            predicate=SentPredicate.of(predicate), reader=dict(asked.reader),
+            predicate=None if predicate is None else SentPredicate.of(predicate), reader=dict(asked.reader),
             replaces=0 if held is None else held.ver, after=None if before is None else before.number,
             base=None if held is None or held.data is None else held, invoked_us=now_us,
             table=self._local.number_of(name),
@@ -167,10 +167,18 @@ class WritePath:
         """Send the heads that nothing holds (stage 2)."""
         while self._delayed and self._delayed[0][0] <= now_us:
             self._new.add(self._delayed.pop(0)[1])
-        begun = [write for number in sorted(self._new) if (write := self._admitted(now_us, number))]
+        begun: list[PendingWrite] = []
+        is_due = False
+        for number in sorted(self._new):
+            write = self._admitted(now_us, number)
+            if write is not None:
+                begun.append(write)
+                is_due = is_due or write.due_us is not None
         self._new.clear()
-        if not any(write.due_us is not None for write in begun):
-            effects = [effect for write in begun for effect in self._send(now_us, write)]
+        if not is_due:
+            effects: list[Effect] = []
+            for write in begun:
+                effects += self._send(now_us, write)
             if self._delayed:
                 effects.append(SetTimer(DUE, self._delayed[0][0] - now_us))
             return effects
@@ -258,9 +266,9 @@ class WritePath:
 
     def _admitted(self, now_us: int, number: int) -> PendingWrite | None:
         """Return a head that may be sent now; note what holds any other."""
-        if number in self._under_way or number not in self._local.writes:
+        write = None if number in self._under_way else self._local.writes.get(number)
+        if write is None:
             return None
-        write = self._local.writes[number]
         if self._order.blocks(write):
             self._blocked.add(number)
         elif write.due_us == NEVER:
@@ -275,7 +283,11 @@ class WritePath:
 
     def _send(self, now_us: int, write: PendingWrite) -> Sequence[Effect]:
         self._under_way.add(write.number)
-        return self._connection.ask(now_us, Writing(write.number), self.request(write.number))
+        ask = self._connection.add(Writing(write.number))
+        if not self._connection.may_send(ask):
+            return ()
+        ask.request = self.request(write.number)
+        return self._connection.send(now_us, ask)
 
     def _committed(self, now_us: int, write: PendingWrite, answer: Outcome, ver: int) -> Sequence[Effect]:
         name, key = write.name, write.key

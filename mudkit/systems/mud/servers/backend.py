@@ -9,11 +9,13 @@ Administer     create, alter or drop a table, once for each request, however oft
 RoutedWrite    at its first arrival: apply it, blind or conditional on the version that it replaces; the
                result is the next version and entry of the log, a conflict, or a refusal; it is stored
                with the write and sent to every duplicate; a write whose token has expired is not
-               applied, so that the client can send it again with another token
+               applied, so that the client can send it again with another token; one whose result the
+               client has acknowledged is refused: a restored client has it again
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
 start          of a store that is not empty: the log continues with another start in its lineage; clients and
-               followers that know another one learn which of the entries that they know are gone
+               followers that know another one learn which of the entries that they know are gone; so
+               they do of a store that was wiped, as soon as it hears of a start that it does not know
 Has            acknowledgement of a follower; entries are retransmitted until they are acknowledged
 =============  ======================================================================================
 
@@ -25,7 +27,7 @@ acknowledges them, of its last incarnations.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from msgspec import UNSET, UnsetType, to_builtins
 from msgspec.structs import asdict, replace
@@ -78,6 +80,9 @@ length and the time of an answer do not reveal how much a reader may not see."""
 _ENTRY: Final = cast("type[LogEntry]", LogEntry)
 
 
+_Message: TypeAlias = Describe | Administer | PartitionRead | RoutedWrite | FollowLog | Has
+
+
 class BackEnd:
     """The master.
 
@@ -91,7 +96,7 @@ class BackEnd:
     def __init__(
         self, ports: Ports, gateways: Sequence[str], processors: Sequence[str], replicas: Sequence[str]
     ) -> None:
-        self._store = ports.store
+        self._ports, self._store = ports, ports.store
         self._accepts: dict[
             str, Accepts[Describe | Administer] | Accepts[PartitionRead | RoutedWrite | FollowLog | Has]
             | Accepts[PartitionRead | FollowLog | Has],
@@ -139,7 +144,10 @@ class BackEnd:
             case Received(source=source):
                 accepts = self._accepts.get(source)
                 message = None if accepts is None else accepts.decode(event.message)
-                return dropped(event) if message is None else self._received(now_us, event, message)
+                if message is None:
+                    return dropped(event)
+                begun = self._begin_anew(now_us) if self._was_wiped(message) else ()
+                return (*begun, *self._received(now_us, event, message))
             case LinkUp():
                 return self._push(now_us, self._has)
             case TimerFired():
@@ -147,11 +155,22 @@ class BackEnd:
                 return [*self._push(now_us, late), *self._unacknowledged.fired(now_us)]
         return ()
 
+    def _was_wiped(self, message: _Message) -> bool:
+        """Return whether a sender knows a start, and this store is in its first one."""
+        return not self._lineage and not isinstance(message, FollowLog) and bool(message.start or "")
+
+    def _begin_anew(self, now_us: int) -> Sequence[Effect]:
+        """Name this start, so that it is not taken for the first one that others remember."""
+        self._lineage = continued({}, BEFORE_FIRST, Incarnation(self._ports).id)
+        self._store.put("lineage", self._lineage)
+        self._has = dict.fromkeys(self._has, -1)
+        return self._push(now_us, self._has)
+
     def _received(
         self,
         now_us: int,
         event: Received,
-        message: Describe | Administer | PartitionRead | RoutedWrite | FollowLog | Has,
+        message: _Message,
     ) -> Sequence[Effect]:
         source = event.source
         match message:
@@ -210,8 +229,8 @@ class BackEnd:
         result = self._results(client).get(str(write.number))
         pushed: Sequence[Effect] = ()
         if result is None:
-            if write.number < known:
-                return ()  # a late duplicate of a write whose result the client has
+            if write.number < known:  # a late duplicate, or the client was restored and has it again
+                return (_outcome(write, WriteResult(error=encode_error(_forgotten(write)))),)
             if write.refused is not None:  # not applied: the client may send it with another token
                 return (_outcome(write, WriteResult(error=write.refused)),)
             lsn = self._copy.lsn
@@ -412,6 +431,16 @@ def _scope(incarnation: str, writer: str) -> str:
     """Return the name under which the results of one incarnation of a client are stored."""
     endpoint, _, user = writer.partition("\n")
     return f"{endpoint}\n{incarnation}\n{user}"
+
+
+def _forgotten(write: RoutedWrite) -> MudkitError:
+    return MudkitError(
+        "The result of this write is not known any more.",
+        where=f"table {write.name!r}, key {write.key!r}",
+        found=f"write {write.number}, whose result this client has received",
+        expected="a write without a result",
+        remedy="nothing: the device was restored from a backup, and was told the result before",
+    )
 
 
 def _outcome(write: RoutedWrite, result: WriteResult) -> Send:

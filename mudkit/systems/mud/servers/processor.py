@@ -193,7 +193,7 @@ class Processor:
     def _from_back_end(self, now_us: int, event: Received, message: Log | State) -> Sequence[Effect]:
         copy = self._log.copy
         if not self._log.hear(message):
-            return ()  # a late message of a former start
+            return (self._log.has(),)  # a late message of a former start, or the store was wiped
         # Readers were sent what a back end that was restored from a backup does not have.
         effects = () if self._log.copy is copy else self._begin_life(now_us)
         if not self._log.fits(message):

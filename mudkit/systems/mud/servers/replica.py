@@ -69,7 +69,7 @@ class Replica:
             return answered(self._log.copy, message, self._master, is_other_start=is_other)
         copy = self._log.copy
         if not self._log.hear(message):
-            return ()  # a late message of a former start
+            return (self._log.has(),)  # a late message of a former start, or the store was wiped
         if self._log.copy is not copy:
             self._waiting.clear()
         if not self._log.fits(message):

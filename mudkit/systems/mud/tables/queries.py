@@ -19,7 +19,15 @@ from mudkit.predicates.values import Members
 from mudkit.systems.mud.messages import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 
-__all__ = ["asks_for_keys_only", "check_names", "contains", "keys_of", "tables_of", "tables_of_sent"]
+__all__ = [
+    "asks_for_keys_only",
+    "check_names",
+    "contains",
+    "keys_of",
+    "only_key",
+    "tables_of",
+    "tables_of_sent",
+]
 
 _KINDS: Final = {
     "text": "string",
@@ -57,6 +65,13 @@ def _named(constant: object) -> frozenset[str]:
 def asks_for_keys_only(predicate: Predicate | None) -> bool:
     """Say whether a predicate matches the records of :func:`keys_of` whatever they hold, and no others."""
     return predicate is not None and _key_slots(predicate.form)[1]
+
+
+def only_key(predicate: Predicate) -> str | None:
+    """Return the key of a predicate that matches the record of one key whatever it holds, and no other."""
+    slots, is_all = _key_slots(predicate.form)
+    key = predicate.constants[slots[0]] if is_all and len(slots) == 1 else None
+    return key if type(key) is str else None
 
 
 def contains(larger: Predicate | None, smaller: Predicate | None) -> bool:

@@ -32,6 +32,8 @@ def is_line(text: Any) -> bool:
     """Say whether something is a text of one line that UTF-8 can hold."""
     if not isinstance(text, str) or not text or "\n" in text:
         return False
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -103,5 +103,10 @@ class DeviceQueue:
 
     def deliverable(self, keys: Iterable[str]) -> list[str]:
         """Return those that may be delivered: of each sender, the oldest incarnation with pending ones."""
-        oldest = {sender: min(each.values())[0] for sender, each in self._batches.items() if each}
-        return [key for key in keys if int(key.split("\n")[2]) == oldest[self.queue[key].sender]]
+        deliverable = []
+        for key in keys:
+            message = self.queue[key]
+            batches = self._batches[message.sender]
+            if len(batches) == 1 or batches[message.incarnation][0] == min(batches.values())[0]:
+                deliverable.append(key)
+        return deliverable

@@ -7,7 +7,8 @@ link up           attach to the best access point; it may be the same as before
 context changed   another access point is better: attach there, with the next epoch. An automatic
                   variable has changed by more than a share: report, but not too often
 attached          this one serves it from now on; send it what it does not have yet
-behind            an older incarnation had got as far as this epoch: attach with the next one
+behind            an older incarnation, or a newer store of it, had reached this epoch: attach with the next
+beyond            reports or policies have higher numbers at the access point: continue after these
 set policy        with the next number, until the access point says that it has it
 deliver           the next one: into the inbox, the application is told. In any case say which was last.
                   From an access point that does not serve this incarnation: say that it has left
@@ -29,7 +30,7 @@ from msgspec.structs import replace
 
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import incarnation
+from mudkit.delivery.session import incarnation, rolled_back
 from mudkit.display import View
 from mudkit.events import (
     Call,
@@ -205,6 +206,8 @@ class ClientMachine:
                 return self._behind(now_us, source, epoch)
             case Reported(seq=seq):
                 return self._has_reported(now_us, seq)
+            case PolicySet(seq=seq, taken=True):
+                return self._policy_beyond(now_us, seq)
             case PolicySet(seq=seq, problem=problem):
                 return self._policy_set(now_us, seq, problem)
 
@@ -248,7 +251,8 @@ class ClientMachine:
         if epoch != stored.epoch or source != stored.at or not self._has_link:
             return ()
         self._is_attached = True
-        answered = [*self._unanswered.answered(now_us, _ATTACH), *self._has_reported(now_us, report)]
+        answered = [*self._unanswered.answered(now_us, _ATTACH), *self._go_beyond(now_us, report)]
+        answered += self._has_reported(now_us, report)
         if stored.fresh or stored.origin != source:
             self._store.put("attachment", replace(stored, origin=source, fresh=False))
         late = self._report_late(now_us) if self._is_late() else ()
@@ -257,7 +261,8 @@ class ClientMachine:
 
     def _behind(self, now_us: int, source: str, epoch: int) -> Sequence[Effect]:
         stored = self._attachment
-        if source != stored.at or epoch < stored.epoch or not self._has_link:
+        is_old = epoch < stored.epoch or (epoch == stored.epoch and self._is_attached)
+        if source != stored.at or is_old or not self._has_link:
             return ()
         self._store.put("attachment", replace(stored, epoch=epoch + 1))
         return self._attach(now_us)
@@ -307,6 +312,15 @@ class ClientMachine:
         over = [each for each in self._unanswered if isinstance(each, int) and each <= up_to_seq]
         return [effect for each in over for effect in self._unanswered.answered(now_us, each)]
 
+    def _go_beyond(self, now_us: int, seq: int) -> Sequence[Effect]:
+        """Report under a number above those that this client has used and forgotten."""
+        if seq <= self._last_report:
+            return ()
+        lost = rolled_back(self._me, f"it does not know its reports {self._last_report + 1} to {seq}")
+        self._store.put("report", seq)
+        self._note_report(now_us)
+        return (lost, *self._say_report(now_us))
+
     def _is_late(self) -> bool:
         return self._answered < self._last_report
 
@@ -339,6 +353,17 @@ class ClientMachine:
             error = PolicyError(problem.summary, where=problem.where, found=problem.found)
         older = [self._calls.pop(each) for each in list(self._calls) if each < seq]
         return [*effects, Complete(op_id, error=error), *(Complete(each) for each in older)]
+
+    def _policy_beyond(self, now_us: int, seq: int) -> Sequence[Effect]:
+        """Set the policy under a number above those that this client has used and forgotten."""
+        stored = self._store.get("policy", _Policy)
+        if stored is None or stored.policy is None or stored.seq > seq:
+            return ()
+        self._store.put("policy", _Policy(seq + 1, stored.policy))
+        if stored.seq in self._calls:
+            self._calls[seq + 1] = self._calls.pop(stored.seq)
+        lost = rolled_back(self._me, f"it does not know its policies {stored.seq} to {seq}")
+        return (lost, *self._say_policy(now_us))
 
     def _say_policy(self, now_us: int) -> Sequence[Effect]:
         stored = self._store.get("policy", _Policy)

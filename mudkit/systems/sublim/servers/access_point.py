@@ -264,6 +264,8 @@ class AccessPointMachine:
     def _set_policy(self, source: str, agent: Agent, message: SetPolicy) -> Sequence[Effect]:
         if message.incarnation != agent.record.incarnation:
             return ()
+        if agent.has_used(message.seq, message.policy):
+            return (Send(source, PolicySet(message.incarnation, agent.record.policy, taken=True)),)
         answer = PolicySet(message.incarnation, message.seq)
         if message.seq > agent.record.policy:
             try:

@@ -106,14 +106,19 @@ class Agent:
         self._store.put(f"agent {self.name}", record)
 
     def reported(self, seq: int, automatic: Automatic) -> None:
-        """Take automatic variables, unless newer ones have come."""
-        if seq > self.record.report:
+        """Store automatic variables, unless newer ones are known; a restored client may repeat a number."""
+        if seq > self.record.report or (seq == self.record.report and automatic != self.record.automatic):
             self.change(replace(self.record, report=seq, automatic=automatic))
 
     def belongs_to(self, incarnation: str) -> None:
         """Go on for another incarnation of the client, which counts its reports and policies from 1."""
         if incarnation != self.record.incarnation:
             self.change(replace(self.record, incarnation=incarnation, report=0, policy=0))
+
+    def has_used(self, seq: int, sent: PolicyText) -> bool:
+        """Return whether a number is of another policy: the client was restored, or it is a late copy."""
+        is_last = seq == self.record.policy and sent == self._store.get(f"policy {self.name}", dict)
+        return 0 < seq <= self.record.policy and not is_last
 
     def use(self, seq: int, sent: PolicyText, policy: AnyPolicy) -> None:
         """Decide by another policy from the next message on; it begins with its own first variables."""

@@ -224,14 +224,14 @@ class Handover:
             return (Send(source, Behind(incarnation, max(*others, epoch))),)
         begins = message.fresh
         if agent is not None:
-            if epoch < agent.record.epoch:
-                return ()
+            if epoch < agent.record.epoch:  # a late copy, or the client was restored
+                return (Send(source, Behind(incarnation, agent.record.epoch)),)
             is_its_own = agent.record.incarnation in ("", incarnation)
             if is_its_own or begins or message.origin == self._me:
                 return self._here(now_us, agent, source, epoch, message)
             self._forget(agent)  # the one that it was has stayed here
         if gone is not None and epoch <= gone.epoch:
-            return ()
+            return (Send(source, Behind(incarnation, gone.epoch)),)
         if gone is not None and begins and gone.incarnation != incarnation:
             self._store.delete(_GONE + name)
             gone = None

@@ -76,7 +76,7 @@ def test_every_kind_of_message_is_sent(talked):
     kinds = {event.message["kind"] for events in heard.values() for event in events}
     assert kinds == {
         "join", "send", "group", "withdraw", "pull", "bye", "sent", "deliver", "filled", "tell", "gone", "ask", "do",
-        "done", "moving", "adopted",
+        "done", "moving", "adopted", "restarted", "holds",
     }  # fmt: skip
 
 

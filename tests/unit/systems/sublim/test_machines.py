@@ -264,7 +264,8 @@ def test_a_first_attachment_that_was_lost_is_no_second_state():
     (ask,) = sent(two.attach(2, "one", is_fresh=True), "ask")
     (state,) = sent(one.hear("two", ask), "parcel")  # an empty one
     two.hear("one", state)
-    assert one.attach(1, "one", is_fresh=True) == ()  # the first attachment, late
+    late = one.attach(1, "one", is_fresh=True)  # a client that has moved on ignores the answer
+    assert [type(effect.message).__name__ for effect in late] == ["Behind"]
     assert (list(one.agents), list(two.agents)) == ([], ["doctor"])
 
 
@@ -273,7 +274,7 @@ def test_an_attachment_from_another_address_is_the_same_subscriber():
     one.attach(1, "one", is_fresh=True)
     one.attach(1, "one", client="pda@2")
     assert one.agents["doctor"].record.address == "pda@2"
-    assert one.attach(0, "one", client="pda@1") == ()
+    assert sent(one.attach(0, "one", client="pda@1"), "attached") == []
     assert one.agents["doctor"].record.address == "pda@2"
 
 

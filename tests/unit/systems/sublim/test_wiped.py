@@ -1,4 +1,4 @@
-"""A device that comes back under its name with an empty store."""
+"""A device that comes back under its name with an empty store, or an older one."""
 
 from __future__ import annotations
 
@@ -137,3 +137,59 @@ def test_a_late_copy_of_an_older_incarnation_changes_nothing():
         assert machine.handle(0, Received("doctor/sublim", late)) == ()
     assert [each["kind"] for each in attach("aaaaaaaa", 3)] == ["behind"]  # who it was does not hear it
     assert state() == after
+
+
+def lost(lab):
+    incidents = lab.frame("incidents")
+    return int((incidents["incident"] == "rolled back").sum())
+
+
+def test_a_policy_under_a_number_that_was_used_before_is_set():
+    lab, net, _, doctor = ward()
+    backup = lab.faults.backup("doctor")
+    doctor.set_policy(ODD).result()
+    lab.faults.restore("doctor", backup)
+    lab.run(seconds=30)
+    doctor.set_policy(SHORT).result()
+    publish(lab, net, 1, 2)
+    assert doctor.state()["policy"] == 2
+    assert [sorted(each) for each in doctor.read().result()] == [["n"], ["n"]]
+    assert lost(lab)
+
+
+def test_a_policy_below_those_that_it_has_forgotten_is_set():
+    lab, net, _, doctor = ward()
+    backup = lab.faults.backup("doctor")
+    for policy in (SHORT, ODD, SHORT, ODD):
+        doctor.set_policy(policy).result()
+    lab.faults.restore("doctor", backup)
+    lab.run(seconds=30)
+    doctor.set_policy(SHORT).result()
+    publish(lab, net, 1, 2)
+    assert numbers(doctor) == [1, 2]
+
+
+def test_what_it_reports_is_taken():
+    lab, _, device, doctor = ward()
+    backup = lab.faults.backup("doctor")
+    for pixels in (320, 480, 640):
+        device.change_context(display_px=pixels)
+        lab.run(seconds=10)
+    lab.faults.restore("doctor", backup)
+    device.change_context(display_px=960)
+    lab.run(seconds=30)
+    assert doctor.state()["automatic"]["display_px"] == 960
+
+
+def test_it_is_served_where_it_is_and_where_it_was():
+    for walk in ([1], [1, 2], [1, 0], [1, 2, 0, 1], [2, 1, 0]):
+        lab, net, device, doctor = ward(3)
+        backup = lab.faults.backup("doctor")
+        for place in walk:
+            go(lab, device, place)
+        for back in (walk[-1], 0):
+            device.measured("loc", (back * 0.001, 0.0))
+            lab.faults.restore("doctor", backup)
+            lab.run(minutes=5)
+            publish(lab, net, 7)
+            assert 7 in numbers(doctor), (walk, back)

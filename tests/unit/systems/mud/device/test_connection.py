@@ -78,7 +78,8 @@ def answer(kind, identity, **fields):
 
 
 def again(connection, asks, now_us=0):
-    return sent([effect for each in asks for effect in connection.send(now_us, each)])
+    ready = filter(connection.may_send, asks)
+    return sent([effect for each in ready for effect in connection.send(now_us, each)])
 
 
 def test_another_gateway_is_tried_when_the_first_cannot_be_reached(connection):
@@ -206,3 +207,22 @@ def test_what_is_no_answer_to_what_was_asked_does_not_fit(connection, op):
         assert fits == (is_own and (kind, fields) not in NEVER), (kind, fields)
         assert connection.fits(answer(kind, "another", **fields))  # nobody waits for it
     assert connection.fits(answer("refused", message.id, error=ERROR))
+
+
+def test_requests_under_way_are_sent_again_under_other_identities_but_for_those_about_tables(connection):
+    connection.ask(0, Writing(1), write(1))
+    connection.ask(0, WORK, WORK.request)
+    connection.down()
+    connection.ask(0, Writing(2), write(2))  # not under way
+    connection.up()
+    before = [ask.identity for ask in connection.up()[1]]
+    for ask in connection.up()[1][:2]:
+        connection.send(0, ask)
+    effects, asks = connection.again(1)
+    assert [type(ask.work) for ask in asks] == [Writing, Administering]
+    assert asks[0].identity not in before
+    assert asks[1].identity == before[1]
+    assert [connection.knows(each) for each in before] == [False, True, True]
+    assert connection.knows(asks[0].identity)
+    assert not list(connection.timer)
+    assert not sent(effects)

@@ -340,3 +340,22 @@ def test_pending_writes_of_an_older_store_keep_their_numbers():
     local.remove(local.writes[7])
     assert list(Local(ports(store=store), 9).writes) == []
     assert Local(ports(store=store), 9).writes.last_seq == 8
+
+
+def test_it_goes_back_to_what_another_start_of_the_back_end_has():
+    store = MemoryStore()
+    local = Local(ports(store=store), 9)
+    for key, lsn in (("a", 3), ("b", 8)):
+        local.hold("news", HeldRow(key, 2, {"n": lsn}, None, lsn, 1, 0))
+    lost, kept = local.row("news", "b"), local.row("news", "a")
+    for number, base in ((1, lost), (2, kept)):
+        local.add(write(number, key=base.key))
+        local.change(local.writes[number], replaces=2, base=base)
+    assert local.go_back("second", 5) == ""  # of no table it was known how far it was seen
+    local.see("news", 1, 0, 8)
+    assert local.go_back("third", 5) == "entries 6 to 8 of the log"
+    for again in (local, Local(ports(store=store), 9)):
+        assert (again.row("news", "a"), again.row("news", "b")) == (kept, None)
+        assert [each.replaces for each in again.writes] == [None, 2]
+        assert again.start == "third"
+    assert local.go_back("fourth", 5) == ""

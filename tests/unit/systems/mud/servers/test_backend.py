@@ -185,9 +185,9 @@ def test_what_its_client_knows_is_forgotten_and_a_late_copy_is_not_applied(store
     write(master, 1)
     write(master, 2, known=2)
     assert list(store.get("applied jane/news\nfirst\nNone\nNone")) == ["2"]
-    assert write(master, 1) == []
     write(master, 3, known=1)  # an older message
-    assert write(master, 1) == []
+    ((_, outcome),) = write(master, 1)
+    assert outcome["error"]["summary"] == "The result of this write is not known any more."
     assert write(master, 2)[0][1]["ver"] == 2
     assert write(master, 4, known=4)[0][1]["ver"] == 4
 

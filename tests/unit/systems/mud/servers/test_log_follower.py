@@ -114,3 +114,20 @@ def test_a_state_is_of_one_piece_or_not_followed(names, numbers, rows, is_whole)
     tables = [table(1, *each).table for each in zip(names, numbers, strict=True)]
     state = State("now", 1, tables, [(name, row(1, name).row) for name in rows])
     assert LogFollower("master", "now").fits(state) == is_whole
+
+
+def test_it_keeps_what_a_later_start_has_and_forgets_what_it_has_not(follower):
+    list(follower.fresh(Log([entry(1), entry(2), entry(3)])))
+    assert follower.hear(Log([], {"b": 4}))
+    assert (follower.lsn, follower.start, follower.shared("")) == (3, "b", 3)
+    assert follower.hear(Log([], {"c": 2}))
+    assert (follower.lsn, follower.start) == (-1, "c")
+    assert follower.begin() != ()
+
+
+def test_it_takes_nothing_of_a_former_start(follower):
+    follower.hear(Log([], {"b": 1}))
+    follower.hear(Log([], {"c": 1}))
+    assert not follower.hear(Log([entry(1)]))
+    assert not follower.hear(Log([entry(1)], {"b": 1}))
+    assert (follower.lsn, follower.start) == (0, "c")

@@ -28,12 +28,12 @@ _RELAY: Final = "contrail"
 _GATEWAY: Final = f"{_RELAY}-gateway"
 _PORTS: Final = "location", "alarm"
 _ALWAYS_MS: Final = 1e9
-_MOST_POLLING_S: Final = 3600.0
+_MAX_POLLING_S: Final = 3600.0
 _SHOWN_BYTES: Final = 8
 
 
 class Seen(NamedTuple):
-    """What a party sees of something.
+    """Form in which a party sees a thing.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class PartyView(NamedTuple):
 
 @dataclass(frozen=True)
 class PartyViews:
-    """What came of an item.
+    """Result of sending an item.
 
     Parameters
     ----------
@@ -78,12 +78,12 @@ class PartyViews:
 
     @property
     def held(self) -> Held:
-        """What everybody held."""
+        """Ledger of what each party held."""
         return _held(self.lab)
 
     @property
     def relay_bytes(self) -> int:
-        """How much the servers of the relay received and stored, all copies counted."""
+        """Bytes that the servers of the relay received and stored, with all copies."""
         return sum(row.bytes for row in self.held.rows() if row.party.startswith(f"{_RELAY}-"))
 
     def places(self, text: str) -> dict[str, list[str]]:
@@ -117,7 +117,7 @@ def party_views(
     item_id : str
     encrypted : bool
     polling_s : float
-        How often Alice's device looks for what has come, at most 3,600.
+        Polling interval of Alice's device, in seconds, at most 3,600.
     link : str
     seed : int
 
@@ -128,12 +128,12 @@ def party_views(
     ParameterError
         The item is none, or a parameter is out of range.
     """
-    if not 0.1 <= polling_s <= _MOST_POLLING_S:
+    if not 0.1 <= polling_s <= _MAX_POLLING_S:
         raise ParameterError(
             "So often no device looks.",
             where="polling_s",
             found=f"{polling_s:g}",
-            expected=f"0.1 to {_MOST_POLLING_S:g}",
+            expected=f"0.1 to {_MAX_POLLING_S:g}",
         )
     pack(item)  # what is no item is told before anything is made
     lab = Lab(seed, held=True)
@@ -184,7 +184,7 @@ def _filter(lab: Lab, wanted: str | None, went: bool) -> PartyView:
 
 
 def _content(lab: Lab, item: Item, taken: Item | None) -> Iterator[PartyView]:
-    """Say what is in the item: who has all of it in clear, has each part."""
+    """Yield the parts of the item; a party with all of it in clear has each part."""
     packed, bodies = pack(item), _held(lab).values(_GATEWAY, "message.body")
     for name in item.metadata:
         texts = [_NOTHING if each is None else _written(each.metadata[name]) for each in (item, taken)]
@@ -204,7 +204,7 @@ def _key(lab: Lab, went: bool) -> PartyView:
 
 
 def _header(lab: Lab, item_id: str, published: Published) -> Iterator[PartyView]:
-    """Say what a relay must know to pass an item on: it is in clear for everybody who gets it."""
+    """Yield what a relay must know to pass an item on, in clear for everybody who gets it."""
     for what, field, text in (
         ("from", "message.port", f"{SENDER}, port {_PORTS[0]}"),
         ("to", "message.to[].tag", f"{RECEIVER}, port {_PORTS[1]}"),
@@ -215,7 +215,7 @@ def _header(lab: Lab, item_id: str, published: Published) -> Iterator[PartyView]
 
 
 def _relay(lab: Lab, needle: bytes, text: str, sealed: Sequence[bytes]) -> Seen:
-    """Say what the relay has: the thing itself, a ciphertext, or nothing."""
+    """Return what the relay has: the thing itself, a ciphertext, or nothing."""
     if any(party.startswith(f"{_RELAY}-") for party, *_ in _held(lab).find(bytes(needle))):
         return Seen("clear", text)
     if not sealed:
@@ -224,7 +224,7 @@ def _relay(lab: Lab, needle: bytes, text: str, sealed: Sequence[bytes]) -> Seen:
 
 
 def _sealed(lab: Lab) -> list[bytes]:
-    """Give what the relay was sent that is sealed for one device: the filter, then the key."""
+    """Return what the relay was sent sealed for one device: the filter, then the key."""
     return _held(lab).values(_GATEWAY, "message.to[].sealed")
 
 
@@ -235,13 +235,13 @@ def _held(lab: Lab) -> Held:
 
 
 def _carried(lab: Lab) -> tuple[int, int]:
-    """Give the bytes that the sender has sent, and that the receiver was sent."""
+    """Return the bytes that the sender has sent, and that the receiver has received."""
     bill = lab.bill().set_index(["device", "direction"])["bytes"]
     return int(bill[SENDER, "up"]), int(bill[RECEIVER, "down"])
 
 
 def _arrival(lab: Lab, began: Any) -> Any:
-    """Say when the item was at the relay."""
+    """Return when the item was at the relay."""
     sent = lab.frame("messages")
     sent = sent[(sent["source"] == SENDER) & (sent["kind"] == "send") & (sent["sent"] >= began)]
     return sent["ended"].max()

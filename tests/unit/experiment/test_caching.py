@@ -6,7 +6,7 @@ from learning_traces import asked as asked_reads
 from learning_traces import first_labels, labelled_reads, written
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.experiment.cache_bench import CacheBench, Shuffled, nodes
+from mudkit.experiment import CacheBench, Shuffled, nodes
 from mudkit.learning import Always, BatchTree, Bound, CostMatrix, FixedRule, Tree, evaluate_reads
 from mudkit.learning.features import read_features, write_features
 from mudkit.learning.replay import SENT, replay
@@ -22,7 +22,7 @@ def bench():
 
 def test_rule_and_bound_are_those_of_the_evaluation(bench):
     rule, bound = evaluate_reads(LABELS, READS, [FixedRule(), Bound()]).to_dict("records")
-    result = bench.tried(FixedRule())
+    result = bench.run(FixedRule())
     for name in ("sent_share", "stale_share", "completeness"):
         assert getattr(result, name) == pytest.approx(rule[name])
     assert result.learnt is None
@@ -33,7 +33,7 @@ def test_rule_and_bound_are_those_of_the_evaluation(bench):
 
 
 def test_a_dearer_stale_answer_is_given_less_often(bench):
-    tried = [bench.tried(CostMatrix(price, 1.0)) for price in (0.02, 1.0, 50.0)]
+    tried = [bench.run(CostMatrix(price, 1.0)) for price in (0.02, 1.0, 50.0)]
     stale = [each.stale_share for each in tried]
     sent = [each.sent_share for each in tried]
     assert stale == sorted(stale, reverse=True)
@@ -44,7 +44,7 @@ def test_a_dearer_stale_answer_is_given_less_often(bench):
 
 def test_nobody_is_decided_for_by_a_tree_that_has_seen_her(bench):
     """The replay is by folds: the whole tree, which has seen all, would look better."""
-    result = bench.tried("latency")
+    result = bench.run("latency")
     seen = result.learnt.local(bench.pairs)
     honest = bench.trees.tree(result.learnt.costs)[1] == 0
     assert (replay(bench.pairs, seen) != replay(bench.pairs, honest)).any()
@@ -59,7 +59,7 @@ def test_nobody_is_decided_for_by_a_tree_that_has_seen_her(bench):
 def test_an_answer_may_lack_a_little(bench):
     """Half of the points are there whenever any are missing."""
     most = CacheBench.of(LABELS, READS, completeness=0.51)
-    assert most.tried("latency").stale_share == bench.tried("latency").stale_share > 0
+    assert most.run("latency").stale_share == bench.run("latency").stale_share > 0
     with pytest.raises(TraceContentError, match="Only one thing"):
         CacheBench.of(LABELS, READS, completeness=0.5)
 
@@ -85,7 +85,7 @@ def decided(table, row):
 
 
 def test_the_list_of_nodes_decides_as_the_tree_does(bench):
-    learnt = bench.tried(CostMatrix(0.5, 1.0)).learnt
+    learnt = bench.run(CostMatrix(0.5, 1.0)).learnt
     table = nodes(learnt)
     known = read_features(bench.pairs, bench.features)
     at = np.arange(0, len(known), 37)
@@ -133,4 +133,4 @@ def test_one_device_alone_teaches_nothing(bench):
     with pytest.raises(ParameterError, match="most"):
         bench.bound(1.5)
     with pytest.raises(ParameterError, match="cost matrix"):
-        bench.tried([[0, 1]])
+        bench.run([[0, 1]])

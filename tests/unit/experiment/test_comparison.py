@@ -1,4 +1,4 @@
-"""The scoreboard: the same seeds for all, intervals, the front, and what is refused."""
+"""Comparisons: intervals, ratios, the Pareto front, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,15 +6,33 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mudkit.errors import ParameterError, SimulationProblem
-from mudkit.experiment.adapters import ADAPTERS, CANNOT, LastHopAdapter, MudAdapter, SublimAdapter
-from mudkit.experiment.scoreboard import MEASURES, pareto, play, scoreboard
-from mudkit.experiment.tasks import TASKS, TRAFFIC, WARD
+from mudkit.experiment import (
+    ADAPTERS,
+    CANNOT,
+    GAINS,
+    LABELS,
+    MEASURES,
+    PHOTOS,
+    TASKS,
+    TRAFFIC,
+    WARD,
+    LastHop,
+    Mud,
+    Sublim,
+    by_device,
+    disclosed,
+    front,
+    pareto,
+    run,
+    scoreboard,
+)
 
 _TASKS = [TRAFFIC.over(devices=5, hours=0.3), WARD.over(devices=2, hours=0.05)]
-_SYSTEMS = {"MUD": MudAdapter, "SUBLIM": SublimAdapter}
+_SYSTEMS = {"MUD": Mud, "SUBLIM": Sublim}
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +101,13 @@ def test_runs_are_spread_by_a_map_of_ones_own(board):
 
 
 def test_who_changes_what_all_depend_on_is_found_out():
-    class Cheat(MudAdapter):
+    class Cheat(Mud):
         def __init__(self, testbed):
             super().__init__(testbed)
             testbed.lab.faults.cut(testbed.phones[0], minutes=1)
 
     with pytest.raises(SimulationProblem, match="not given the same"):
-        scoreboard(_TASKS[1:], {"MUD": MudAdapter, "cheat": Cheat}, seeds=[1])
+        scoreboard(_TASKS[1:], {"MUD": Mud, "cheat": Cheat}, seeds=[1])
 
 
 @pytest.mark.parametrize(
@@ -140,7 +158,7 @@ def test_the_front_of_a_board(board):
 def test_what_a_system_cannot_say_is_of_a_task_that_there_is():
     assert list(CANNOT) == list(ADAPTERS)
     assert {task for answer in CANNOT.values() for task in answer} <= set(TASKS)
-    assert LastHopAdapter.cannot["traffic alerts"].endswith(".")
+    assert LastHop.cannot["traffic alerts"].endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -150,8 +168,8 @@ def test_what_a_system_cannot_say_is_of_a_task_that_there_is():
         ("news", _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
         (_TASKS[0], _SYSTEMS, range(1), "tasks", "such as [NEWS, WARD]"),
         (_TASKS, ["MUD"], range(1), "systems", "by name"),
-        (_TASKS, {"MUD": "MUD"}, range(1), "systems", "by name"),
-        (_TASKS, _SYSTEMS, 2, "seeds", "range(3)"),
+        (_TASKS, {"MUD": "MUD"}, range(1), "system", "the class itself"),
+        (_TASKS, _SYSTEMS, 2, "seeds", "range(10)"),
         (_TASKS, _SYSTEMS, ["one"], "seeds", "a whole number"),
     ],
 )
@@ -164,9 +182,9 @@ def test_what_is_of_a_wrong_kind_is_named(tasks, systems, seeds, where, answer):
 
 def test_one_entry_is_refused_as_a_scoreboard_is():
     with pytest.raises(ParameterError, match="a task, such as NEWS"):
-        play("news", MudAdapter)
+        run("news", Mud)
     with pytest.raises(ParameterError, match=r"ADAPTERS\['MUD'\]"):
-        play(_TASKS[0], "MUD")
+        run(_TASKS[0], "MUD")
 
 
 def test_a_misspelt_parameter_of_a_scenario_is_answered_with_the_nearest():
@@ -174,3 +192,67 @@ def test_a_misspelt_parameter_of_a_scenario_is_answered_with_the_nearest():
         _TASKS[0].over(device=3)
     assert (caught.value.where, caught.value.found) == ("device", "3")
     assert _TASKS[0].over(devices=3).scenario.devices == 3
+
+
+TABLE = pd.DataFrame(
+    {
+        "system": ["a", "b", "c", "d", "e"],
+        "useful_share": [1.0, 0.5, 0.5, 0.9, 1.0],
+        "battery_h": [10.0, 40.0, 30.0, 20.0, math.nan],
+        "radio_j": [9.0, 1.0, 2.0, 10.0, 5.0],
+        "lost": [0.0, 5.0, 6.0, 1.0, 0.0],
+    }
+)
+
+
+def best(x, y):
+    result = front(TABLE, x, y)
+    return set(result.loc[result["is_best"], "system"])
+
+
+def test_each_measure_has_a_label():
+    assert set(LABELS) == set(MEASURES)
+    assert set(MEASURES) > GAINS
+    assert len(set(LABELS.values())) == len(LABELS)
+
+
+def test_a_gain_against_a_cost_either_way_round():
+    assert best("radio_j", "useful_share") == best("useful_share", "radio_j") == {"b", "e"}
+
+
+def test_two_gains_and_two_costs():
+    assert best("battery_h", "useful_share") == {"a", "b", "d"}, "e has no value"
+    assert best("radio_j", "lost") == {"b", "e"}
+
+
+@pytest.mark.parametrize(("x", "y"), [("radio_j", "radio_j"), ("up_kb", "radio_j"), ("system", "radio_j")])
+def test_what_are_no_two_measures(x, y):
+    with pytest.raises(ParameterError, match="useful_share"):
+        front(TABLE, x, y)
+
+
+TASK = PHOTOS.over(devices=6, hours=6.0)
+TWO = {name: ADAPTERS[name] for name in ("to everyone", "Contrail")}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return scoreboard([TASK], TWO, seeds=[4, 5])
+
+
+def test_it_is_of_the_first_seed_and_of_each_system(result):
+    for name, make in TWO.items():
+        entry = run(TASK, make, 4, name=name)
+        for kept, own in ((result.devices, by_device(entry)), (result.disclosed, disclosed(entry))):
+            rows = kept.query("task == @TASK.name and system == @name").reset_index(drop=True)
+            pd.testing.assert_frame_equal(rows.drop(columns=["task", "system"]), own)
+        latencies = result.latencies.query("system == @name")["latency_s"]
+        assert sorted(latencies) == sorted(entry.deliveries.query("status == 'read'")["latency_s"])
+    assert result.devices["system"].unique().tolist() == list(TWO)
+
+
+def test_nothing_is_kept_if_it_is_not_wanted():
+    bare = scoreboard([TASK], {"to everyone": TWO["to everyone"]}, seeds=[4], privacy=False)
+    assert bare.devices.empty
+    assert bare.disclosed.empty
+    assert bare.latencies.empty

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError, PredicateError
-from mudkit.experiment.tasks import TASKS, Interest
-from mudkit.experiment.tasks.catalogue import listed
+from mudkit.experiment import TASKS, Interest
+from mudkit.experiment.tasks import listed
 from mudkit.predicates import Predicate
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.experiment import Scenario, run
-from mudkit.experiment.adapters import Contrail, StoreAndForward
+from mudkit.experiment import Contrail, Scenario, StoreAndForward, run
 from mudkit.sources.workloads import Poisson, WakingReads
 
 SCENARIO = Scenario(

@@ -8,26 +8,28 @@ from functools import partial
 import pytest
 
 from mudkit.errors import MudkitError
-from mudkit.experiment.adapters import ADAPTERS, ContrailHop, LastHopHop, MudHop, RadiatorHop, SublimHop
-from mudkit.experiment.adapters.meaning import meant_by
-from mudkit.experiment.compositions import (
-    ALONE,
+from mudkit.experiment import (
+    ADAPTERS,
     COMPOSITIONS,
     PAIRS,
     PROMISES,
     SAME,
-    Chain,
-    Said,
-    Trace,
+    TASKS,
+    Contrail,
+    Interest,
+    Item,
+    LastHop,
+    Mud,
+    Radiator,
+    Sublim,
     commuting,
     orders,
-    traces,
+    run,
 )
-from mudkit.experiment.compositions import promises as p
-from mudkit.experiment.compositions._orders import played
-from mudkit.experiment.compositions._traces import smaller
-from mudkit.experiment.scoreboard import play
-from mudkit.experiment.tasks import TASKS, Interest, Item
+from mudkit.experiment import order_checks as p
+from mudkit.experiment.adapters.system import meant_by
+from mudkit.experiment.chains import Chain
+from mudkit.experiment.order_checks import ALONE, Said, Trace, played, smaller, traces
 
 MIN = 60
 HIDDEN_FROM_ONE = Trace((10, 40), (Said(20 * MIN, 0, 18), Said(25 * MIN, 1, 0), Said(30 * MIN, 2, 0)))
@@ -52,14 +54,14 @@ def times(came):
 @pytest.mark.parametrize(
     ("hop", "expected"),
     [
-        (MudHop, [(20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (30, 0, [2]), (30, 1, [2])]),
+        (Mud, [(20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (30, 0, [2]), (30, 1, [2])]),
         (
-            partial(LastHopHop, per_day=2),
+            partial(LastHop, per_day=2),
             [(20, 0, [0]), (20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (90, 0, [2]), (90, 1, [2])],
         ),
-        (RadiatorHop, [(50, 0, [0, 1, 2]), (50, 1, [0, 1, 2])]),
-        (SublimHop, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
-        (ContrailHop, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
+        (Radiator, [(50, 0, [0, 1, 2]), (50, 1, [0, 1, 2])]),
+        (Sublim, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
+        (Contrail, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
     ],
 )
 def test_a_hop_alone_does_what_its_system_does(hop, expected):
@@ -146,13 +148,13 @@ def test_a_relay_that_could_read_is_seen(monkeypatch):
     from mudkit.experiment.adapters import contrail
 
     monkeypatch.setattr(contrail, "Module", partial(contrail.Module, encrypted=False))
-    came = played(CROWD, partial(Chain, hops=[ContrailHop]))
+    came = played(CROWD, partial(Chain, hops=[Contrail]))
     assert "contrail-" in PROMISES[p.RELAY](came)
 
 
 def test_each_promise_breaks_when_what_was_handed_over_is_changed():
     """The checks themselves, on runs that keep everything and are then spoilt."""
-    came = played(HIDDEN_FROM_ONE, partial(Chain, hops=[MudHop]))
+    came = played(HIDDEN_FROM_ONE, partial(Chain, hops=[Mud]))
     assert PROMISES[p.HIDDEN](came) is None
     assert PROMISES[p.ALL](came) is None
     handed = came.adapter.handed
@@ -267,8 +269,8 @@ def test_the_predicate_of_an_aggregate_is_for_the_one_that_it_is_sent_to():
 
 def test_compositions_enter_the_scoreboard():
     small = TASKS["traffic alerts"].over(devices=4, hours=1.0, outage=0.0)
-    entries = {name: play(small, make, 2, name=name) for name, make in COMPOSITIONS.items()}
-    assert {entry.digest for entry in entries.values()} == {play(small, ADAPTERS["MUD"], 2).digest}
+    entries = {name: run(small, make, 2, name=name) for name, make in COMPOSITIONS.items()}
+    assert {entry.digest for entry in entries.values()} == {run(small, ADAPTERS["MUD"], 2).digest}
     for name, entry in entries.items():
         answer = entry.measures()
         assert answer["useful"] + answer["wasted"], name
@@ -279,7 +281,7 @@ def test_compositions_enter_the_scoreboard():
 def test_what_a_user_looks_for_is_fetched_from_the_spool():
     """On demand: articles lie in the spool, and the best come when she looks; the limit is the task's."""
     small = TASKS["news with ranks"].over(devices=3, hours=10.0, outage=0.0)
-    entry = play(small, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
+    entry = run(small, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
     assert entry.measures()["useful"]
     assert entry.measures()["wasted"] < entry.testbed.wanted / 2
     assert (entry.deliveries["read"].dropna().value_counts() <= small.most).all()
@@ -287,9 +289,9 @@ def test_what_a_user_looks_for_is_fetched_from_the_spool():
 
 def test_who_moves_pays_for_telling_her_desk():
     task = TASKS["traffic alerts"].over(devices=4, hours=1.0, outage=0.0)
-    entry = play(task, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
+    entry = run(task, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
     bill = entry.bill
     answer = bill[(bill["system"] == "store and forward") & (bill["direction"] == "up")]
     assert (answer["messages"] > 5).any()
-    still = play(task, COMPOSITIONS["Contrail, SUBLIM on the phone"], 2, name="on the phone").bill
+    still = run(task, COMPOSITIONS["Contrail, SUBLIM on the phone"], 2, name="on the phone").bill
     assert "store and forward" not in set(still["system"])

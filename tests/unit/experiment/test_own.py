@@ -11,10 +11,8 @@ import pytest
 
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Complete, Notify, Received, Send
-from mudkit.experiment.adapters import own_machine
-from mudkit.experiment.adapters.copies import Copies
-from mudkit.experiment.scoreboard import play
-from mudkit.experiment.tasks import WARD
+from mudkit.experiment import WARD, own_machine, run
+from mudkit.experiment.adapters.own import Copies
 
 _FEW = WARD.over(devices=4, hours=0.05)
 SEEN: list[str] = []
@@ -40,7 +38,7 @@ def test_machines_of_one_function_have_no_memory_in_common():
         return []
 
     with pytest.raises(ParameterError) as caught:
-        play(_FEW, own_machine(handle))
+        run(_FEW, own_machine(handle))
     assert caught.value.summary == "A machine keeps something outside of its memory and its store."
     assert caught.value.found == "wants, which it has changed"
     assert "here.memory" in caught.value.remedy
@@ -126,7 +124,7 @@ def test_what_no_machine_has_at_hand_is_refused(kind):
         return own_machine(lambda here, now_us, event: [thing][1:])(testbed)
 
     with pytest.raises(ParameterError) as caught:
-        play(_FEW, make)
+        run(_FEW, make)
     assert "cannot be copied" in caught.value.summary or "what no device has" in caught.value.summary
 
 

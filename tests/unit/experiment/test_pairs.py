@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit.errors import ParameterError, PredicateError
-from mudkit.experiment._party_views import party_views
+from mudkit.experiment import party_views
 from mudkit.systems.contrail import Item
 
 AREA = "within_box(loc, 37.35, -122.12, 37.43, -122.04)"

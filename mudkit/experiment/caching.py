@@ -26,14 +26,14 @@ from mudkit.sources.streams import Stream
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CacheBench", "Shuffled", "Tried", "nodes"]
+__all__ = ["CacheBench", "CachingRun", "Shuffled", "nodes"]
 
 _LOCAL: Final = 0
 _BOUNDS: Final = 7
 
 
-class Tried(NamedTuple):
-    """What comes of a policy.
+class CachingRun(NamedTuple):
+    """Result of a policy.
 
     Parameters
     ----------
@@ -49,17 +49,17 @@ class Tried(NamedTuple):
 
     @property
     def sent_share(self) -> float:
-        """Give the share of reads that went to the server."""
+        """Return the share of reads that went to the server."""
         return float((~self.reads["is_local"]).mean())
 
     @property
     def stale_share(self) -> float:
-        """Give the share of reads that got a stale answer."""
+        """Return the share of reads that got a stale answer."""
         return float(self.reads["is_stale"].mean())
 
     @property
     def completeness(self) -> float:
-        """Give the mean share of its points that an answer had."""
+        """Return the mean share of its points that an answer had."""
         return float(self.reads["completeness"].mean())
 
 
@@ -109,7 +109,7 @@ class CacheBench:
         trees = grow(known, stale.astype(np.int64), pairs.device[pairs.read], 2)
         return cls(pairs, stale, trees, features)
 
-    def tried(self, cost: Costs | FixedRule) -> Tried:
+    def run(self, cost: Costs | FixedRule) -> CachingRun:
         """Replay the tree for a cost matrix, or the fixed rule.
 
         Parameters
@@ -122,14 +122,14 @@ class CacheBench:
             The costs are not usable.
         """
         if isinstance(cost, FixedRule):
-            return Tried(self._reads(replay(self.pairs, cost.local(self.pairs))))
+            return CachingRun(self._reads(replay(self.pairs, cost.local(self.pairs))))
         costs = read_costs(cost)
         tree, decided = self.trees.tree(costs)
         served = replay(self.pairs, decided == _LOCAL)
-        return Tried(self._reads(served), LearntReads(tree, self.features, costs))
+        return CachingRun(self._reads(served), LearntReads(tree, self.features, costs))
 
     def bound(self, most: float) -> pd.DataFrame:
-        """Give the fewest queries that any policy could send, by the share of stale answers.
+        """Return the fewest queries that any policy could send, by the share of stale answers.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class Shuffled:
     seed: int = 0
 
     def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: str = "device") -> LearntReads:
-        """Learn from the same pairs, each with the label of another; see :meth:`mudkit.learning.Tree.learn`.
+        """Train on the same pairs, each with the label of another; see :meth:`mudkit.learning.Tree.learn`.
 
         Raises
         ------

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mudkit.experiment.adapters import ContrailHop
-from mudkit.experiment.adapters.hop import Batch, Hop, MakeHop, Way
-from mudkit.experiment.adapters.sublim import as_state, not_wanted
-from mudkit.experiment.tasks import Item, Testbed
+from mudkit.experiment.adapters.contrail import Contrail
+from mudkit.experiment.adapters.lasthop import LastHop
+from mudkit.experiment.adapters.mud import Mud
+from mudkit.experiment.adapters.radiator import LATER_S, Radiator
+from mudkit.experiment.adapters.sublim import Sublim, as_state, not_wanted
+from mudkit.experiment.adapters.system import Batch, MakePart, System, Way
+from mudkit.experiment.tasks import Item
+from mudkit.experiment.testbed import Adapter, Testbed
+from mudkit.systems.radiator import Time
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.units import US_PER_S
 
-__all__ = ["AtTheEnds", "Chain", "Handed", "Logged"]
+__all__ = ["COMPOSITIONS", "AtTheEnds", "Chain", "Handed", "Logged"]
 
 _BRIDGE: Final = "desk of "
 
@@ -37,7 +42,7 @@ class Handed(NamedTuple):
 
 
 class Logged:
-    """What adapters of this package have in common: they keep what was published and handed over.
+    """Base of adapters that log published and delivered items.
 
     Parameters
     ----------
@@ -56,7 +61,7 @@ class Logged:
         self.handed: list[Handed] = []
 
     def _hand(self, phone: str, batch: Batch) -> None:
-        """Hand something to the application on a phone."""
+        """Deliver a batch to the application on a phone."""
         self.handed.append(Handed(self._testbed.lab.world.now_us, phone, batch))
         for item in batch:
             self._testbed.arrived(phone, item.name)
@@ -72,7 +77,7 @@ class Chain(Logged):
         One, or two with a bridge for each phone in between.
     """
 
-    def __init__(self, testbed: Testbed, hops: Sequence[MakeHop]) -> None:
+    def __init__(self, testbed: Testbed, hops: Sequence[MakePart]) -> None:
         super().__init__(testbed)
         devices = testbed.lab.devices
         sources = {name: devices[name] for name in testbed.senders}
@@ -80,34 +85,34 @@ class Chain(Logged):
         bridges = (
             {phone: testbed.lab.server(f"{_BRIDGE}{phone}") for phone in testbed.phones} if hops[1:] else ends
         )
-        self._hops: list[Hop] = []
+        self._hops: list[System] = []
         self._tellers: dict[str, Client] = {}
         if hops[1:]:
-            second = hops[1](Way(testbed, bridges, ends, is_first=False), self._hand)
-            self._hops = [hops[0](Way(testbed, sources, bridges, is_first=True), second.send), second]
+            second = hops[1](Way(testbed, bridges, ends, is_first=False, on_batch=self._hand))
+            self._hops = [hops[0](Way(testbed, sources, bridges, on_batch=second.send)), second]
             if testbed.task.want.moves and self._hops[0].listens:
                 self._tell_bridges(testbed)
         else:
-            self._hops = [hops[0](Way(testbed, sources, ends, is_first=True), self._hand)]
+            self._hops = [hops[0](Way(testbed, sources, ends, on_batch=self._hand))]
 
     def publish(self, item: Item) -> None:
-        """Let it enter the first hop."""
+        """Send an item into the first part."""
         self.published.append(item)
         self._hops[0].send(item.sender, (item,))
 
     def moved(self, phone: str) -> None:
-        """Tell the hop that ends on the phone, and send word to the bridge, on which the other one does."""
+        """Update the part that ends on the phone, and send a report to the bridge of the other one."""
         about = self._testbed.about(phone)
         self._hops[-1].moved(phone, about)
         if phone in self._tellers:
             self._tellers[phone].send(f"{_BRIDGE}{phone}", msgspec.json.encode(about).decode())
 
     def look(self, phone: str) -> None:
-        """Let what waits for her at the last hop come, and show what has come."""
+        """Fetch what waits at the last part, and show what has arrived."""
         self._hops[-1].look(phone)
 
     def _tell_bridges(self, testbed: Testbed) -> None:
-        """Let phones send what they say of themselves to their bridges, by store and forward, on the bill."""
+        """Connect phones to their bridges by store and forward, for reports of themselves."""
         relay = Relay(testbed.lab, "telling")
         for phone in testbed.phones:
             self._tellers[phone] = Client(testbed.lab.devices[phone], relay)
@@ -139,7 +144,7 @@ class AtTheEnds(Logged):
         devices = testbed.lab.devices
         ends = {phone: devices[phone] for phone in testbed.phones}
         sources = {name: devices[name] for name in testbed.senders}
-        self._contrail = ContrailHop(Way(testbed, sources, ends, is_first=True), self._come)
+        self._contrail = Contrail(Way(testbed, sources, ends, on_batch=self._come))
 
     def publish(self, item: Item) -> None:
         """Send it to those to whom the policy lets it go."""
@@ -150,10 +155,10 @@ class AtTheEnds(Logged):
         self._contrail.send(item.sender, (item,), only)
 
     def moved(self, phone: str) -> None:
-        """Nobody needs to know."""
+        """Do nothing: places do not matter."""
 
     def look(self, phone: str) -> None:
-        """Show what has come."""
+        """Show what has arrived."""
         self._testbed.show(phone)
 
     def _come(self, phone: str, batch: Batch) -> None:
@@ -169,3 +174,20 @@ class AtTheEnds(Logged):
         verdict = self._policy.decide(item.about, state, {}, now_s)
         self._kept[keeper, phone] = dict(verdict.variables)
         return verdict.out is not None
+
+
+_DROPPING: Final = partial(Sublim, drops=True)
+_WAITING: Final = partial(Radiator, until=Time(LATER_S))
+
+COMPOSITIONS: Final[dict[str, Callable[[Testbed], Adapter]]] = {
+    "MUD, then Last hop": partial(Chain, hops=[Mud, LastHop]),
+    "MUD, then Radiator": partial(Chain, hops=[Mud, _WAITING]),
+    "MUD, then Contrail": partial(Chain, hops=[Mud, Contrail]),
+    "Radiator, then MUD": partial(Chain, hops=[_WAITING, partial(Mud, of_several="each")]),
+    "Contrail, then SUBLIM": partial(Chain, hops=[Contrail, _DROPPING]),
+    "Contrail, SUBLIM on the phone": partial(AtTheEnds, place="receiver"),
+}
+"""Compositions as they enter the scoreboard, beside :data:`mudkit.experiment.ADAPTERS`, by name.
+
+A policy at each sender is not among them: how senders learn what readers say of themselves nobody pays for.
+"""

@@ -1,0 +1,191 @@
+"""Base of the adapters: a system alone on its testbed, or as one part of a chain.
+
+Between the two parts of a chain stands a bridge for each phone, a server of its own. The client of the first
+system runs there and passes what arrives to the second one. So each machine runs as its paper has it, and
+knows nothing of the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+from mudkit.errors import ParameterError
+from mudkit.events import Host
+from mudkit.experiment.tasks import Interest, Item
+from mudkit.experiment.testbed import Testbed
+from mudkit.predicates import Predicate
+
+__all__ = ["PORT", "RULES", "Batch", "MakePart", "OnBatch", "System", "Way", "meant_by", "text_of"]
+
+PORT: Final = "board"
+"""Application, or port, under which adapters run on a task."""
+Batch: TypeAlias = tuple[Item, ...]
+"""Items that travel together: one, or those of an aggregate."""
+OnBatch: TypeAlias = Callable[[str, Batch], None]
+"""Callback for what leaves a part of a chain: the phone, and the batch."""
+
+
+class Way(NamedTuple):
+    """Route through a system.
+
+    Parameters
+    ----------
+    testbed : Testbed
+    sources, ends : mapping of str to Host
+        Where items enter, by sender (of a second part, by phone), and where they leave, by phone.
+    is_first : bool
+        A first part takes items for everybody; a second one what the first has let through for one phone.
+    on_batch : callable, optional
+        Callback of a part of a chain; None: the system is alone, and items arrive at the testbed's phones.
+    """
+
+    testbed: Testbed
+    sources: Mapping[str, Host]
+    ends: Mapping[str, Host]
+    is_first: bool = True
+    on_batch: OnBatch | None = None
+
+
+class System:
+    """Base of the adapters.
+
+    Alone, a system chooses the items that each phone wants. As a part of a chain it passes on all of them,
+    or those of its rules, in batches; only contents travel, the rest of an item stays in the lab. If items
+    name their receivers, it sends each to these.
+
+    Parameters
+    ----------
+    place : Testbed or Way
+
+    Attributes
+    ----------
+    listens : bool
+        Whether what phones say of themselves matters to it.
+    """
+
+    label: ClassVar[str]
+    """Name on the scoreboard."""
+    charged: ClassVar[str] = ""
+    """Name on the bill; without one, items cannot name their receivers."""
+    cannot: ClassVar[Mapping[str, str]] = {}
+    """Sentences on what its paper cannot express, by the name of the task."""
+
+    def __init__(self, place: Testbed | Way) -> None:
+        self._way = place if isinstance(place, Way) else _whole(place)
+        self._testbed, self._task = self._way.testbed, self._way.testbed.task
+        self._lab = self._testbed.lab
+        self._is_alone = self._way.on_batch is None
+        self.listens = False
+        self._under_way: dict[str, Batch] = {}
+
+    @property
+    def name(self) -> str:
+        """Name of the system in results."""
+        return self.charged if self._task.is_addressed else self.label
+
+    def publish(self, item: Item) -> None:
+        """Publish an item on its sender."""
+        self.send(item.sender, (item,))
+
+    def send(self, source: str, batch: Batch) -> None:
+        """Send a batch; in a second part, the source is the phone that it is for."""
+        raise NotImplementedError
+
+    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
+        """Handle what a phone says of itself now; None: as the testbed has it. By default it is ignored."""
+
+    def look(self, phone: str) -> None:
+        """Show what has arrived."""
+        self._testbed.show(phone)
+
+    def _note(self, batch: Batch) -> str:
+        name = " + ".join(item.name for item in batch)
+        self._under_way[name] = batch
+        return name
+
+    def _to(self, source: str) -> Sequence[str]:
+        return [each for each in self._way.ends if each != source] if self._way.is_first else [source]
+
+    def _out(self, phone: str, name: str) -> None:
+        """Deliver the item, or the batch, of a name."""
+        if self._way.on_batch is None:
+            self._testbed.arrived(phone, name)
+        else:
+            self._way.on_batch(phone, self._under_way[name])
+
+
+MakePart: TypeAlias = Callable[[Way], System]
+
+
+def _whole(testbed: Testbed) -> Way:
+    devices = testbed.lab.devices
+    return Way(
+        testbed,
+        {name: devices[name] for name in testbed.senders},
+        {name: devices[name] for name in testbed.phones},
+    )
+
+
+def text_of(batch: Batch) -> str:
+    """Return the text that travels for a batch: the contents of its items."""
+    return "".join(item.content for item in batch)
+
+
+RULES: Final = ("all", "any", "each")
+"""An aggregate is for those whom all its writers mean, or any of them, or each item for those of its own."""
+_NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
+
+
+def meant_by(want: Interest, items: Sequence[Item], rule: str = "all", to: str | None = None) -> Predicate:
+    """Return the writer's predicate over readers (``receiver.…``) of several items together.
+
+    What is for everybody is not for those who wrote it, by their ``name``.
+
+    Parameters
+    ----------
+    want : Interest
+        The predicate of each, over what there is to say of it, and over its reader.
+    items : sequence of Item
+    rule : {'all', 'any', 'each'}
+        The rule for what several writers mean; for ``each``, one item is given.
+    to : str, optional
+        Only the reader that says this is her ``name``.
+
+    Raises
+    ------
+    ParameterError
+        There is no such rule, or nothing to write.
+
+    Examples
+    --------
+    >>> old = Item("a", "ann", {"least": 60}, 10, None)
+    >>> young = Item("b", "bob", {"least": 0}, 10, None)
+    >>> [meant_by(Interest("me.age >= item.least"), [old, young], rule)({}, receiver={"age": 20})
+    ...  for rule in ("all", "any")]
+    [False, True]
+    """
+    if rule not in RULES or not items:
+        raise ParameterError(
+            "Nobody can say whom this is for.",
+            where="rule, items",
+            found=f"{rule!r}, {len(items)} items",
+            expected=f"{', '.join(RULES)}, and an item at least",
+        )
+    said: dict[str, Any] = {} if to is None else {"to": to}
+    parts = []
+    for number, item in enumerate(items):
+        said.update({f"{name}_{number}": item.about.get(name) for name in want.of_item})
+
+        def written(match: re.Match[str], number: int = number) -> str:
+            return f"sender.{match[2]}_{number}" if match[1] == "item" else f"receiver.{match[2]}"
+
+        parts.append(f"({_NAME.sub(written, want.text)})")
+    text = (" OR " if rule == "any" else " AND ").join(parts)
+    if to is not None:
+        text = f"receiver.name = sender.to AND ({text})"
+    else:
+        said["writers"] = "|".join(item.sender for item in items)
+        text = f"NOT coalesce(contains(sender.writers, receiver.name), FALSE) AND ({text})"
+    return Predicate(text).bind(sender=said)

@@ -1,0 +1,445 @@
+"""Runs: one system in one scenario or task with one seed, and the measures of what happened."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from mudkit.errors import ParameterError
+from mudkit.experiment.tasks import SETTLE_S, Item, Scenario, Task
+from mudkit.experiment.testbed import APP, Adapter, Testbed
+from mudkit.fleet import Process
+from mudkit.fleet.battery import BASE_MW
+from mudkit.fleet.failures import raise_failure
+from mudkit.lab import Lab
+from mudkit.sources.parameters import whole_number
+from mudkit.sources.streams import Stream
+from mudkit.sources.workloads import Workload
+from mudkit.units import US_PER_S
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BATTERY_J", "MEASURES", "OF_DEVICES", "Run", "by_device", "check_seed", "check_system", "run"]
+
+BATTERY_J: Final = 18_648.0
+"""Battery of the phone for which ``battery_h`` is stated: 1,400 mAh at 3.7 V, as in the papers' years."""
+
+MEASURES: Final[dict[str, str]] = {
+    "useful": "deliveries that were wanted and seen in time",
+    "useful_share": "of all pairs of an item and a phone that wanted it",
+    "lost": "wanted, and never on the phone",
+    "stale": "wanted, and on the phone, but not seen before it was over",
+    "wasted": "on the phone, and of no use: not wanted, not seen, or seen too late",
+    "latency_s": "from publication to the phone, median of the useful ones",
+    "latency_p95_s": "the same, of which 95 in 100 are under it",
+    "age_s": "from publication to when it was seen, median of the useful ones",
+    "up_kb": "that phones and feeds sent",
+    "down_kb": "that phones and feeds got",
+    "messages": "both ways",
+    "wakeups": "of radios",
+    "radio_j": "that radios took",
+    "battery_h": "of a phone that draws as much as all do on average",
+    "server_events": "that machines on servers handled",
+    "server_kb": "that servers sent, to phones and to each other",
+    "kb_per_useful": "both ways, for each useful delivery",
+    "j_per_useful": "of radios, for each useful delivery",
+}
+"""Measures of a run of a task, and their meaning."""
+
+
+class Run:
+    """One run, and what happened in it.
+
+    Parameters
+    ----------
+    task : Task
+        For a run of a scenario, :meth:`Task.addressed <mudkit.experiment.Task.addressed>` of it.
+    system : str
+        Its name.
+    seed : int
+    testbed : Testbed
+        The testbed at the end of the run.
+
+    Attributes
+    ----------
+    lab : Lab
+        The lab at the end of the run.
+    """
+
+    def __init__(self, task: Task, system: str, seed: int, testbed: Testbed) -> None:
+        self.task, self.system, self.seed, self.testbed = task, system, seed, testbed
+        self.lab: Lab = testbed.lab
+        self.trace = self.lab.trace
+
+    @property
+    def scenario(self) -> Scenario:
+        """Scenario of the run."""
+        return self.task.scenario
+
+    @property
+    def seconds(self) -> float:
+        """Length of the run in virtual time."""
+        return 3600 * self.scenario.hours + (0 if self.task.is_addressed else SETTLE_S)
+
+    @cached_property
+    def bill(self) -> pd.DataFrame:
+        """One row per (system, device, direction): ``messages, bytes, radio_mj, wakeups``."""
+        return self.lab.bill()
+
+    @cached_property
+    def deliveries(self) -> pd.DataFrame:
+        """One row per (item, receiver): times, ``latency_s, staleness_s, status``.
+
+        Of a task there is a row for each phone that wanted an item, and for each other one that received it.
+        """
+        deliveries = self.lab.deliveries()
+        if self.task.is_addressed:
+            return deliveries
+        return deliveries[deliveries["system"] == APP].reset_index(drop=True)
+
+    @cached_property
+    def held(self) -> pd.DataFrame:
+        """Fields that each party held, in clear or as ciphertext; see :meth:`mudkit.lab.Lab.held`."""
+        return self.lab.held()
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what every system was given: devices, moves, links, outages, items and looks."""
+        digest = self.testbed.given.copy()
+        for name in ("positions", "links", "incidents"):
+            for piece in self.trace.pieces(name):
+                given = piece if name != "incidents" else piece.filter(pc.is_null(piece["system"]))
+                for batch in given.combine_chunks().to_batches():
+                    digest.update(batch.serialize())
+        return digest.hexdigest()
+
+    def measures(self) -> dict[str, float]:
+        """Return the measures of the run.
+
+        Returns
+        -------
+        dict of str to float
+            Of a task the :data:`MEASURES`, from the bill and the table of deliveries; work of servers is on
+            no bill and is counted there. Of a scenario, over all devices: ``messages``, ``bytes``,
+            ``radio_j``, ``wakeups``; of all items and receivers the shares delivered and read before they
+            expired (``delivered_share``, ``read_share``), and expired (``expired_share``); of those
+            delivered, and read, in time the medians ``latency_s`` and ``staleness_s``. NaN without a value.
+        """
+        return self._scenario_measures() if self.task.is_addressed else self._task_measures()
+
+    def _scenario_measures(self) -> dict[str, float]:
+        bill, deliveries = self.bill, self.deliveries
+        count = len(deliveries) or math.nan
+        late = deliveries["expired"].notna() & (deliveries["delivered"] > deliveries["expired"])
+        in_time = deliveries[deliveries["delivered"].notna() & ~late]
+        read = deliveries[deliveries["status"] == "read"]
+        return {
+            "messages": float(bill["messages"].sum()),
+            "bytes": float(bill["bytes"].sum()),
+            "radio_j": float(bill["radio_mj"].sum() / 1000),
+            "wakeups": float(bill["wakeups"].sum()),
+            "delivered_share": len(in_time) / count,
+            "read_share": len(read) / count,
+            "expired_share": float((deliveries["status"] == "expired").sum()) / count,
+            "latency_s": float(in_time["latency_s"].median()) if len(in_time) else math.nan,
+            "staleness_s": float(read["staleness_s"].median()) if len(read) else math.nan,
+        }
+
+    def _task_measures(self) -> dict[str, float]:
+        rows, bill, wanted = self.deliveries, self.bill, self.testbed.wanted
+        came, read = rows["delivered"].notna(), rows["status"] == "read"
+        useful = rows[read]
+        count = len(useful)
+        phones = bill[bill["device"].isin(self.testbed.phones)]
+        radio_j = float(phones["radio_mj"].sum() / 1000)
+        kb = {way: float(bill.loc[bill["direction"] == way, "bytes"].sum() / 1000) for way in ("up", "down")}
+        watts = radio_j / self.seconds / len(self.testbed.phones) + BASE_MW / 1000
+        servers = self._servers()
+        return {
+            "useful": float(count),
+            "useful_share": count / wanted if wanted else math.nan,
+            "lost": float((~came).sum()),
+            "stale": float((came & (rows["status"] == "expired")).sum()),
+            "wasted": float((came & ~read).sum()),
+            "latency_s": float(useful["latency_s"].median()) if count else math.nan,
+            "latency_p95_s": float(useful["latency_s"].quantile(0.95)) if count else math.nan,
+            "age_s": float(useful["staleness_s"].median()) if count else math.nan,
+            "up_kb": kb["up"],
+            "down_kb": kb["down"],
+            "messages": float(bill["messages"].sum()),
+            "wakeups": float(phones["wakeups"].sum()),
+            "radio_j": radio_j,
+            "battery_h": BATTERY_J / watts / 3600,
+            "server_events": float(sum(each.handled for each in servers)),
+            "server_kb": sum(each.sent_bytes for each in servers) / 1000,
+            "kb_per_useful": sum(kb.values()) / count if count else math.nan,
+            "j_per_useful": radio_j / count if count else math.nan,
+        }
+
+    def _servers(self) -> list[Process]:
+        hosts = self.lab.world.hosts
+        servers = (host for name, host in hosts.items() if name not in self.lab.devices)
+        return [process for server in servers for process in server.processes]
+
+
+def run(
+    plan: Scenario | Task,
+    system: Callable[[Testbed], Adapter],
+    seed: int = 0,
+    *,
+    name: str | None = None,
+    messages: bool = True,
+    held: bool = True,
+) -> Run:
+    """Run a system through a scenario or a task.
+
+    Parameters
+    ----------
+    plan : Scenario or Task
+    system : callable
+        Returns an adapter for a testbed, for instance the class
+        :class:`mudkit.experiment.StoreAndForward`, or one of :data:`mudkit.experiment.ADAPTERS`.
+    seed : int
+        Same plan, system and seed: same run.
+    name : str, optional
+        Name of the system in results; by default that of the adapter, or of the callable.
+    messages, held : bool
+        As in :class:`mudkit.lab.Lab`.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ParameterError
+        The plan, system or seed is not one, or a trace of moves or links does not cover the run; or the
+        system reports an arrival that did not come over a link, or its machines share memory.
+    """
+    if not isinstance(plan, Scenario | Task):
+        raise ParameterError(
+            "Expected a Scenario or a Task.",
+            where="plan",
+            found=repr(plan)[:120],
+            expected="a scenario, such as Scenario(devices=20, hours=24), or a task, such as NEWS",
+        )
+    check_system(system)
+    task = plan if isinstance(plan, Task) else Task.addressed(plan)
+    scenario = task.scenario
+    lab = Lab(seed, start=scenario.start, messages=messages, held=held)
+    if not task.is_addressed:
+        lab.world.on_failure = raise_failure  # a failing machine of a reader's own is reported, not compared
+    lab.fleet(
+        scenario.devices,
+        mobility=scenario.mobility,
+        link=scenario.link,
+        outage=scenario.outage,
+        every_s=scenario.every_s,
+        battery_j=scenario.battery_j,
+    )
+    if task.feeds:
+        lab.fleet(task.feeds, link="ideal", prefix="feed")
+    lab.faults.messages(
+        loss_share=scenario.loss_share,
+        repeat_share=scenario.repeat_share,
+        delay_share=scenario.delay_share,
+        delay_s=scenario.delay_s,
+    )
+    testbed = Testbed(task, lab)
+    adapter = system(testbed)
+    if task.is_addressed and not getattr(adapter, "name", None):
+        raise ParameterError(
+            "This system cannot run a scenario.",
+            where="system",
+            found=f"{_name(system)}, whose adapter has no name for items that name their receivers",
+            expected="an adapter whose machines record deliveries under its name, such as StoreAndForward",
+            remedy="run it on a task, such as NEWS",
+        )
+    testbed.enter(adapter)
+    lab.trace.description["scenario"] = task.describe()
+    _Play(task, testbed).begin()
+    lab.run(hours=scenario.hours, seconds=0 if task.is_addressed else SETTLE_S)
+    testbed.end()
+    if not task.is_addressed:
+        lab.trace.description["wanted"] = testbed.wanted
+    return Run(task, name or getattr(adapter, "name", None) or _name(system), seed, testbed)
+
+
+def _name(system: Any) -> str:
+    while isinstance(system, partial):
+        system = system.func
+    return str(getattr(system, "name", None) or getattr(system, "__name__", None) or type(system).__name__)
+
+
+def check_system(given: Any) -> None:
+    """Raise a ParameterError unless an adapter can be made by it."""
+    if not callable(given):
+        raise ParameterError(
+            "Expected a callable that returns an adapter.",
+            where="system",
+            found=repr(given)[:120],
+            expected="a class or function of the testbed, such as StoreAndForward or ADAPTERS['MUD']",
+            remedy="pass the class itself, not its name or an instance",
+        )
+
+
+def check_seed(name: str, given: Any) -> int:
+    """Return a seed, or raise a ParameterError."""
+    return whole_number(name, given, -(1 << 63), (1 << 63) - 1)
+
+
+class _Play:
+    """Items, reads and queries of a task, brought into its lab one after the other."""
+
+    def __init__(self, task: Task, testbed: Testbed) -> None:
+        self._task, self._testbed, self._lab = task, testbed, testbed.lab
+        self._published: dict[str, int] = {}
+        self._rows = {name: row for row, name in enumerate(testbed.phones)}
+        self._receivers = Stream(self._lab.world.seed, "receivers")
+
+    def begin(self) -> None:
+        """Schedule all moments of the workloads; only the next one is in the kernel's heap.
+
+        Within one moment the order is: positions, messages, timers, then these, by kind and device.
+        """
+        scenario, world, testbed = self._task.scenario, self._lab.world, self._testbed
+        length_us = round(scenario.hours * 3600 * US_PER_S)
+        plan: list[tuple[Workload, str, list[str], Callable[[str], None]]] = [
+            (scenario.items, "items", testbed.senders, self._publish)
+        ]
+        if not self._task.is_shown:
+            plan.append((scenario.reads, "reads", testbed.phones, testbed.look))
+        if scenario.queries is not None:
+            plan.append((scenario.queries, "queries", testbed.phones, self._query))
+        drawn = [
+            (workload.moments(world.seed, stream, names, self._lab.start_us, length_us), names, does)
+            for workload, stream, names, does in plan
+        ]
+        times_us = np.concatenate([moments.t_us for moments, _, _ in drawn])
+        rows = np.concatenate([moments.device for moments, _, _ in drawn])
+        kinds = np.repeat(np.arange(len(drawn)), [len(moments.t_us) for moments, _, _ in drawn])
+        order = np.lexsort((rows, kinds, times_us))
+        testbed.given.update(np.column_stack([times_us, rows, kinds])[order].astype("<i8").tobytes())
+
+        def step(number: int) -> None:
+            if number + 1 < len(order):
+                world.ask_at(int(times_us[order[number + 1]]), step, number + 1)
+            _, names, does = drawn[kinds[order[number]]]
+            does(names[int(rows[order[number]])])
+
+        if len(order):
+            world.ask_at(int(times_us[order[0]]), step, 0)
+
+    def _publish(self, sender: str) -> None:
+        task, lab = self._task, self._lab
+        number = self._published[sender] = self._published.get(sender, 0) + 1
+        about: dict[str, Any] = {"who": sender, "rank": 0.0}
+        if task.is_addressed:
+            about["to"] = tuple(self._draw_receivers(sender, number))
+        else:
+            about |= task.tells(lab.world.seed, sender, number, lab.devices[sender].loc)
+        scenario = task.scenario
+        self._testbed.publish(
+            Item(f"{sender} {number}", sender, about, scenario.size_bytes, scenario.expires_s)
+        )
+
+    def _draw_receivers(self, sender: str, number: int) -> list[str]:
+        """Draw distinct devices other than the sender; a single device sends to itself."""
+        names, count, wanted = self._testbed.phones, len(self._testbed.phones), self._task.scenario.receivers
+        row = self._rows[sender]
+        if count == 1:
+            return [sender]
+        device = self._lab.devices[sender].number
+        # The devices with the lowest draws would be a draw for each of them; this is one for each receiver.
+        steps = number * wanted + np.arange(wanted)
+        draws = self._receivers.integers(device, steps, 0, count - 1 - np.arange(wanted))
+        taken = [row]
+        for draw in draws.tolist():
+            for each in sorted(taken):
+                draw += draw >= each
+            taken.append(draw)
+        return [names[each] for each in taken[1:]]
+
+    def _query(self, phone: str) -> None:
+        scenario = self._task.scenario
+        self._lab.trace.read(self._lab.devices[phone], scenario.box_km, scenario.window_s)
+
+
+OF_DEVICES: Final = (
+    "useful", "useful_share", "lost", "stale", "wasted", "latency_s", "age_s", "up_kb", "down_kb", "messages",
+    "wakeups", "radio_j", "battery_h", "kb_per_useful", "j_per_useful",
+)  # fmt: skip
+"""The measures that a single device has; servers are nobody's, and few deliveries have no 95th percentile."""
+
+
+def by_device(run: Run) -> pd.DataFrame:
+    """Return the measures of each device, from the bill and the table of deliveries.
+
+    What is counted adds up to what :meth:`Run.measures` says of all. A feed is nobody's phone: it gets
+    nothing that counts, and what its radio takes does not count either.
+
+    Parameters
+    ----------
+    run : Run
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a device, in their order: ``device, is_phone, wanted`` and :data:`OF_DEVICES`, as they are
+        explained in :data:`~mudkit.experiment.MEASURES`; NaN where there is nothing to divide by.
+    """
+    import pandas as pd
+
+    rows, bill, testbed = run.deliveries, run.bill, run.testbed
+    phones = set(testbed.phones)
+    got = {str(name): table for name, table in rows.groupby("receiver")}
+    paid = {str(name): table for name, table in bill.groupby("device")}
+    of_devices = [
+        {
+            "device": device,
+            "is_phone": device in phones,
+            **_deliveries(got.get(device, rows[:0]), testbed.wanted_by(device)),
+            **_costs(paid.get(device, bill[:0]), device in phones, run.seconds),
+        }
+        for device in run.lab.devices
+    ]
+    table = pd.DataFrame(of_devices)
+    useful = table["useful"].where(table["useful"] > 0)
+    table["kb_per_useful"] = (table["up_kb"] + table["down_kb"]) / useful
+    table["j_per_useful"] = table["radio_j"] / useful
+    return table[["device", "is_phone", "wanted", *OF_DEVICES]]
+
+
+def _deliveries(rows: pd.DataFrame, wanted: int) -> dict[str, Any]:
+    came, read = rows["delivered"].notna(), rows["status"] == "read"
+    useful = rows[read]
+    return {
+        "wanted": wanted,
+        "useful": float(len(useful)),
+        "useful_share": len(useful) / wanted if wanted else math.nan,
+        "lost": float((~came).sum()),
+        "stale": float((came & (rows["status"] == "expired")).sum()),
+        "wasted": float((came & ~read).sum()),
+        "latency_s": float(useful["latency_s"].median()),
+        "age_s": float(useful["staleness_s"].median()),
+    }
+
+
+def _costs(bill: pd.DataFrame, is_phone: bool, seconds: float) -> dict[str, float]:
+    kb = {way: float(bill.loc[bill["direction"] == way, "bytes"].sum() / 1000) for way in ("up", "down")}
+    radio_j = float(bill["radio_mj"].sum() / 1000) if is_phone else 0.0
+    watts = radio_j / seconds + BASE_MW / 1000
+    return {
+        "up_kb": kb["up"],
+        "down_kb": kb["down"],
+        "messages": float(bill["messages"].sum()),
+        "wakeups": float(bill["wakeups"].sum()) if is_phone else 0.0,
+        "radio_j": radio_j,
+        "battery_h": BATTERY_J / watts / 3600 if is_phone else math.nan,
+    }

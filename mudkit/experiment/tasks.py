@@ -1,0 +1,572 @@
+"""Scenarios and tasks: what happens to a fleet, and which items are useful to whom."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+
+from mudkit.errors import ParameterError, did_you_mean
+from mudkit.fleet.battery import BASE_MW
+from mudkit.fleet.group import Group
+from mudkit.lab import START, epoch_us
+from mudkit.predicates import Language, Predicate
+from mudkit.sources.grid import ManhattanGrid
+from mudkit.sources.link_replay import LinkReplay
+from mudkit.sources.mobility import Mobility
+from mudkit.sources.outages import Outages
+from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.streams import Stream
+from mudkit.sources.workloads import Poisson, WakingReads, Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "FRIENDS_NEARBY",
+    "NEWS",
+    "PHOTOS",
+    "SETTLE_S",
+    "TASKS",
+    "TRAFFIC",
+    "WARD",
+    "Interest",
+    "Item",
+    "Says",
+    "Scenario",
+    "Task",
+    "Tells",
+    "called",
+    "listed",
+]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Plan of a run, whatever the system.
+
+    Parameters
+    ----------
+    devices : int
+    hours : float
+        Virtual time.
+    link, outage, mobility, battery_j, every_s
+        As in :meth:`mudkit.lab.Lab.fleet`.
+    items : Workload
+        When each device publishes an item.
+    receivers : int
+        How many others each item is for, drawn evenly.
+    size_bytes : int
+        The size of an item, in bytes.
+    expires_s : float, optional
+        How long after its creation an item is worth reading; None: for ever.
+    reads : Workload
+        When each device's user looks at what has arrived.
+    queries : Workload, optional
+        When each device's user asks for what is around her (a row of the trace's ``reads``); needs a
+        mobility.
+    box_km, window_s : float
+        What a query asks for.
+    loss_share, repeat_share, delay_share, delay_s : float
+        What goes wrong with messages, see :meth:`mudkit.fleet.Faults.messages`.
+    start : str
+        As in :class:`mudkit.lab.Lab`.
+
+    Raises
+    ------
+    ParameterError
+        A value is of the wrong kind or out of range, or queries are asked where there is no mobility.
+    """
+
+    devices: int = 20
+    hours: float = 24.0
+    link: str | LinkReplay = "lte"
+    outage: float | Outages = 0.0
+    mobility: str | Mobility | None = None
+    battery_j: float | None = None
+    every_s: float = 60.0
+    items: Workload = Poisson(per_day=24)
+    receivers: int = 1
+    size_bytes: int = 500
+    expires_s: float | None = None
+    reads: Workload = WakingReads(per_day=8)
+    queries: Workload | None = None
+    box_km: float = 20.0
+    window_s: float = 7200.0
+    loss_share: float = 0.0
+    repeat_share: float = 0.0
+    delay_share: float = 0.0
+    delay_s: float = 0.0
+    start: str = START
+
+    def __post_init__(self) -> None:
+        whole_number("devices", self.devices, 1, 1_000_000)
+        whole_number("receivers", self.receivers, 1, max(self.devices - 1, 1))
+        whole_number("size_bytes", self.size_bytes, 0, 1 << 30)
+        most = {"hours": 1e5, "expires_s": 1e9, "box_km": 1e5, "window_s": 1e9}
+        for name, high in most.items():
+            value = getattr(self, name)
+            if name != "expires_s" or value is not None:
+                number(name, value, 1e-6, high)
+        for name in ("items", "reads", "queries"):
+            value = getattr(self, name)
+            is_left_out = name == "queries" and value is None
+            if not is_left_out and (isinstance(value, type) or not isinstance(value, Workload)):
+                raise ParameterError(
+                    f"The parameter {name} is no workload.",
+                    where=name,
+                    found=repr(value),
+                    expected="one such as Poisson(per_day=24) of mudkit.sources.workloads",
+                )
+        for name in ("loss_share", "repeat_share", "delay_share"):
+            number(name, getattr(self, name), 0.0, 1.0)
+        number("delay_s", self.delay_s, 1e-6 if self.delay_share else 0.0, 1e9)
+        epoch_us(self.start)
+        # Refuses what a lab would, before a run begins.
+        Group(
+            ["phone"], link=self.link, at=None, mobility=self.mobility, outage=self.outage,
+            every_s=self.every_s, battery_j=self.battery_j, base_mw=BASE_MW, context={},
+        )  # fmt: skip
+        if self.queries is not None and self.mobility is None:
+            raise ParameterError(
+                "A query asks for what is around a device, and no place of these devices is known.",
+                where="queries",
+                found="mobility=None",
+                expected="a mobility",
+            )
+
+    def describe(self) -> dict[str, str]:
+        """Return all parameters of a run, in words."""
+        return {field.name: _text(getattr(self, field.name)) for field in fields(self)}
+
+    def table(self) -> pd.DataFrame:
+        """Return the parameters as a table: ``parameter, value``."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.describe().items()), columns=["parameter", "value"])
+
+
+def _text(value: Any) -> str:
+    """Write a parameter, with everything that a process states of itself."""
+    if not hasattr(value, "describe"):
+        return str(value)
+    return ", ".join(f"{name} {part}" for name, part in value.describe().items())
+
+
+_ANY: Final = Language()
+_BOTH: Final = Language(("item", "me"))
+_NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
+
+
+class Interest:
+    """A want.
+
+    Parameters
+    ----------
+    text : str
+        A predicate over ``item.…`` and ``me.…``.
+
+    Raises
+    ------
+    PredicateError
+        It is no predicate.
+    ParameterError
+        It names nothing of the item.
+
+    Examples
+    --------
+    >>> near = Interest("within_km(item.loc, me.loc, 3)")
+    >>> near.over_items({"loc": (30.0, -97.0)})({"loc": (30.01, -97.0)})
+    True
+    >>> near.by_writer({"loc": (30.0, -97.0)})({}, receiver={"loc": (31.0, -97.0)})
+    False
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.of_item = frozenset(name for scope, name in _NAME.findall(text) if scope == "item")
+        self.of_me = frozenset(name for scope, name in _NAME.findall(text) if scope == "me")
+        if not self.of_item:
+            raise ParameterError(
+                "A want says nothing of items.",
+                where="wants",
+                found=repr(text),
+                expected="a predicate such as item.topic = 'arts'",
+            )
+        self._whole = Predicate.parse(text, language=_BOTH)
+        self._by_writer = Predicate(self._written("sender.", "receiver."))
+
+    @property
+    def moves(self) -> bool:
+        """True if it depends on where its reader is."""
+        return "loc" in self.of_me
+
+    def over_items(self, me: Mapping[str, Any], language: Language = _ANY) -> Predicate:
+        """Return the reader's predicate over items, with what she says of herself as constants."""
+        given = {name: me.get(name) for name in self.of_me}
+        return Predicate.parse(self._written("", ":"), given, language=language)
+
+    def by_writer(self, item: Mapping[str, Any]) -> Predicate:
+        """Return the writer's predicate over readers, with the item's metadata as constants."""
+        return self._by_writer.bind(sender={name: item.get(name) for name in self.of_item})
+
+    def as_text(self, me: Mapping[str, Any]) -> str:
+        """Return the text of the reader's predicate over items, with what she says of herself as literals."""
+
+        def written(match: re.Match[str]) -> str:
+            return match[2] if match[1] == "item" else _literal(me.get(match[2]))
+
+        return _NAME.sub(written, self.text)
+
+    def over_state(self) -> str:
+        """Return the text of a SUBLIM rule over the ``message`` and the ``state`` of its subscriber."""
+        return self._written("message.", "state.")
+
+    def holds(self, item: Mapping[str, Any], me: Mapping[str, Any]) -> bool:
+        """Return whether an item and a reader satisfy it."""
+        return self._whole(item, me=me) is True
+
+    def _written(self, item: str, me: str) -> str:
+        return _replaced(self.text, item, me)
+
+
+@lru_cache(maxsize=1024)
+def _replaced(text: str, item: str, me: str) -> str:
+    return _NAME.sub(lambda match: (item if match[1] == "item" else me) + match[2], text)
+
+
+def _literal(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, tuple | list):
+        lat, lon = value
+        return f"point({lat!r}, {lon!r})"
+    return repr(value)
+
+
+SETTLE_S: Final = 600.0
+"""Settling time after the scenario's hours: nothing new is published, and what waits is sent."""
+_OF_RUNS: Final = {
+    "battery_j": "the measure battery_h tells the hours of a battery; mudkit.experiment.run has empty ones",
+    "queries": "leave them out; mudkit.experiment.run has them",
+}
+"""Parameters of a scenario that no task has."""
+
+
+class Item(NamedTuple):
+    """Something that is published.
+
+    Parameters
+    ----------
+    name : str
+        No other item of the run has it.
+    sender : str
+        A phone, or a feed.
+    about : mapping of str to object
+        What there is to say of it: wants are over this. Always with ``who`` (the sender) and ``rank``.
+    size_bytes : int
+        The size of its content, in bytes.
+    expires_s : float or None
+        How long it is of use.
+    """
+
+    name: str
+    sender: str
+    about: Mapping[str, Any]
+    size_bytes: int
+    expires_s: float | None
+
+    @property
+    def content(self) -> str:
+        """Its content: letters that nothing compresses by more than their six bits each."""
+        drawn = hashlib.shake_256(self.name.encode()).digest(-(-self.size_bytes * 3 // 4))
+        return base64.b64encode(drawn).decode()[: self.size_bytes]
+
+    @property
+    def filler(self) -> str:
+        """Content of an item that names its receivers: as many letters, all the same."""
+        return "x" * self.size_bytes
+
+    @property
+    def text(self) -> str:
+        """All of it as one text, for systems that pass on texts: JSON, see :func:`called`."""
+        return msgspec.json.encode({"called": self.name, **self.about, "text": self.content}).decode()
+
+
+def called(text: str) -> str:
+    """Return the name of the item whose :attr:`Item.text` is given."""
+    return str(msgspec.json.decode(text)["called"])
+
+
+Tells: TypeAlias = Callable[[int, str, int, "tuple[float, float] | None"], Mapping[str, Any]]
+"""Function of the seed, sender, number and sender's place; returns the metadata of an item."""
+Says: TypeAlias = Callable[[int, Sequence[str], Sequence[str]], Sequence[Mapping[str, Any]]]
+"""Function of the seed, phones and senders; returns what each phone's user says of herself."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Items that are useful to the users of a fleet, and when the users look.
+
+    Parameters
+    ----------
+    name : str
+    question : str
+        What it is about, in one sentence.
+    wants : str
+        Which item is of use for whom, see :class:`Interest`; judged when the item is published.
+    scenario : Scenario
+        The phones, and when items are published; ``receivers`` does not matter here.
+    tells, says : callable
+        What items are about, and what readers say of themselves.
+    feeds : int
+        The number of senders that are no phones: they are always connected, and drain nobody's battery. 0:
+        the phones send.
+    is_shown : bool
+        Whether an item is seen as it comes; else the phone's user looks, as ``scenario.reads`` has it.
+    most : int or None
+        Items that a user looks at in one go, the highest ranks first; None: all.
+    renew_s, renew_km : float
+        Shortest time and distance between two reports of a phone whose want depends on its place.
+    is_addressed : bool
+        Whether each item names its receivers, and machines record their deliveries themselves; see
+        :meth:`addressed`.
+    """
+
+    name: str
+    question: str
+    wants: str
+    scenario: Scenario
+    tells: Tells
+    says: Says
+    feeds: int = 0
+    is_shown: bool = True
+    most: int | None = None
+    renew_s: float = 300.0
+    renew_km: float = 0.3
+    is_addressed: bool = False
+    want: Interest = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "want", Interest(self.wants))
+        whole_number("feeds", self.feeds, 0, 10_000)
+        number("renew_s", self.renew_s, 1.0, 1e6)
+        number("renew_km", self.renew_km, 0.0, 1e4)
+        if self.most is not None:
+            whole_number("most", self.most, 1, 1 << 31)
+        for name in () if self.is_addressed else _OF_RUNS:
+            usual = next(each.default for each in fields(Scenario) if each.name == name)
+            if getattr(self.scenario, name) != usual:
+                raise ParameterError(
+                    f"The scoreboard does not use {name}.",
+                    where="scenario",
+                    found=repr(getattr(self.scenario, name)),
+                    expected=repr(usual),
+                    remedy=_OF_RUNS[name],
+                )
+        if self.want.moves and self.scenario.mobility is None:
+            raise ParameterError(
+                "A want names a place, and these phones have none.",
+                where="scenario",
+                found="mobility=None",
+                expected="a mobility",
+            )
+
+    @classmethod
+    def addressed(cls, scenario: Scenario) -> Task:
+        """Return the task in which each item of a scenario names its receivers (``to``)."""
+        return cls(
+            "scenario",
+            "Each item is for the receivers that it names.",
+            "contains(item.to, me.name)",
+            scenario,
+            lambda *given: {},
+            lambda seed, phones, senders: [{} for _ in phones],
+            is_shown=False,
+            is_addressed=True,
+        )
+
+    def over(self, **changes: Any) -> Task:
+        """Return the task with other parameters of its scenario, for instance ``devices=200, hours=24``.
+
+        Parameters
+        ----------
+        **changes
+            Parameters of :class:`~mudkit.experiment.Scenario` that are to be others.
+
+        Raises
+        ------
+        ParameterError
+            A scenario has no such parameter, or cannot have this value.
+        """
+        known = [each.name for each in fields(Scenario)]
+        for name in changes:
+            if name not in known:
+                raise ParameterError(
+                    f"A scenario has no parameter {name!r}.",
+                    where=name,
+                    found=repr(changes[name])[:120],
+                    expected="one of " + ", ".join(known),
+                    remedy=did_you_mean(name, known),
+                )
+        return replace(self, scenario=replace(self.scenario, **changes))
+
+    def describe(self) -> dict[str, str]:
+        """Return all parameters of a run, in words."""
+        if self.is_addressed:
+            return self.scenario.describe()
+        left_out = {"receivers", *_OF_RUNS}
+        seen = "as it comes" if self.is_shown else f"when the user looks, {self.most or 'all'} in one go"
+        return {
+            "task": self.name,
+            "wants": self.wants,
+            "feeds": str(self.feeds),
+            "seen": seen,
+            "settles": f"{SETTLE_S / 60:g} minutes after its hours",
+            **{name: text for name, text in self.scenario.describe().items() if name not in left_out},
+        }
+
+
+_TOPICS: Final = ("arts", "city", "science", "sports", "weather", "world")
+_ALARM_BPM: Final = 50
+_CITY: Final = ManhattanGrid(edge_km=10.0, block_m=200.0)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names as a text that ``contains(…, name)`` finds them in: none is a part of another one."""
+    return "|".join(names)
+
+
+def _no_tastes(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
+    return [{} for _ in phones]
+
+
+def _friends(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
+    """Draw about six friends each: those beside one in a ring, and one from anywhere, as in small worlds."""
+    count = len(phones)
+    drawn = Stream(seed, "friends").integers(np.arange(count), 0, 0, max(count, 1)).tolist()
+    circles: list[set[int]] = [
+        {(row + step) % count for step in (1, -1, 2, -2)} | {far} for row, far in enumerate(drawn)
+    ]
+    for row, friends in enumerate(circles):
+        friends.discard(row)
+    mutual: list[set[int]] = [set(friends) for friends in circles]
+    for row, friends in enumerate(circles):
+        for other in friends:
+            mutual[other].add(row)
+    return [{"friends": listed([phones[other] for other in sorted(friends)])} for friends in mutual]
+
+
+def _place(seed: int, sender: str, number: int, loc: tuple[float, float] | None) -> Mapping[str, Any]:
+    return {"loc": loc}
+
+
+def _tags(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
+    """Draw two kinds of photographs of her friends for each user."""
+    first = Stream(seed, "tags").integers(np.arange(len(phones)), 0, 0, len(_TOPICS)).tolist()
+    kinds = [listed([_TOPICS[each], _TOPICS[(each + 1) % len(_TOPICS)]]) for each in first]
+    return [{**mine, "tags": kind} for mine, kind in zip(_friends(seed, phones, senders), kinds, strict=True)]
+
+
+def _photo(seed: int, sender: str, number: int, loc: tuple[float, float] | None) -> Mapping[str, Any]:
+    drawn = int(Stream(seed, f"photos of {sender}").integers(0, number, 0, len(_TOPICS)))
+    return {"tag": _TOPICS[drawn]}
+
+
+def _readers(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
+    """Draw two subjects, and a lowest rank, for each user."""
+    rows = np.arange(len(phones))
+    first = Stream(seed, "topics").integers(rows, 0, 0, len(_TOPICS)).tolist()
+    least = Stream(seed, "thresholds").uniform(rows, 0, 0.0, 3.0).round(1).tolist()
+    return [
+        {"subjects": listed([_TOPICS[topic], _TOPICS[(topic + 2) % len(_TOPICS)]]), "least": rank}
+        for topic, rank in zip(first, least, strict=True)
+    ]
+
+
+def _article(seed: int, sender: str, number: int, loc: tuple[float, float] | None) -> Mapping[str, Any]:
+    topic = int(Stream(seed, f"articles of {sender}").integers(0, number, 0, len(_TOPICS)))
+    rank = float(Stream(seed, f"ranks of {sender}").uniform(0, number, 0.0, 5.0))
+    return {"subject": _TOPICS[topic], "rank": round(rank, 2)}
+
+
+def _doctors(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
+    """Share the patients out."""
+    return [{"patients": listed(senders[row :: len(phones)])} for row in range(len(phones))]
+
+
+def _pulse(seed: int, sender: str, number: int, loc: tuple[float, float] | None) -> Mapping[str, Any]:
+    """Draw a pulse: of a hundred messages one is an alarm."""
+    is_low = bool(Stream(seed, f"alarms of {sender}").chance(0, number, 0.01))
+    low, high = (35, _ALARM_BPM) if is_low else (55, 100)
+    pulse = int(Stream(seed, f"pulse of {sender}").integers(0, number, low, high))
+    return {"pulse": pulse, "rank": float(100 - pulse)}
+
+
+TRAFFIC: Final = Task(
+    "traffic alerts",
+    "Who drives within three kilometres of a jam is told of it at once.",
+    "within_km(item.loc, me.loc, 3)",
+    Scenario(
+        devices=40, hours=2.0, link="umts_3g", outage=0.1, mobility=_CITY, items=Poisson(per_day=24),
+        size_bytes=300, expires_s=1800.0,
+    ),
+    _place, _no_tastes,
+)  # fmt: skip
+"""Traffic alerts: 40 phones in a city for two hours, told of jams within 3 km as they come."""
+FRIENDS_NEARBY: Final = Task(
+    "friends nearby",
+    "Friends who come within two kilometres of each other learn of it.",
+    "contains(me.friends, item.who) AND within_km(item.loc, me.loc, 2)",
+    Scenario(
+        devices=40, hours=2.0, link="umts_3g", outage=0.1, mobility=_CITY, items=Poisson(per_day=96),
+        size_bytes=100, expires_s=600.0,
+    ),
+    _place, _friends,
+)  # fmt: skip
+"""Friends nearby: 40 phones in a city for two hours, told of friends within 2 km as they come."""
+WARD: Final = Task(
+    "ward telemetry",
+    "Doctors see the telemetry of their own patients, and every alarm.",
+    f"contains(me.patients, item.who) OR item.pulse < {_ALARM_BPM}",
+    Scenario(
+        devices=6, hours=2.0, link="wifi", outage=0.1, items=Poisson(per_day=1440), size_bytes=2_000,
+        expires_s=120.0,
+    ),
+    _pulse, _doctors, feeds=24,
+)  # fmt: skip
+"""Ward telemetry: six doctors for two hours, 24 patients' monitors, a reading a minute of each."""
+NEWS: Final = Task(
+    "news with ranks",
+    "Readers look in a few times a day, and read the best eight articles on their subjects.",
+    "contains(me.subjects, item.subject) AND item.rank >= me.least",
+    Scenario(
+        devices=40, hours=24.0, link="umts_3g", outage=0.2, items=Poisson(per_day=200), size_bytes=4_000,
+        expires_s=43_200.0, reads=WakingReads(per_day=4),
+    ),
+    _article, _readers, feeds=1, is_shown=False, most=8,
+)  # fmt: skip
+"""News with ranks: 40 readers for a day, 200 articles from one feed, the best eight at each of some looks."""
+PHOTOS: Final = Task(
+    "photo sharing",
+    "Friends get the photographs of the kinds that they like.",
+    "contains(me.friends, item.who) AND contains(me.tags, item.tag)",
+    Scenario(
+        devices=40, hours=12.0, link="lte", outage=0.1, items=Poisson(per_day=4), size_bytes=50_000,
+        reads=WakingReads(per_day=8),
+    ),
+    _photo, _tags, is_shown=False,
+)  # fmt: skip
+"""Photo sharing: 40 friends for half a day, photographs of the kinds that each likes."""
+
+TASKS: Final[dict[str, Task]] = {task.name: task for task in (TRAFFIC, FRIENDS_NEARBY, WARD, NEWS, PHOTOS)}
+"""All five, by name."""

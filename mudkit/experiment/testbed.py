@@ -1,0 +1,457 @@
+"""Testbed on which a system does a task, and the evidence that an item has arrived.
+
+An adapter reports each arrival; the testbed accepts it if messages have carried the content. All of an
+item's content must stand in one message that came over the phone's link since the item was published, and
+must have left its sender over the sender's link in the same way before. It may stand there as it is, among
+others, or packed as :mod:`mudkit.fleet.unpacking` can open it. A ciphertext counts as an item if it is at
+least as long as the content can be written (six bits a letter); none of its bytes counts for two items.
+
+Deliveries stand in the trace's table under the system :data:`APP`, one row for each phone that wanted the
+item and for each that received it. Records of the machines stand there under their own names.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from typing import Any, Final, Protocol
+
+import msgspec
+import msgspec.inspect
+import numpy as np
+
+from mudkit.errors import ParameterError
+from mudkit.events import Ciphertext
+from mudkit.experiment.tasks import Item, Task
+from mudkit.fleet import World
+from mudkit.fleet.exposure import leaves
+from mudkit.fleet.link import Transfer
+from mudkit.lab import Lab
+from mudkit.units import US_PER_S, distance_km
+
+__all__ = ["APP", "Adapter", "Carried", "Testbed", "not_hers"]
+
+_KEY: Final = 8
+"""Number of first bytes by which a content is looked up."""
+_BITS: Final = 20
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT: Final = np.uint64(64 - _BITS)
+_MAX_CACHED: Final = 256
+"""Texts whose items are remembered: one text goes to many phones."""
+
+
+class Carried:
+    """Looks into every message that comes over a device's link.
+
+    Parameters
+    ----------
+    world : World
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._items: dict[str, tuple[Item, int]] = {}
+        self._needles: dict[bytes, list[tuple[str, bytes]]] = {}
+        self._marks = np.zeros(1 << _BITS, dtype=bool)
+        self._short: dict[str, bytes] = {}
+        """Contents of too few letters to have a key."""
+        self._least_bytes = 1 << 62
+        """In fewer bytes stands no item."""
+        self._read: dict[str | bytes, frozenset[str]] = {}
+        self._left: set[str] = set()
+        self._came: dict[str, set[str]] = {}
+        self._sealed: dict[tuple[str, str], list[list[int]]] = {}
+        """Ciphertexts by device and direction: when they came, and how many bytes have not counted."""
+        before = world.on_fate
+
+        def fate(transfer: Transfer, what: str) -> None:
+            if before is not None:
+                before(transfer, what)
+            if self._items and what in ("arrived", "repeated"):
+                self._look(transfer)
+
+        world.on_fate = fate
+
+    def publish(self, item: Item) -> None:
+        """Look for an item from now on."""
+        self._items[item.name] = item, self._world.now_us
+        content = item.content.encode()
+        self._least_bytes = min(self._least_bytes, _least(item))
+        whole = len(content) // 4 * 4
+        forms = [content, base64.b64decode(content[:whole])]
+        if any(len(form) < _KEY for form in forms):
+            self._short[item.name] = content
+            return
+        for form in forms:
+            self._needles.setdefault(form[:_KEY], []).append((item.name, form))
+            self._marks[_places(form[:_KEY])] = True
+
+    def check(self, phone: str, name: str) -> None:
+        """Refuse an item of which there is no evidence that it has come.
+
+        Raises
+        ------
+        ParameterError
+            It has not come to this phone, or has not left its sender.
+        """
+        item, since_us = self._items[name]
+        if not (name in self._left or self._takes(item.sender, "up", item, since_us)):
+            raise ParameterError(
+                "An item cannot have arrived: its content has not left its sender over a link.",
+                where=f"arrived({phone!r}, {name!r})",
+                found=f"no message from {item.sender} that has it has come anywhere yet",
+                expected=_EXPECTED,
+                remedy="let a machine on its sender send it",
+            )
+        self._left.add(name)
+        if not (name in self._came.get(phone, ()) or self._takes(phone, "down", item, since_us)):
+            raise ParameterError(
+                "An item was said to have arrived that has not come over the phone's link.",
+                where=f"arrived({phone!r}, {name!r})",
+                found=f"no message to {phone} since it was published has its content",
+                expected=_EXPECTED,
+                remedy="send it to a machine on this phone, and call arrived() when that has it",
+            )
+
+    def _takes(self, device: str, direction: str, item: Item, since_us: int) -> bool:
+        """Count a ciphertext as an item, if there is one that can hold it."""
+        need, sealed = _least(item), self._sealed.get((device, direction), [])
+        # The oldest that can be: a later one may be all there is for an item that was published later.
+        for each in sealed[bisect_left(sealed, [since_us]) :]:
+            if each[1] >= need:
+                each[1] -= need
+                return True
+        return False
+
+    def _look(self, transfer: Transfer) -> None:
+        if transfer.size_bytes < self._least_bytes:
+            return
+        source, target = transfer.sender.host, self._world.at_address[transfer.to].host
+        if source is target:
+            return
+        ends = [(source, "up"), (target, "down")]
+        ways = [(host.name, direction) for host, direction in ends if host.link is not None]
+        if not ways:
+            return
+        parts: list[str | bytes] = []
+        _collect(transfer.message, self._least_bytes, parts)
+        items: set[str] = set()
+        for part in parts:
+            if isinstance(part, Ciphertext):
+                for way in ways:
+                    self._sealed.setdefault(way, []).append([self._world.now_us, len(part)])
+            items |= self._items_in(part)
+        self._left.update(name for name in items if self._items[name][0].sender == source.name)
+        if items and target.link is not None:
+            self._came.setdefault(target.name, set()).update(items)
+
+    def _items_in(self, part: str | bytes) -> frozenset[str]:
+        known = self._read.get(part)
+        if known is None:
+            if len(self._read) >= _MAX_CACHED:
+                self._read.clear()
+            known = frozenset(name for _, _, data in leaves(part) for name in self._contents_in(data))
+            self._read[part] = known
+        return known
+
+    def _contents_in(self, data: bytes) -> Iterator[str]:
+        yield from (name for name, content in self._short.items() if content in data)
+        if len(data) < _KEY:
+            return
+        for at in np.flatnonzero(self._marks[_places(data)]).tolist():
+            for name, needle in self._needles.get(data[at : at + _KEY], ()):
+                if data.startswith(needle, at):
+                    yield name
+
+
+_EXPECTED: Final = (
+    "all of its content in one message: as it is, among others, packed (JSON, gzip, base64, …), or sealed "
+    "(events.Ciphertext)"
+)
+
+
+def _least(item: Item) -> int:
+    """Return the fewest bytes in which a content can be written."""
+    return -(-item.size_bytes * 3 // 4)
+
+
+def _places(data: bytes) -> Any:
+    """Return the position in the table of marks of each eight bytes of a text."""
+    words = np.ndarray((len(data) - _KEY + 1,), "<u8", data, 0, (1,))
+    return (words * _MIX) >> _SHIFT
+
+
+def _collect(value: Any, least: int, parts: list[str | bytes]) -> None:
+    """Append the texts and bytes of a message that have at least ``least`` letters or bytes."""
+    if isinstance(value, str | bytes):
+        if len(value) >= least:
+            parts.append(value)
+    elif isinstance(value, msgspec.Struct):
+        for name in _text_fields(type(value)):
+            _collect(getattr(value, name), least, parts)
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            _collect(name, least, parts)
+            _collect(inner, least, parts)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for inner in value:
+            _collect(inner, least, parts)
+    elif isinstance(value, bytearray | memoryview):
+        _collect(bytes(value), least, parts)
+
+
+@cache
+def _text_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the fields of a type of messages that can hold texts or bytes, by their annotations."""
+    try:
+        info: Any = msgspec.inspect.type_info(kind)
+    except (NameError, TypeError):  # annotations that only a type checker resolves
+        return kind.__struct_fields__
+    return tuple(each.name for each in info.fields if _can_hold_text(each.type, frozenset({kind})))
+
+
+def _can_hold_text(info: Any, seen: frozenset[type]) -> bool:
+    match info:
+        case msgspec.inspect.IntType() | msgspec.inspect.FloatType() | msgspec.inspect.BoolType():
+            return False
+        case msgspec.inspect.NoneType() | msgspec.inspect.LiteralType() | msgspec.inspect.EnumType():
+            return False
+        case msgspec.inspect.Metadata(type=inner):
+            return _can_hold_text(inner, seen)
+        case msgspec.inspect.UnionType(types=inner) | msgspec.inspect.TupleType(item_types=inner):
+            return any(_can_hold_text(each, seen) for each in inner)
+        case msgspec.inspect.StructType(cls=kind, fields=fields):
+            return kind in seen or any(_can_hold_text(each.type, seen | {kind}) for each in fields)
+        case msgspec.inspect.CollectionType(item_type=inner):
+            return _can_hold_text(inner, seen)
+    return True
+
+
+APP: Final = "application"
+"""The system under which the deliveries of a task stand."""
+
+
+class Adapter(Protocol):
+    """System in an experiment; made for a :class:`Testbed` that has all its devices.
+
+    It reports each arrival of an item (:meth:`Testbed.arrived`). If items name their receivers
+    (``testbed.task.is_addressed``), its machines record their deliveries under its ``name`` instead. It may
+    have a method ``end()``, called when the run is over, which raises to reject the run.
+    """
+
+    def publish(self, item: Item) -> None:
+        """Publish an item on its sender, now."""
+        ...
+
+    def moved(self, phone: str) -> None:
+        """Handle that a phone has moved far enough to report where it is (:meth:`Testbed.about`)."""
+        ...
+
+    def look(self, phone: str) -> None:
+        """Handle that the user of a phone looks, now; :meth:`Testbed.show` shows what has arrived."""
+        ...
+
+
+class Testbed:
+    """Devices, wants and deliveries of a run.
+
+    Parameters
+    ----------
+    task : Task
+    lab : Lab
+        The lab with the phones and feeds of the task.
+
+    Attributes
+    ----------
+    phones, senders : list of str
+        Who may want something, and who publishes.
+    wanted : int
+        How many pairs there were so far of an item and a phone that wants it.
+    """
+
+    def __init__(self, task: Task, lab: Lab) -> None:
+        self.task, self.lab = task, lab
+        feeds = [name for name in lab.devices if name.startswith("feed-")]
+        self.phones = [name for name in lab.devices if name not in set(feeds)]
+        self.senders = feeds or self.phones
+        said = task.says(lab.world.seed, self.phones, self.senders)
+        self._said = dict(zip(self.phones, said, strict=True))
+        self._columns: dict[str, Any] = {
+            name: np.array([each.get(name) for each in said], dtype=_kind([each.get(name) for each in said]))
+            for name in task.want.of_me - {"loc"}
+        }
+        self.wanted = 0
+        self.given = hashlib.sha256("\n".join(lab.devices).encode())
+        """Digest of all that the system is given."""
+        self._items: dict[str, tuple[Item, int]] = {}
+        self._wanted: dict[str, frozenset[str]] = {}
+        self._arrived: set[tuple[str, str]] = set()
+        self._inbox: dict[str, list[str]] = {}
+        self._reported_loc: dict[str, tuple[float, float]] = {}
+        self._adapter: Adapter | None = None
+        self._carried = None if task.is_addressed else Carried(lab.world)
+
+    # -- for an adapter
+
+    def about(self, phone: str) -> dict[str, Any]:
+        """Return what a phone says of itself now: what its user wants, and where it is (``loc``)."""
+        said = dict(self._said[phone])
+        if self.task.want.moves and (loc := self.lab.devices[phone].loc) is not None:
+            said["loc"] = loc
+            self._reported_loc[phone] = loc
+        return said
+
+    def arrived(self, phone: str, item: str) -> None:
+        """Record that an item has arrived on a phone.
+
+        Repeated arrivals, and those on the sender, do not count. All of the item's content must have left its
+        sender over its link, and come over the link to this phone, in a message, since it was published: as
+        it is, with others, packed, or sealed. Its name is none of it.
+
+        Raises
+        ------
+        ParameterError
+            There is no such phone or item, or no message has brought it there.
+        """
+        if phone not in self._said or item not in self._items:
+            raise ParameterError(
+                "Something was handed over that nobody has published, or to nobody.",
+                where="arrived",
+                found=f"{item!r} for {phone!r}",
+                expected="the name of an item, and of a phone",
+            )
+        if (phone, item) in self._arrived or phone == self._items[item][0].sender:
+            return
+        assert self._carried is not None
+        self._carried.check(phone, item)
+        self._arrived.add((phone, item))
+        is_wanted = phone in self._wanted[item]
+        row: dict[str, Any] = {"delivered_us": self.lab.world.now_us}
+        if not is_wanted:
+            row["created_us"] = self._items[item][1]
+        elif self.task.is_shown:
+            row["read_us"] = self.lab.world.now_us
+        else:
+            self._inbox.setdefault(phone, []).append(item)
+        self._note(item, phone, row)
+
+    def show(self, phone: str, chosen: Collection[str] | None = None) -> None:
+        """Show the user of a phone the best of what it has for her: what is over is not shown any more.
+
+        Parameters
+        ----------
+        phone : str
+        chosen : collection of str, optional
+            The items among which the system leaves the choice; by default all that have come.
+        """
+        now_us = self.lab.world.now_us
+        waiting = [
+            name
+            for name in self._inbox.get(phone, ())
+            if (over := self._over_us(name)) is None or now_us <= over
+        ]
+        waiting.sort(key=lambda name: (-self._items[name][0].about["rank"], self._items[name][1], name))
+        best = [name for name in waiting if chosen is None or name in chosen][: self.task.most]
+        for name in best:
+            self._note(name, phone, {"read_us": now_us})
+        self._inbox[phone] = [name for name in waiting if name not in best]
+
+    @property
+    def items(self) -> Mapping[str, Item]:
+        """Published items, by name."""
+        return {name: item for name, (item, _) in self._items.items()}
+
+    def is_for(self, item: str, phone: str) -> bool:
+        """Return whether a phone wanted an item, or has published it."""
+        return phone in self._wanted[item] or phone == self._items[item][0].sender
+
+    def wanted_by(self, phone: str) -> int:
+        """Return the number of items that a phone wanted so far."""
+        return sum(phone in wanting for wanting in self._wanted.values())
+
+    # -- for who plays
+
+    def enter(self, adapter: Adapter) -> None:
+        """Start the system; phones that move report it from now on."""
+        self._adapter = adapter
+        if self.task.want.moves:
+            self._look_around(None)
+
+    def end(self) -> None:
+        """Call the adapter's ``end``, if it has one."""
+        getattr(self._adapter, "end", lambda: None)()
+
+    def publish(self, item: Item) -> None:
+        """Publish an item: record who wants it, by where everybody is now."""
+        assert self._adapter is not None
+        created_us = self.lab.world.now_us
+        if self._carried is None:
+            self._note_addressed(item, created_us)
+            self._adapter.publish(item)
+            return
+        self.given.update(msgspec.json.encode([created_us, item]))
+        self._items[item.name] = item, created_us
+        self._carried.publish(item)
+        wanting = [
+            self.phones[row] for row in self._who_wants(item).tolist() if self.phones[row] != item.sender
+        ]
+        self._wanted[item.name] = frozenset(wanting)
+        self.wanted += len(wanting)
+        times = {"created_us": created_us, "expired_us": self._over_us(item.name)}
+        for phone in wanting:
+            self._note(item.name, phone, times)
+        self._adapter.publish(item)
+
+    def look(self, phone: str) -> None:
+        """Call the adapter when the user of a phone looks."""
+        assert self._adapter is not None
+        self._adapter.look(phone)
+
+    def _note_addressed(self, item: Item, created_us: int) -> None:
+        row: dict[str, Any] = {"item": item.name, "created_us": created_us}
+        system: str = getattr(self._adapter, "name", "")
+        if item.expires_s is not None:
+            row["expired_us"] = created_us + round(item.expires_s * US_PER_S)
+        for receiver in item.about["to"]:
+            self.lab.trace.deliveries.note(system, {**row, "receiver": receiver})
+
+    def _who_wants(self, item: Item) -> Any:
+        columns = dict(self._columns)
+        if self.task.want.moves:
+            places = [self.lab.devices[phone].loc for phone in self.phones]
+            columns["loc"] = np.array([(np.nan, np.nan) if at is None else at for at in places])
+        wants = self.task.want.by_writer(item.about).numpy({}, receiver=columns)
+        return np.flatnonzero(np.broadcast_to(wants.filled(False), len(self.phones)))
+
+    def _over_us(self, name: str) -> int | None:
+        item, created_us = self._items[name]
+        return None if item.expires_s is None else created_us + round(item.expires_s * US_PER_S)
+
+    def _note(self, item: str, phone: str, row: Mapping[str, Any]) -> None:
+        self.lab.trace.deliveries.note(APP, {"item": item, "receiver": phone, **row})
+
+    def _look_around(self, _: None) -> None:
+        assert self._adapter is not None
+        for phone in self.phones:
+            device = self.lab.devices[phone]
+            if device.loc is None or not device.is_on:
+                continue
+            before = self._reported_loc.get(phone)
+            if before is None or float(distance_km(*before, *device.loc)) >= self.task.renew_km:
+                self._adapter.moved(phone)
+        world = self.lab.world
+        world.ask_at(world.now_us + round(self.task.renew_s * US_PER_S), self._look_around, None)
+
+
+def not_hers(phone: str) -> str:
+    """Return the predicate over items that excludes those that a phone has published."""
+    return f"who <> '{phone}'"
+
+
+def _kind(values: list[Any]) -> Any:
+    """Numbers are a column of numbers, anything else one of objects."""
+    is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return np.float64 if is_number else object

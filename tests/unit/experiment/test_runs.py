@@ -1,0 +1,528 @@
+"""Runs of scenarios and tasks: same seed, same run; measures come from the trace and add up over devices."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from statistics import median, quantiles
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from lab_systems import Polling, Silent
+from scipy import stats
+
+from mudkit import trace
+from mudkit.errors import ParameterError
+from mudkit.experiment import (
+    ADAPTERS,
+    COMPOSITIONS,
+    MEASURES,
+    NEWS,
+    OF_DEVICES,
+    PHOTOS,
+    TASKS,
+    TRAFFIC,
+    WARD,
+    Comparison,
+    Direct,
+    Scenario,
+    StoreAndForward,
+    Sublim,
+    Testbed,
+    by_device,
+    compare,
+    run,
+)
+from mudkit.experiment.runs import BATTERY_J
+from mudkit.experiment.tasks import SETTLE_S
+from mudkit.experiment.testbed import APP
+from mudkit.fleet.battery import BASE_MW
+from mudkit.fleet.recorder import TABLES
+from mudkit.sources.outages import Outages
+from mudkit.sources.workloads import Every, Poisson, TripStarts, WakingReads
+from mudkit.units import distance_km
+
+SCENARIO = Scenario(
+    devices=6, hours=6.0, link="umts_3g", outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0,
+    items=Poisson(per_day=100), receivers=2, reads=WakingReads(per_day=60), queries=TripStarts(), expires_s=1800.0,
+    loss_share=0.05,
+)  # fmt: skip
+SYSTEMS = {"relay": StoreAndForward, "polling": Polling}
+RUN_MEASURES = [
+    "messages",
+    "bytes",
+    "radio_j",
+    "wakeups",
+    "delivered_share",
+    "read_share",
+    "expired_share",
+    "latency_s",
+    "staleness_s",
+]
+
+
+def test_same_seed_same_run():
+    one, two, other = run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 4)
+    for name in TABLES:
+        assert one.trace.table(name).equals(two.trace.table(name)), name
+    assert one.held.equals(two.held)
+    assert one.measures() == two.measures() != other.measures()
+    assert (one.system, one.seed, one.scenario) == ("polling", 3, SCENARIO)
+
+
+def test_what_was_published_before_its_receiver_is_served_is_lost():
+    scenario = Scenario(devices=2, hours=0.01, link="wifi", items=Poisson(per_day=86_400))
+    result = run(scenario, Sublim, 1).deliveries
+    assert (
+        list(result["status"].iloc[:10]) == ["lost"] * 2 + ["unread"] * 8
+    )  # it takes two seconds to associate
+
+
+def test_two_systems_on_one_seed_see_the_same():
+    relay, polling = (run(SCENARIO, system, 3) for system in SYSTEMS.values())
+    for name in ("positions", "links", "reads"):
+        assert len(relay.trace.table(name)) >= 5
+        assert relay.trace.table(name).equals(polling.trace.table(name)), name
+    what = ["item", "receiver", "created", "expired"]
+    assert len(relay.deliveries) > 100
+    assert relay.deliveries[what].equals(polling.deliveries[what])
+    assert set(relay.deliveries["status"]) >= {"read", "expired"}
+    assert relay.measures()["latency_s"] < polling.measures()["latency_s"]
+    asked = [
+        each.lab.history().query("op == 'read'")[["client", "invoked"]].to_numpy().tolist()
+        for each in (relay, polling)
+    ]
+    assert len(asked[0]) > 20
+    assert asked[0] == asked[1]
+    assert len(relay.trace.table("reads")) == len(
+        TripStarts()
+        .moments(3, "queries", list(relay.lab.devices), relay.lab.start_us, 6 * 3_600_000_000)
+        .t_us
+    )
+
+
+def test_receivers_are_others_distinct_and_drawn_evenly():
+    scenario = Scenario(
+        devices=6, hours=24, receivers=2, items=Poisson(per_day=1000), reads=Poisson(per_day=0)
+    )
+    result = run(scenario, Silent, 1, messages=False, held=False).deliveries
+    result["sender"] = result["item"].str.split().str[0]
+    assert not result.duplicated(["item", "receiver"]).any()
+    assert (result.groupby("item").size() == 2).all()
+    assert (result["sender"] != result["receiver"]).all()
+    pairs = Counter(zip(result["sender"], result["receiver"], strict=True))
+    assert len(pairs) == 30
+    assert stats.chisquare(list(pairs.values())).pvalue > 0.001
+    together = Counter(result.groupby("item")["receiver"].apply(lambda both: tuple(sorted(both))))
+    assert stats.chisquare(list(together.values())).pvalue > 0.001
+    assert (result["status"] == "lost").all()
+
+
+def test_for_all_others_and_alone():
+    everybody = run(Scenario(devices=4, hours=6, receivers=3), Silent).deliveries
+    assert (everybody.groupby("item")["receiver"].nunique() == 3).all()
+    alone = run(Scenario(devices=1, hours=6), StoreAndForward).deliveries
+    assert set(alone["receiver"]) == {"phone-00000"}
+
+
+@pytest.mark.parametrize("system", [StoreAndForward, Polling, Silent])
+def test_items_of_devices_that_are_off_are_there_too(system):
+    scenario = Scenario(devices=5, hours=12, battery_j=500.0, items=Every(600), reads=Every(3600))
+    result = run(scenario, system, 2)
+    off = result.lab.frame("incidents").query("incident == 'off'")
+    assert len(off) == 5
+    assert len(result.deliveries) == 5 * 72
+    assert (result.deliveries["created"] > off["ts"].max()).sum() > 50
+    after = result.deliveries[result.deliveries["created"] > off["ts"].max()]
+    assert (after["status"] == "lost").all()
+
+
+def test_compare_by_hand():
+    seeds, scenario = [3, 5, 8, 9], replace(SCENARIO, devices=4, hours=2.0, queries=None)
+    result = compare(scenario, SYSTEMS, seeds)
+    assert result.baseline == "relay"
+    assert result.runs[["system", "seed"]].to_numpy().tolist() == [[s, n] for s in SYSTEMS for n in seeds]
+    assert result.runs.columns.tolist() == ["system", "seed", *RUN_MEASURES]
+    by_hand = pd.DataFrame(
+        [run(scenario, system, seed, held=False).measures() for system in SYSTEMS.values() for seed in seeds]
+    )
+    assert by_hand.equals(result.runs[RUN_MEASURES])
+    rows = result.differences(0.9).set_index("measure")
+    assert set(rows["system"]) == {"polling"}
+    for name in RUN_MEASURES:
+        base, other = (by_hand[name].to_numpy()[part] for part in (slice(0, 4), slice(4, 8)))
+        test = stats.ttest_rel(other, base)
+        low, high = test.confidence_interval(0.9)
+        row = rows.loc[name]
+        assert row["difference"] == pytest.approx((other - base).mean())
+        assert (row["difference_low"], row["difference_high"]) == pytest.approx((low, high)), name
+        assert (row["baseline"], row["mean"], row["seeds"]) == pytest.approx((base.mean(), other.mean(), 4))
+    narrow, wide = result.differences(0.5), result.differences(0.99)
+    assert (narrow["difference_low"] > wide["difference_low"]).all()
+
+
+def test_intervals_pair_seeds_whatever_their_order():
+    rows = [("a", 1, 10.0), ("a", 2, 20.0), ("a", 3, math.nan), ("b", 3, 5.0), ("b", 2, 21.0), ("b", 1, 14.0)]
+    result = Comparison(pd.DataFrame(rows, columns=["system", "seed", "x"]), "a").differences().iloc[0]
+    low, high = stats.ttest_rel([14.0, 21.0], [10.0, 20.0]).confidence_interval(0.95)
+    assert result["difference"] == 2.5
+    assert (result["difference_low"], result["difference_high"], result["seeds"]) == pytest.approx(
+        (low, high, 2)
+    )
+
+
+def test_one_seed_has_no_interval():
+    result = compare(Scenario(devices=2, hours=1), SYSTEMS, [1]).differences()
+    assert result[["difference_low", "difference_high"]].isna().all(axis=None)
+    assert result.set_index("measure")["difference"].notna()["messages"]
+    same = compare(Scenario(devices=2, hours=1), {"a": Silent, "b": Silent}, [1, 2]).differences()
+    assert (
+        same.set_index("measure").loc["bytes", ["difference", "difference_low", "difference_high"]].tolist()
+        == [0] * 3
+    )
+
+
+@pytest.mark.process
+def test_runs_may_be_spread_over_processes():
+    scenario = Scenario(devices=2, hours=1)
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        result = compare(scenario, SYSTEMS, [1, 2], map=pool.map)
+    pd.testing.assert_frame_equal(result.runs, compare(scenario, SYSTEMS, [1, 2]).runs)
+
+
+def test_a_run_in_which_nothing_happens():
+    result = run(Scenario(devices=2, hours=0.01, items=Poisson(per_day=0)), Silent)
+    measures = result.measures()
+    assert [measures[name] for name in RUN_MEASURES[:4]] == [0.0] * 4
+    assert all(math.isnan(measures[name]) for name in RUN_MEASURES[4:])
+    assert result.held.empty
+
+
+def test_table_of_parameters():
+    table = SCENARIO.table().set_index("parameter")["value"]
+    assert table["devices"] == "6"
+    assert "per_day" in table["outage"]
+    assert len(table) == 19 + 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer"),
+    [
+        ({"devices": 0}, "devices"),
+        ({"receivers": 6}, "receivers"),
+        ({"receivers": 1.5}, "receivers"),
+        ({"size_bytes": -1}, "size_bytes"),
+        ({"hours": 0}, "hours"),
+        ({"hours": "6"}, "hours"),
+        ({"hours": math.nan}, "hours"),
+        ({"expires_s": 0}, "expires_s"),
+        ({"expires_s": "1"}, "expires_s"),
+        ({"box_km": -1}, "box_km"),
+        ({"items": 24}, "Poisson"),
+        ({"reads": WakingReads}, "Poisson"),
+        ({"queries": "trips"}, "Poisson"),
+        ({"mobility": None}, "a mobility"),
+    ],
+)
+def test_scenarios_that_cannot_be(wrong, answer):
+    given: dict[str, Any] = {"devices": 6, "mobility": "commute", "queries": TripStarts(), **wrong}
+    with pytest.raises(ParameterError, match=answer):
+        Scenario(**given)
+
+
+@pytest.mark.parametrize(
+    ("systems", "seeds", "answer"),
+    [
+        ({}, [1], "Expected a mapping"),
+        (SYSTEMS, [], "at least one"),
+        (SYSTEMS, 5, "range"),
+        (SYSTEMS, [1, 2, 1], "each once"),
+        ([StoreAndForward], [1], "by name"),
+        (SYSTEMS, ["one"], "seed"),
+        ({"relay": "StoreAndForward"}, [1], "a class or function of the testbed"),
+    ],
+)
+def test_comparisons_that_cannot_be(systems, seeds, answer):
+    with pytest.raises(ParameterError, match=answer):
+        compare(Scenario(devices=2, hours=1), systems, seeds)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -1, math.nan, "high"])
+def test_confidences_that_are_none(confidence):
+    rows = pd.DataFrame({"system": ["a", "b"], "seed": [1, 1], "x": np.ones(2)})
+    with pytest.raises(ParameterError, match="between 0 and 1"):
+        Comparison(rows, "a").differences(confidence)
+
+
+@pytest.mark.parametrize(
+    ("plan", "system", "seed", "where"),
+    [
+        ("rush hour", StoreAndForward, 1, "plan"),
+        (Scenario, StoreAndForward, 1, "plan"),
+        (Scenario(devices=2, hours=0.1), "StoreAndForward", 1, "system"),
+        (Scenario(devices=2, hours=0.1), StoreAndForward, "one", "seed"),
+        (Scenario(devices=2, hours=0.1), ADAPTERS["MUD"], 1, "system"),
+        (NEWS.over(devices=2, hours=0.1), Direct, 1, "system"),
+    ],
+)
+def test_runs_that_cannot_be(plan, system, seed, where):
+    with pytest.raises(ParameterError) as caught:
+        run(plan, system, seed)
+    assert caught.value.where == where
+    with pytest.raises(ParameterError, match=where):
+        compare(plan, {"it": system}, [seed])
+
+
+_SMALL = {
+    "traffic alerts": {"devices": 8, "hours": 0.5},
+    "friends nearby": {"devices": 8, "hours": 0.5},
+    "ward telemetry": {"devices": 3, "hours": 0.1},
+    "news with ranks": {"devices": 6, "hours": 8.0},
+    "photo sharing": {"devices": 6, "hours": 6.0},
+}
+small = {name: TASKS[name].over(**changes) for name, changes in _SMALL.items()}
+
+
+@pytest.fixture(scope="module")
+def entries():
+    """One run of each system and task."""
+    return {
+        (task, system): run(small[task], make, seed=2, name=system, messages=False)
+        for task in small
+        for system, make in ADAPTERS.items()
+    }
+
+
+@pytest.mark.parametrize("task", small)
+def test_all_systems_are_given_the_same(entries, task):
+    of_task = [entry for (name, _), entry in entries.items() if name == task]
+    assert len({entry.digest for entry in of_task}) == 1
+    assert len({entry.testbed.wanted for entry in of_task}) == 1
+    assert of_task[0].digest != run(small[task], ADAPTERS["SUBLIM"], seed=3, messages=False).digest
+
+
+@pytest.mark.parametrize("system", ADAPTERS)
+@pytest.mark.parametrize("task", small)
+def test_a_system_does_a_task(entries, task, system):
+    entry = entries[task, system]
+    result = entry.measures()
+    assert list(result) == list(MEASURES)
+    assert entry.testbed.wanted > 0
+    assert result["useful"] > 0
+    assert result["server_kb"] > 0
+    assert result["server_events"] > 0
+
+
+@pytest.mark.parametrize(
+    ("task", "system", "seed"),
+    [
+        ("news with ranks", "Last hop", 0),  # a message of a read is lost
+        ("news with ranks", "Last hop", 1),  # the hello of the desk to which items go up
+        ("news with ranks", "SUBLIM", 1),
+        ("ward telemetry", "to everyone", 1),  # what is sent all the time put off what was lost
+    ],
+)
+def test_what_was_lost_and_can_be_sent_again_is_of_use_all_the_same(task, system, seed):
+    with_loss, without = (
+        run(small[task].over(loss_share=share), ADAPTERS[system], seed, messages=False, held=False).measures()
+        for share in (0.05, 0.0)
+    )
+    assert with_loss["useful"] >= 0.97 * without["useful"] > 0
+
+
+@pytest.mark.parametrize("system", ADAPTERS)
+@pytest.mark.parametrize("task", small)
+def test_measures_come_from_the_trace(entries, task, system, tmp_path):
+    entry = entries[task, system]
+    folder = entry.lab.trace.to_parquet(tmp_path / "trace")
+    bill, all_rows = (trace.read_table(folder, name).to_pylist() for name in ("bill", "deliveries"))
+    rows = [row for row in all_rows if row["system"] == APP]
+    useful = [row for row in rows if row["status"] == "read"]
+    phones = [row for row in bill if row["device"].startswith("phone-")]
+    radio_j = sum(row["radio_mj"] for row in phones) / 1000
+    seconds = entry.task.scenario.hours * 3600 + SETTLE_S
+    came = [row for row in rows if row["delivered"] is not None]
+    lags = sorted((row["delivered"] - row["created"]).total_seconds() for row in useful)
+    ages = [(row["read"] - row["created"]).total_seconds() for row in useful]
+    kb = sum(row["bytes"] for row in bill) / 1000
+    expected = {
+        "useful": len(useful),
+        "useful_share": len(useful) / entry.testbed.wanted,
+        "lost": sum(row["delivered"] is None for row in rows),
+        "stale": sum(row["status"] == "expired" for row in came),
+        "wasted": sum(row["status"] != "read" for row in came),
+        "latency_s": median(lags),
+        "latency_p95_s": quantiles(lags, n=20, method="inclusive")[-1] if lags[1:] else lags[0],
+        "age_s": median(ages),
+        "up_kb": sum(row["bytes"] for row in bill if row["direction"] == "up") / 1000,
+        "down_kb": sum(row["bytes"] for row in bill if row["direction"] == "down") / 1000,
+        "messages": sum(row["messages"] for row in bill),
+        "wakeups": sum(row["wakeups"] for row in phones),
+        "radio_j": radio_j,
+        "battery_h": BATTERY_J / (radio_j / seconds / entry.task.scenario.devices + BASE_MW / 1000) / 3600,
+        "kb_per_useful": kb / len(useful),
+        "j_per_useful": radio_j / len(useful),
+    }
+    result = entry.measures()
+    assert set(result) - set(expected) == {"server_events", "server_kb"}, "servers are on no bill"
+    assert {name: result[name] for name in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("task", ["news with ranks", "photo sharing"])
+def test_what_last_hop_has_prefetched_is_on_the_phone(entries, task):
+    entry = entries[task, "Last hop"]
+    rows = entry.lab.deliveries()
+    came = {
+        (row.item, row.receiver): row.delivered
+        for row in rows[(rows["system"] == "last hop") & rows["delivered"].notna()].itertuples()
+    }
+    ours = entry.deliveries[entry.deliveries["delivered"].notna()]
+    assert {(row.item, row.receiver): row.delivered for row in ours.itertuples()} == came
+    assert "read" in set(ours["status"])
+    assert task != "news with ranks" or entry.measures()["wasted"] > 0, "some is never read"
+
+
+@pytest.mark.parametrize("system", [*ADAPTERS, *COMPOSITIONS])
+def test_nobody_is_sent_what_she_has_published(system, monkeypatch):
+    came = []
+    monkeypatch.setattr(Testbed, "arrived", lambda testbed, phone, item: came.append((phone, item)))
+    make = (ADAPTERS | COMPOSITIONS)[system]
+    run(TRAFFIC.over(devices=6, hours=0.3, outage=0.0), make, seed=4, held=False)
+    assert came, "also what a system has held back until then"
+    assert not [each for each in came if each[1].startswith(f"{each[0]} ")]
+
+
+def test_what_waits_for_nobody_at_radiators_server_is_billed_in_the_end(entries):
+    entry = entries["friends nearby", "Radiator"]
+    online = entries["friends nearby", "to everyone"]
+    came, most = (int(each.deliveries["delivered"].notna().sum()) for each in (entry, online))
+    assert came > 0.9 * most > 0
+
+
+def test_contrail_keeps_its_connections_open_if_it_is_told_to():
+    task = small["ward telemetry"]
+    polls = run(task, ADAPTERS["Contrail"], seed=2).measures()
+    pushes = run(task, partial(ADAPTERS["Contrail"], polling_interval_ms=0), seed=2)
+    result = pushes.measures()
+    assert pushes.system == "Contrail"
+    assert result["latency_s"] < 1.0 < polls["latency_s"] < 60.0
+    assert result["useful_share"] > 0.9
+    assert result["messages"] < 20 * polls["messages"]
+
+
+@pytest.mark.parametrize("changes", [{"battery_j": 150.0}, {"queries": Poisson(per_day=4)}])
+def test_what_no_task_uses_is_refused(changes):
+    (name,) = changes
+    with pytest.raises(ParameterError, match=f"does not use {name}"):
+        TRAFFIC.over(**changes)
+
+
+@pytest.mark.parametrize("name", COMPOSITIONS)
+def test_compositions_have_names(name):
+    assert run(small["ward telemetry"], COMPOSITIONS[name], seed=2, held=False).system
+
+
+def test_a_run_is_a_function_of_its_seed():
+    one, again = (run(small["traffic alerts"], ADAPTERS["MUD"], seed=5).measures() for _ in range(2))
+    assert one == again
+
+
+def test_who_wants_an_item_is_judged_where_everybody_is():
+    entry = run(TRAFFIC.over(devices=10, hours=0.5), ADAPTERS["to everyone"], seed=4)
+    where = dict(list(entry.lab.frame("positions").groupby("device")))
+    rows = entry.deliveries
+    created = rows.groupby("item")["created"].first()
+    near, far = set(), set()
+    for item, at in created.items():
+        for phone in entry.testbed.phones:
+            before = where[phone][where[phone]["ts"] <= at]
+            here = before.iloc[-1]
+            km = float(distance_km(*entry.testbed.items[item].about["loc"], here["lat"], here["lon"]))
+            if (
+                phone != entry.testbed.items[item].sender and abs(km - 3.0) > 0.9
+            ):  # since it was seen it moved
+                (near if km < 3.0 else far).add((item, phone))
+    wanting = {
+        (item, phone)
+        for item in created.index
+        for phone in entry.testbed.phones
+        if phone != entry.testbed.items[item].sender and entry.testbed.is_for(item, phone)
+    }
+    assert near
+    assert far
+    assert near <= wanting
+    assert not far & wanting
+
+
+def test_a_reader_reads_so_many_in_one_go():
+    entry = run(NEWS.over(devices=3, hours=24.0), ADAPTERS["to everyone"], seed=1)
+    read = entry.deliveries[entry.deliveries["status"] == "read"]
+    assert read.groupby(["receiver", "read"]).size().max() == NEWS.most
+
+
+SUMS = ("useful", "lost", "stale", "wasted", "up_kb", "down_kb", "messages", "wakeups", "radio_j")
+
+
+@pytest.fixture(scope="module", params=["to everyone", "Last hop"])
+def photos(request):
+    return run(PHOTOS.over(devices=8, hours=8.0), ADAPTERS[request.param], 3, name=request.param)
+
+
+@pytest.fixture(scope="module")
+def ward():
+    return run(WARD.over(devices=3, hours=0.2), ADAPTERS["MUD"], 3, name="MUD")
+
+
+def test_devices_add_up_to_the_entry(photos, ward):
+    for entry in (photos, ward):
+        table, measures = by_device(entry), entry.measures()
+        assert measures["useful"] > 0
+        assert measures["wasted"] + measures["lost"] > 0
+        for name in SUMS:
+            assert table[name].sum() == pytest.approx(measures[name]), name
+        assert table["wanted"].sum() == entry.testbed.wanted
+        assert table["useful"].sum() / table["wanted"].sum() == pytest.approx(measures["useful_share"])
+        watts = BATTERY_J / 3600 / table["battery_h"].dropna()
+        assert BATTERY_J / 3600 / watts.mean() == pytest.approx(measures["battery_h"])
+
+
+def test_a_row_is_what_the_tables_say_of_its_device(photos):
+    phone = photos.testbed.phones[2]
+    row = by_device(photos).set_index("device").loc[phone]
+    rows = photos.deliveries.query("receiver == @phone")
+    bill = photos.bill.query("device == @phone")
+    read = rows[rows["read"].notna()]
+    assert row["useful"] == len(read) > 0
+    assert row["latency_s"] == pytest.approx(
+        (read["delivered"] - read["created"]).dt.total_seconds().median()
+    )
+    assert row["age_s"] == pytest.approx((read["read"] - read["created"]).dt.total_seconds().median())
+    assert row["useful_share"] == len(read) / row["wanted"]
+    assert row["up_kb"] == pytest.approx(bill.query("direction == 'up'")["bytes"].sum() / 1000)
+    assert row["radio_j"] == pytest.approx(bill["radio_mj"].sum() / 1000)
+    assert row["kb_per_useful"] == pytest.approx(bill["bytes"].sum() / 1000 / len(read))
+    watts = row["radio_j"] / (8 * 3600 + SETTLE_S) + BASE_MW / 1000
+    assert row["battery_h"] == pytest.approx(BATTERY_J / watts / 3600)
+
+
+def test_feeds_are_nobodys_phone(ward):
+    table = by_device(ward)
+    assert list(table["device"]) == list(ward.lab.devices)
+    assert table["is_phone"].sum() == 3
+    feeds = table[~table["is_phone"]]
+    assert len(feeds) == 24
+    assert feeds["up_kb"].min() > 0
+    assert (feeds[["wanted", "useful", "radio_j", "wakeups"]] == 0).all(axis=None)
+    assert feeds[["useful_share", "latency_s", "battery_h", "j_per_useful"]].isna().all(axis=None)
+    assert np.isfinite(table.loc[table["is_phone"], "useful_share"]).all()
+
+
+def test_its_measures_are_of_the_scoreboard(ward):
+    assert set(OF_DEVICES) < set(MEASURES)
+    assert list(by_device(ward).columns) == ["device", "is_phone", "wanted", *OF_DEVICES]
