@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from mudkit import words
+from mudkit.display import Displayed, View, frame_table
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.privacy import disclosed, knowledge
@@ -33,8 +35,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Displayed):
     """Several systems on the same seeds.
 
     Parameters
@@ -47,6 +49,12 @@ class Comparison:
 
     runs: pd.DataFrame
     baseline: str
+
+    def _view(self) -> View:
+        means = self.runs.drop(columns="seed").groupby("system", sort=False).mean(numeric_only=True)
+        facts = {"baseline": self.baseline, "seeds": int(self.runs["seed"].nunique())}
+        table = frame_table(means.reset_index(), "Means over the seeds")
+        return View("Comparison", facts, [table], ["differences() has the paired differences."])
 
     def differences(self, confidence: float = 0.95) -> pd.DataFrame:
         """Return the differences of each system from the baseline, paired by seed.
@@ -191,8 +199,8 @@ RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 """Ratios that a run without useful deliveries lacks: summed measures, and the divisor."""
 
 
-@dataclass(frozen=True)
-class Scoreboard:
+@dataclass(frozen=True, repr=False)
+class Scoreboard(Displayed):
     """Result of the comparison.
 
     Parameters
@@ -216,6 +224,15 @@ class Scoreboard:
     devices: pd.DataFrame
     disclosed: pd.DataFrame
     latencies: pd.DataFrame
+
+    def _view(self) -> View:
+        facts = {
+            "tasks": words.listing(self.tasks, 4),
+            "systems": words.listing(self.systems, 8),
+            "seeds": int(self.runs["seed"].nunique()),
+            "runs": len(self.runs),
+        }
+        return View("Scoreboard", facts, notes=["table(task) has a row for each system."])
 
     @property
     def systems(self) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow.compute as pc
 
+from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError
 from mudkit.experiment.tasks import SETTLE_S, Item, Scenario, Task
 from mudkit.experiment.testbed import APP, Adapter, Testbed
@@ -53,7 +54,7 @@ MEASURES: Final[dict[str, str]] = {
 """Measures of a run of a task, and their meaning."""
 
 
-class Run:
+class Run(Displayed):
     """One run, and what happened in it.
 
     Parameters
@@ -76,6 +77,11 @@ class Run:
         self.task, self.system, self.seed, self.testbed = task, system, seed, testbed
         self.lab: Lab = testbed.lab
         self.trace = self.lab.trace
+
+    def _view(self) -> View:
+        facts = {"system": self.system, "task": self.task.name, "seed": str(self.seed)}
+        shown = self.lab._view()
+        return View("Run", facts | dict(shown.facts) | {"seed": str(self.seed)}, shown.tables[:1])
 
     @property
     def scenario(self) -> Scenario:

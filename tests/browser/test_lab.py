@@ -536,7 +536,7 @@ def test_a_measure_and_a_device_are_chosen_in_the_browser(chromium, lab, screens
         shows(".gtitle", "news with ranks, phone-00002")
         status.get_by_text("first seed").wait_for()
         row = board.locator("tr", has=page.get_by_role("rowheader", name="battery, h", exact=True))
-        assert "★" in row.inner_text()
+        assert "●" in row.inner_text()
 
         take("across", "events on servers")
         board.get_by_role("alert").get_by_text("These are no two measures").wait_for()

@@ -81,9 +81,9 @@ def test_what_is_said_is_what_was_found(example):
     assert int(limit.replace(",", "")) == best["limit"]
     assert (float(waste), float(loss)) == pytest.approx((100 * best["waste"], 100 * best["loss"]), abs=0.051)
     policies = pq.read_table(example / "data" / "policies.parquet").to_pandas().set_index("policy")
-    assert policies.loc["recommended", "wasted share"] == pytest.approx(best["waste"])
-    assert policies.loc["all at once (on-line)", "lost share"] == 0.0
-    assert policies.loc["only when asked (on-demand)", "wasted share"] == 0.0
+    assert policies.loc["recommended", "waste"] == pytest.approx(best["waste"])
+    assert policies.loc["all at once (on-line)", "loss"] == 0.0
+    assert policies.loc["only when asked (on-demand)", "waste"] == 0.0
 
 
 def test_the_page_needs_no_network_and_has_its_figures(example):

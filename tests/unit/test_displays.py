@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mudkit import Lab, consistency, show, trace
 from mudkit.consistency import History, Verdict
 from mudkit.display import Displayed
+from mudkit.experiment import Comparison, Scenario, run
+from mudkit.experiment.adapters import ADAPTERS
+from mudkit.experiment.comparison import Scoreboard
+from mudkit.experiment.runs import Run
 from mudkit.fleet import Device, Host
 from mudkit.fleet.operation import Operation
 from mudkit.fleet.recorder import TABLES
@@ -47,6 +52,7 @@ NAMED = {
     LearntReads, LearntWrites,
     History, Verdict, Predicate, SubscriptionIndex,
     Loaded, LoadedLinks, Scan, IngestReport, JobReport,
+    Run, Comparison, Scoreboard,
 }  # fmt: skip
 """Classes whose instances a call returns to a notebook; each has to be among the instances below."""
 
@@ -248,6 +254,20 @@ def replaced_links(links: LoadedLinks, loaded: Loaded) -> LoadedLinks:
     return LoadedLinks(loaded.positions, loaded.rejected, links.source)
 
 
+def experiments() -> list[Any]:
+    nothing = pd.DataFrame()
+    none = pd.DataFrame({"task": [], "system": [], "seed": []})
+    rows = {"task": [HOSTILE] * 40, "system": [f"{HOSTILE} {n}" for n in range(40)], "seed": range(40)}
+    many = pd.DataFrame(rows).assign(lost_share=0.5, up_bytes=10_000)
+    idle, busy_ = (
+        run(Scenario(devices=2, hours=hours), ADAPTERS["to everyone"], 1) for hours in (0.01, 0.5)
+    )
+    return [
+        idle, busy_, Comparison(none, "a"), Comparison(many, HOSTILE),
+        *(Scoreboard(runs, nothing, HOSTILE, nothing, nothing, nothing) for runs in (none, many)),
+    ]  # fmt: skip
+
+
 def conflicts() -> list[Any]:
     record = {f"column {n}": LONG for n in range(20)} | {HOSTILE: {HOSTILE: [HOSTILE] * 1000}}
     return [mud.Conflict("none"), mud.Conflict(HOSTILE, store=None, local=record, base={"n": 10**5000})]
@@ -269,6 +289,7 @@ BUILDERS: dict[str, Callable[[], list[Any]]] = {
     "policies": policies,
     "histories": histories,
     "predicates": predicates,
+    "experiments": experiments,
     "conflicts": conflicts,
     "results": results,
 }

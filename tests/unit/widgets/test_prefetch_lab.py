@@ -192,7 +192,7 @@ def test_what_it_is_not(wrong):
 def test_other_values_stand_in_their_place():
     widget = PrefetchLab(event_frequency=20.0, prefetch_limit=20, expiration=7000.0, days=3)
     assert [value for _, value in widget.controls["prefetch_limit"].options][5:9] == [8, 16, 20, 32]
-    assert [label for label, _ in widget.controls["expiration"].options][2:5] == ["1 h", "1.94 h", "2 h"]
+    assert [label for label, _ in widget.controls["expiration"].options][2:5] == ["1 h", "1 h 56 min", "2 h"]
     assert widget.controls["event_frequency"].value == 20.0
 
 
