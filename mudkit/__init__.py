@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         systems,
         trace,
         widgets,
+        words,
     )
     from mudkit.display import show
     from mudkit.files import work_folder
@@ -51,6 +52,7 @@ __all__ = [
     "systems",
     "trace",
     "widgets",
+    "words",
     "work_folder",
 ]
 

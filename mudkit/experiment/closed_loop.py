@@ -281,7 +281,18 @@ def close_the_loop(
 
 
 def mine(driven: CommutersRun) -> Mined:
-    """Label with Spark what clients did in a lab."""
+    """Label with Spark what clients did in a lab.
+
+    Parameters
+    ----------
+    driven : CommutersRun
+        A run of :class:`Commuters`.
+
+    Returns
+    -------
+    Mined
+        Positions, reads, and the labels of both.
+    """
     from mudkit import pipeline  # loads Spark
 
     spark = pipeline.session()

@@ -396,9 +396,12 @@ def _shown(given: Any) -> str:
 
 
 def pareto(gain: Iterable[float], cost: Iterable[float]) -> list[bool]:
-    """Return for each whether no other has at least its gain for at most its cost, and is better in one.
+    """Return for each point whether none has at least its gain for at most its cost, and is better in one.
 
-    What is not a number is never among the best.
+    Parameters
+    ----------
+    gain, cost : iterable of float
+        Coordinates of the points. A point with a NaN is never among the best.
     """
     points = list(zip(gain, cost, strict=True))
 

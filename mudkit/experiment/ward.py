@@ -226,6 +226,15 @@ def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
     It wanders about a mean of her own (60 to 95, an autoregressive process with a standard deviation of 4)
     and never below 51; in an alarm it is 35 to 48.
 
+    Parameters
+    ----------
+    ward : Ward
+        Number and rate of the messages, and the rate of alarms.
+    seed : int
+        Seed of the ward.
+    patient : int
+        Number of the patient, from 0.
+
     Returns
     -------
     ndarray of int64, shape (messages,)

@@ -259,9 +259,7 @@ def experiments() -> list[Any]:
     none = pd.DataFrame({"task": [], "system": [], "seed": []})
     rows = {"task": [HOSTILE] * 40, "system": [f"{HOSTILE} {n}" for n in range(40)], "seed": range(40)}
     many = pd.DataFrame(rows).assign(lost_share=0.5, up_bytes=10_000)
-    idle, busy_ = (
-        run(Scenario(devices=2, hours=hours), ADAPTERS["to everyone"], 1) for hours in (0.01, 0.5)
-    )
+    idle, busy_ = (run(Scenario(devices=2, hours=hours), ADAPTERS["to everyone"], 1) for hours in (0.01, 0.5))
     return [
         idle, busy_, Comparison(none, "a"), Comparison(many, HOSTILE),
         *(Scoreboard(runs, nothing, HOSTILE, nothing, nothing, nothing) for runs in (none, many)),

@@ -45,23 +45,6 @@ FACES = [
     "mudkit.widgets",
 ]  # fmt: skip
 """Where chapters, report templates, README and docs import from; templates also from mudkit.report."""
-EXCEPTIONS = {
-    "mudkit.report.tables": {"show"},
-    "mudkit.experiment.adapters": {"ADAPTERS", "CANNOT", "Direct", "StoreAndForward", "own_machine"},
-    "mudkit.experiment.audience": {"STATES", "WAYS", "Audience"},
-    "mudkit.experiment.cache_bench": {"CacheBench", "Shuffled", "nodes"},
-    "mudkit.experiment.closed_loop": {"close_the_loop"},
-    "mudkit.experiment.commuters": {"Accident", "Commuters"},
-    "mudkit.experiment.compositions": {"SAME", "orders"},
-    "mudkit.experiment.dynamic_policy": {"Dispatcher"},
-    "mudkit.experiment.journal": {"Journal"},
-    "mudkit.experiment.scoreboard": {"MEASURES", "play", "scoreboard"},
-    "mudkit.experiment.scoreboard.axes": {"LABELS", "front"},
-    "mudkit.experiment.tasks": {"NEWS", "PHOTOS", "TASKS", "TRAFFIC"},
-    "mudkit.experiment.traffic": {"FAR", "NEAR", "Traffic"},
-    "mudkit.experiment.ward": {"Ward", "pulses"},
-}
-"""Names that have no face yet."""
 
 
 def code_of(file):
@@ -106,15 +89,9 @@ def test_pages_import_public_names_from_the_faces_only(page):
     refused = [
         (module, name)
         for module, name in [*imports(code), *attributes(code)]
-        if name not in EXCEPTIONS.get(module, ())
-        and (module not in places or name is None or name not in importlib.import_module(module).__all__)
+        if (module not in places or name is None or name not in importlib.import_module(module).__all__)
     ]
     assert refused == []
-
-
-def test_every_exception_is_needed():
-    used = {pair for page in PAGES for pair in imports(code_of(page))}
-    assert {(module, name) for module, names in EXCEPTIONS.items() for name in names} <= used
 
 
 @pytest.mark.parametrize("package", FACES)

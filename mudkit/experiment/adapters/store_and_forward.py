@@ -26,6 +26,11 @@ class StoreAndForward(System):
 
     An item goes to each receiver that it names. Otherwise it goes up to a bridge once, and from there to
     every phone: the cost of a plain push service that knows nothing of its users.
+
+    Parameters
+    ----------
+    testbed : Testbed
+        Lab, devices and task of the run.
     """
 
     label: ClassVar = "to everyone"
@@ -70,7 +75,13 @@ class StoreAndForward(System):
 
 
 class Direct(System):
-    """A machine on each device, and no server, for items that name their receivers."""
+    """A machine on each device, and no server, for items that name their receivers.
+
+    Parameters
+    ----------
+    testbed : Testbed
+        Lab, devices and scenario of the run.
+    """
 
     label: ClassVar = _DIRECT
     charged: ClassVar = _DIRECT
