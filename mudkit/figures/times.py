@@ -81,7 +81,7 @@ class TimeAxis:
 
     @property
     def in_seconds(self) -> bool:
-        """Whether the axis counts seconds."""
+        """True for an axis in seconds."""
         return self.end_us - self.origin_us < _MAX_SECONDS_US
 
     @property

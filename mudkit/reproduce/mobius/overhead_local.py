@@ -162,7 +162,7 @@ class Mud:
         return record
 
     def landed(self) -> dict[str, Record]:
-        """Give what the file holds, read anew: of each key the last pending write."""
+        """Return the content of the file, read anew: the last pending write of each key."""
         with closing(sqlite3.connect(self._file)) as connection:
             query = "SELECT value FROM store WHERE key GLOB 'write *' ORDER BY key"
             pending = [_decode(each) for (each,) in connection.execute(query)]
@@ -188,9 +188,9 @@ class _Stored:
 
 def _loop(*_: Any) -> None:
     """Do a fixed piece of plain Python: integers, tuples, and a dict."""
-    held: dict[int, Any] = {}
+    slots: dict[int, Any] = {}
     for number in range(_ROUNDS):
-        held[number & 15] = number, held.get(number & 7)
+        slots[number & 15] = number, slots.get(number & 7)
 
 
 class _Times(NamedTuple):

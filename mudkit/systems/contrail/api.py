@@ -488,7 +488,7 @@ class Module(OnHost):
             each.directory[self.device.name] = keys
 
     def _follow(self, device: str) -> None:
-        """Have the module look at a friend that has started again."""
+        """Read the queues for what a friend that has started again sends."""
         if device in self._settings.friends and device != self.device.name:
             self.installed.call(operations.Follow())
 

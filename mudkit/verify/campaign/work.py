@@ -61,7 +61,7 @@ class Watch:
     most_notified: int | None = None
     """How much had been told when its device was wiped: nothing may come after that."""
     is_restored: bool = False
-    """Whether its device was restored: what comes after that is not judged."""
+    """True for a restored device: what follows is not judged."""
 
 
 @dataclass

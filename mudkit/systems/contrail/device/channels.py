@@ -123,10 +123,10 @@ class Channel:
             self._keep()
         return Secret(kept.key), lacking
 
-    def held(self, devices: Set[str]) -> Iterator[tuple[int, Secret, list[Endpoint]]]:
+    def holdings(self, devices: Set[str]) -> Iterator[tuple[int, Secret, list[Endpoint]]]:
         """Iterate over the epochs whose keys these devices hold: epoch, key, endpoints."""
         for key, kept in self._store.items(self._keys, _EpochKey):
-            holders = [each for each in map(_endpoint, kept.holders) if each[0] in devices]
+            holders = [holder for holder in map(_endpoint, kept.holders) if holder[0] in devices]
             if holders:
                 yield int(key.removeprefix(self._keys)), Secret(kept.key), holders
 

@@ -6,7 +6,7 @@ link       outboxes and pulls of all providers follow it
 context    the nearest gateways; the groups whose rules it is about
 messages   of a gateway of its providers; anything else is dropped
 deliver    messages of other modules are taken; then the next page is asked for
-start      of this module, of a friend's, or of a storage: white-list, groups, filters and keys are told
+start      of this module, of a friend's, or of a storage: white-list, groups, filters and keys are sent
            again, because the store of one of them may be older than the others remember
 sent       a provider has answered a push
 timers     polling, pushing, retransmission
@@ -144,7 +144,7 @@ class ModuleMachine:
     def _wake(self) -> list[Effect]:
         """Continue what a former process has stored."""
         effects: list[Effect] = [Notify(IDENTITY, self._core.public)]
-        effects += self._tell_again() if self._core.first else self._show_friends()
+        effects += self._resend_state() if self._core.first else self._show_friends()
         self._choose_gateways()
         return [*effects, *self._set_pulls()]
 
@@ -267,8 +267,8 @@ class ModuleMachine:
             effects += self._show_friends()
         return [*effects, *self._sending.group_filters_again()]
 
-    def _tell_again(self) -> list[Effect]:
-        """Tell providers and friends what this device has told them before: one side may have lost it."""
+    def _resend_state(self) -> list[Effect]:
+        """Send providers and friends all state again: one side may have lost it."""
         effects = self._show_friends()
         for group in self._groups.joined():
             effects += self._tell_membership(group, joins=True)
@@ -277,7 +277,7 @@ class ModuleMachine:
         return [*effects, *self._sending.flush()]
 
     def _follow_friends(self) -> list[Effect]:
-        """Tell friends again what they may have lost, or what this device may have."""
+        """Send friends again what they, or this device, may have lost."""
         effects, changed = list[Effect](), self._core.changed_friends()
         for friend, change in changed:
             if change is Change.ANEW:
@@ -362,14 +362,17 @@ class ModuleMachine:
         return effects
 
     def _follow_storages(self, relay: int, starts: Collection[str] | UnsetType) -> list[Effect]:
-        """Tell a provider everything again if a storage has started again: its store may be an old one."""
+        """Send a provider all state again if a storage has started again: its store may be old."""
         key = f"starts {relay}"
         known = self._core.store.get(key, list[str]) or []
-        new = [] if isinstance(starts, UnsetType) else [each for each in starts if each not in known]
+        new = [] if isinstance(starts, UnsetType) else [start for start in starts if start not in known]
         if not new:
             return []
         self._core.store.put(key, [*known, *new][-MAX_STARTS:])
-        return [*self._tell_again(), *self._sending.again(self._core.friends & set(self._settings.directory))]
+        return [
+            *self._resend_state(),
+            *self._sending.again(self._core.friends & set(self._settings.directory)),
+        ]
 
     def _failed(self, to: str, event: SendFailed) -> list[Effect]:
         relay = self._relay_of(to)

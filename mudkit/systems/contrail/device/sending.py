@@ -235,7 +235,7 @@ class Sending:
         """Send own filters and keys again to devices that may have lost them."""
         effects: list[Effect] = []
         for channel in self._all_channels():
-            for epoch, key, holders in channel.held(devices):
+            for epoch, key, holders in channel.holdings(devices):
                 effects += self._distribute(Key, channel.port, epoch, key, holders)
         for slot, installed in self._installed.items():
             if installed.to is None or installed.to in devices:
@@ -244,8 +244,8 @@ class Sending:
 
     def group_filters_again(self) -> list[Effect]:
         """Send the filters of groups again, because the friends have changed."""
-        groups = [(slot, each) for slot, each in self._installed.items() if each.group is not None]
-        return [effect for slot, each in groups for effect in self._tell(None, slot, each)]
+        groups = [(slot, kept) for slot, kept in self._installed.items() if kept.group is not None]
+        return [effect for slot, kept in groups for effect in self._tell(None, slot, kept)]
 
     def remove(self, op_id: int, slot: int) -> list[Effect]:
         """Remove an own filter."""

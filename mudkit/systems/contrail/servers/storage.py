@@ -196,11 +196,13 @@ class Storage:
 
     def _watched_at(self, gateway: str) -> Sequence[Effect]:
         """Ask the devices with a connection at a gateway to read: it may not know them any more."""
-        watchers = [(name, each.watcher) for name, each in self._devices.items() if each.watcher is not None]
+        watchers = [
+            (name, queue.watcher) for name, queue in self._devices.items() if queue.watcher is not None
+        ]
         return [
-            Send(gateway, QueueFilled(name, each.client))
-            for name, each in watchers
-            if each.gateway == gateway
+            Send(gateway, QueueFilled(name, watcher.client))
+            for name, watcher in watchers
+            if watcher.gateway == gateway
         ]
 
     def _held_for(self, unit: str) -> Sequence[Effect]:
@@ -209,7 +211,9 @@ class Storage:
             (key.removeprefix("version "), version) for key, version in self._store.items("version ", int)
         ]
         return [
-            Send(unit, Holds(each, version)) for each, version in versions if self._moved(each, 0) is None
+            Send(unit, Holds(device, version))
+            for device, version in versions
+            if self._moved(device, 0) is None
         ]
 
     def _release(self, now_us: int, device: str, to: str, version: int) -> Sequence[Effect]:
@@ -241,8 +245,8 @@ class Storage:
         effects: list[Effect] = []
         if self._store.get("started", bool):
             self._start = Incarnation(self._ports).id
-            others = [each for each in (*self._gateways, *self._units) if each != self._me]
-            effects += [Send(each, Restarted()) for each in others]
+            others = [address for address in (*self._gateways, *self._units) if address != self._me]
+            effects += [Send(address, Restarted()) for address in others]
         self._store.put("started", True)
         for unit in self._units:
             for seq, _ in self._moves_to(unit).batch():
@@ -305,8 +309,8 @@ class Storage:
             case ReadQueue():
                 return self._read(now_us, op, task.client)
             case Drop(device=device, numbers=numbers, start=start):
-                for each in numbers if start == self._start else ():
-                    self._device(device).queue.drop(each)
+                for number in numbers if start == self._start else ():
+                    self._device(device).queue.drop(number)
             case WithdrawFrom(device=device, source=source, number=number):
                 self._withdraw(device, source, number)
             case MoveQueue(device=device, to=to) if to != self._me:  # it may have come here meanwhile
@@ -431,15 +435,15 @@ class Storage:
         return (Send(to, message), *self._unanswered.sent(now_us, (to, seq), size_bytes(message)))
 
     def _moved_to(self, now_us: int, unit: str, incarnation: str, number: int) -> Sequence[Effect]:
-        """Take an acknowledgement; the moves of a later start follow when those before are acknowledged."""
+        """Record an acknowledgement; the moves of a later start follow when those before are acknowledged."""
         moves = self._moves_to(unit)
         seq = moves.seq(incarnation, number)
         if moves.ack(seq) is None:
             return ()
         effects = list(self._unanswered.answered(now_us, (unit, seq)))
-        for each, _ in moves.batch():
-            if (unit, each) not in self._unanswered:
-                effects += self._send_move(now_us, unit, each)
+        for seq, _ in moves.batch():
+            if (unit, seq) not in self._unanswered:
+                effects += self._send_move(now_us, unit, seq)
         return effects
 
     def _adopt(self, now_us: int, source: str, moving: Moving) -> Sequence[Effect]:
