@@ -676,8 +676,8 @@ def _is_numeric(values: Iterable[Any]) -> bool:
 
 
 def _heading(column: str | tuple[str, str]) -> str:
-    if isinstance(column, str):
-        return escape(column)
+    if isinstance(column, str) or not column[1]:
+        return escape(column if isinstance(column, str) else column[0])
     return f"{escape(column[0])}<br><span style='{_UNIT}'>{escape(column[1])}</span>"
 
 

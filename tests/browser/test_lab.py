@@ -222,7 +222,7 @@ def test_a_table_is_written_and_read_in_the_browser(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "01_mud_tables", "Held in all") as page:
         browser = page.locator(".mudkit-table-browser").first
         browser.scroll_into_view_if_needed()
-        row = browser.locator("tr", has=page.get_by_role("rowheader", name="news"))
+        row = browser.locator("tr", has=page.get_by_role("rowheader", name="news")).first
         status = browser.get_by_role("status")
         status.get_by_text("has no network, 1 pending").wait_for()
 
