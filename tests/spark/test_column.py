@@ -33,7 +33,7 @@ shared = shared_cases()
 
 @pytest.fixture(scope="module", autouse=True)
 def user_functions():
-    shared.register_functions()
+    shared.register()
     yield
     remove("twice")
     remove("shout")
