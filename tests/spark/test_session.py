@@ -72,6 +72,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.soak(keep=2, group="own session")
 def test_a_start_is_silent_and_leaves_nothing_behind(run):
     answer = run(
         """
@@ -155,6 +156,7 @@ def test_a_dead_session_is_replaced_and_a_live_one_is_not(run):
     }
 
 
+@pytest.mark.soak(keep=2, group="own session")
 def test_spark_connect(run):
     answer = run(
         """
