@@ -190,9 +190,9 @@ def test_the_legend_holds_the_energy_of_each_state():
     figure = figures.radio_timeline(LTE)
     assert names(figure) == [
         "idle: 0 J (0 %)",
-        "promotion: 0.3148 J (2 %)",
-        "active: 0.9531 J (7 %)",
-        "tail: 12.27 J (91 %)",
+        "promotion: 0.315 J (2 %)",
+        "active: 0.953 J (7 %)",
+        "tail: 12.3 J (91 %)",
     ]
     assert figure.layout.title.subtitle.text.startswith("13.54 J in all")
     assert list(figure.layout.yaxis.ticktext) == list(_RADIO_STATES)

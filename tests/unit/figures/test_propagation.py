@@ -46,8 +46,8 @@ def test_a_panel_each_and_the_older_the_paler():
     assert len(far.x) == 0
     assert list(later.marker.opacity) < list(near.marker.opacity)
     texts = [each.text for each in figure.layout.annotations]
-    assert texts[0] == "<b>near</b>, 0:40 min<br>2 cells, median age 16 s"
-    assert texts[1] == "<b>far</b>, 0:40 min<br>nothing yet"
+    assert texts[0] == "<b>near</b>, 40 s<br>2 cells, median age 16 s"
+    assert texts[1] == "<b>far</b>, 40 s<br>nothing yet"
     assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (10, 99)
     assert figure.layout.coloraxis.colorscale[0][1] == "#482777", "what is slow is dark"
     assert "10 km/h<br>3 messages, 12 s old" in near.text
@@ -99,7 +99,7 @@ def test_what_a_receiver_knows_over_time():
             first_s=65,
         )
     )
-    assert made["labels"] == [f"at {each} min" for each in ("0:30", "1:00", "1:30", "2:00")]
+    assert made["labels"] == [f"at {each}" for each in ("30 s", "1 min", "1 min 30 s", "2 min")]
     assert [picture[0][2] for picture in made["pictures"][0]] == [
         "5, 20 s old",
         "5, 50 s old",
