@@ -194,7 +194,7 @@ def test_the_legend_holds_the_energy_of_each_state():
         "active: 0.953 J (7 %)",
         "tail: 12.3 J (91 %)",
     ]
-    assert figure.layout.title.subtitle.text.startswith("13.54 J in all")
+    assert figure.layout.title.subtitle.text.startswith("13.5 J in all")
     assert list(figure.layout.yaxis.ticktext) == list(_RADIO_STATES)
 
 

@@ -129,9 +129,9 @@ def test_the_table_marks_what_is_required(tmp_path):
         table.render(results(["S1"], rows=rows(value), place=tmp_path), console)
         return console.file.getvalue()
 
-    assert "✓ x: 5 (4–6), at least 5" in shown(5.0)
+    assert "✓ x: 5 (4 to 6), at least 5" in shown(5.0)
     assert "reproduced" in shown(5.0)
-    assert "✗ x: 4 (3–5), at least 5" in shown(4.0)
+    assert "✗ x: 4 (3 to 5), at least 5" in shown(4.0)
     assert "not reproducible" in shown(4.0)
     assert "S1: seeds 1, 2; machine cores" in shown(4.0)
 
