@@ -193,10 +193,10 @@ def _ticks(values: pd.Series[float], say: Callable[[float], str]) -> dict[str, A
 def _captioned(figure: go.Figure, table: pd.DataFrame, title: str, legend: str) -> go.Figure:
     lines = textwrap.wrap(_caption(table.attrs.get("parameters", {})), _CAPTION_LETTERS)
     figure.add_annotation(
-        text="<br>".join(lines), xref="paper", yref="paper", x=0, y=0, yshift=-58, yanchor="top",
+        text="<br>".join(lines), xref="paper", yref="paper", x=0, y=0, yshift=-80, yanchor="top",
         xanchor="left", align="left", showarrow=False, font={"size": 11, "color": INK},
     )  # fmt: skip
-    height_px, below_px = 440 + 15 * len(lines), 68 + 15 * len(lines)
+    height_px, below_px = 462 + 15 * len(lines), 90 + 15 * len(lines)
     return styled(figure, height_px, (70, 20, 60, below_px), title, legend={"title": {"text": legend}})
 
 

@@ -75,6 +75,7 @@ def template() -> go.layout.Template:
         "gridcolor": _FAINT,
         "zerolinecolor": _FAINT,
         "automargin": True,
+        "title": {"font": {"size": 14}},
     }
     shared.layout.update(
         paper_bgcolor=_CLEAR,

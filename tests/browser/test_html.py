@@ -79,7 +79,7 @@ def test_figures_and_maps_are_drawn_without_a_network(open_report):
     assert page.locator("iframe").bounding_box()["height"] == 300
     whole = page.locator("main").bounding_box()["width"]
     for selector in ("iframe", ".mudkit-figure"):
-        assert page.locator(selector).first.bounding_box()["width"] > 0.95 * whole
+        assert page.locator(selector).first.bounding_box()["width"] > 0.94 * whole
     assert frame.locator(".leaflet-control-attribution").inner_text().startswith("Leaflet")
 
 

@@ -156,7 +156,7 @@ def test_many_cells_are_drawn_on_canvas_and_say_their_value(show, city):
     assert page.locator(".leaflet-overlay-pane path").count() == 0
     assert text_under_pointer(page, lat[820], lon[820]) == "reads: 820"
     legend = page.locator(".mudkit-legend")
-    assert legend.locator(".ticks span").all_inner_texts() == ["0", "799.5", "1,599"]
+    assert legend.locator(".ticks span").all_inner_texts() == ["0", "800", "1,599"]
     assert visible_size(page, ".mudkit-legend svg") == (200, 12)
 
 

@@ -280,6 +280,7 @@ def test_nothing_that_decides_a_run_reads_the_clock() -> None:
     files = [package / name for name in ("lab.py", "events.py")]
     for folder in ("experiment", "fleet", "sources", "systems"):
         files += sorted((package / folder).rglob("*.py"))
+    files.remove(package / "experiment" / "matching.py")  # it measures times, and plays no run
     assert len(files) > 30
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

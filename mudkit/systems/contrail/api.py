@@ -387,7 +387,7 @@ class Module(OnHost):
         self._settings = Settings(
             check_name("a device", device.name),
             [each.gateways for each in relays],
-            Directories(relays),
+            Directories([relay.directory for relay in relays]),
             [check_name("a friend", each) for each in friends],
             shows_friends,
             encrypted,

@@ -155,22 +155,22 @@ class Registered(dict[str, PublicKeys]):
 class Directories(Directory):
     """Directories of several providers as one."""
 
-    def __init__(self, relays: Sequence[Relay]) -> None:
-        self._relays = relays
+    def __init__(self, registered: Sequence[Registered]) -> None:
+        self._registered = registered
 
     @property
     def changes(self) -> int:
         """See :class:`Registered`."""
-        return sum(relay.directory.changes for relay in self._relays)
+        return sum(registered.changes for registered in self._registered)
 
     def __getitem__(self, device: str) -> PublicKeys:
-        for relay in self._relays:
-            if device in relay.directory:
-                return relay.directory[device]
+        for registered in self._registered:
+            if device in registered:
+                return registered[device]
         raise KeyError(device)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted({device for relay in self._relays for device in relay.directory}))
+        return iter(sorted({device for registered in self._registered for device in registered}))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
