@@ -292,7 +292,7 @@ def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
         wall.get_by_label("for whom", exact=True).fill("auth.user = 'eve'")
         wall.get_by_role("button", name="write", exact=True).press("Enter")
         wall.get_by_role("button", name="run 10 s on").press("Enter")
-        note = wall.locator("tr", has=page.get_by_role("rowheader", name="note"))
+        note = wall.locator("tr", has=page.get_by_role("rowheader", name="note")).first
         note.get_by_text("v1").wait_for()
         sees("fay", '{"user": "eve"}', "note", "0 records")
         sees("eve", "{}", "note", "1 record")
