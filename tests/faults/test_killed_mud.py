@@ -79,7 +79,7 @@ def test_nothing_acknowledged_is_lost_or_applied_twice(
     committed = {(each[1], each[2]) for each in said if each[0] == "committed"}
     assert len(made) > 5 * lives
     assert len(committed) > lives
-    assert len(ends) >= 5, "the lives ended all in the same place"
+    assert len(ends) >= 3, "the lives ended all in the same place"
     assert made - set(has) == set()
     assert {key for key, version in committed if version != 1} == set()
     assert [key for key, result in has.items() if result != (key, 1)] == []

@@ -240,9 +240,9 @@ DEEP = [
 def test_deep_and_long(connection, text):
     connection.execute("CREATE TABLE t (data TEXT, a, b, s, t, ts, lat, lon)")
     connection.executemany("INSERT INTO t (data) VALUES (?)", [(to_json(record),) for record in RECORDS])
-    began = time.perf_counter()
+    began = time.process_time()
     check(connection, [predicate(text)], [(record, {}) for record in RECORDS], Layout(record="data"), "t")
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 30  # a guard against what grows exponentially
 
 
 def test_too_long(connection):
@@ -251,10 +251,10 @@ def test_too_long(connection):
         with pytest.raises(PredicateError, match="too long"):
             Predicate("a IN :big", big=big).sql(dialect, Layout(record="data"))
     mixed = nested("(coalesce(a, {0} = t, s) = coalesce(s, {0}, b))", 7, "t")
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(PredicateError, match="too"):
         Predicate(mixed).sql("spark", Layout(record="data"))
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 30  # a guard against what grows exponentially
 
 
 def test_numbers_are_read_back(connection):
