@@ -23,7 +23,6 @@ __all__ = [
     "listing",
     "number",
     "percent",
-    "plural",
     "size",
 ]
 
@@ -74,11 +73,6 @@ def count(value: int, one: str = "", many: str = "") -> str:
     """Return a whole number with its noun: ``count(1, "day")``, ``count(2, "box", "boxes")``."""
     noun = one if value == 1 else many or f"{one}s" if one else ""
     return f"{value:,} {noun}".rstrip()
-
-
-def plural(value: int, one: str, many: str = "") -> str:
-    """Return the form of a noun that fits a number."""
-    return one if value == 1 else many or f"{one}s"
 
 
 def percent(share: float, places: int | None = None) -> str:

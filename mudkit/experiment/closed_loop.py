@@ -46,7 +46,6 @@ __all__ = [
     "mine",
     "promise",
     "surges",
-    "wilson",
 ]
 
 _LATER: Final = ("2010-03-01", "2010-03-08")
@@ -341,15 +340,6 @@ def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[s
     }
 
 
-def wilson(reads: int, stale: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson's score interval, JASA 22, 1927)."""
-    z, n = 1.959964, max(reads, 1)
-    share = stale / n
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
-    return max(middle - half, 0.0), min(middle + half, 1.0)
-
-
 @dataclass(frozen=True)
 class DriftAlarm:
     """Watches whether stale answers stay within what was promised.
@@ -382,8 +372,9 @@ class DriftAlarm:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the true share: :func:`wilson`."""
-        return wilson(self.reads, self.stale)
+        """95 % interval of the true share (Wilson)."""
+        share = intervals.share(self.stale, max(self.reads, 1))
+        return share.low, share.high
 
     @property
     def rings(self) -> bool:
