@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
@@ -16,6 +16,7 @@ from mudkit.systems.store_and_forward.device.client import APP, ClientMachine
 from mudkit.systems.store_and_forward.messages import MOST_LETTERS
 from mudkit.systems.store_and_forward.operations import Read, Submit
 from mudkit.systems.store_and_forward.servers.relay import RelayMachine
+from mudkit.wire import Value
 
 __all__ = [
     "NAME",
@@ -129,12 +130,12 @@ class Client(OnHost):
         """Read what has come since the last time: a list of ``{'from': …, 'text': …}``."""
         return self.installed.call(Read())
 
-    def on_message(self, callback: Callable[[Any], None]) -> None:
+    def on_message(self, callback: Callable[[dict[str, str]], None]) -> None:
         """Call ``callback`` with each message when it comes."""
         self.installed.listen(APP, callback)
 
 
-def _check_text(name: str, given: Any, expected: str) -> None:
+def _check_text(name: str, given: Value, expected: str) -> None:
     if not isinstance(given, str) or not 0 < len(given) <= MOST_LETTERS or not given.isprintable():
         raise ParameterError(
             "This is no name.",

@@ -18,6 +18,7 @@ from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.units import US_PER_S
+from mudkit.wire import Value
 
 __all__ = ["LAWS", "READ", "SWITCH", "Drawn", "Expiration", "Scenario"]
 
@@ -169,7 +170,7 @@ class Scenario:
         switches_us, starts_up = _switches_us(self.outages, seed, end_us)
         return Drawn(arrivals_us, expires_us, ranks, self._reads_us(seed, end_us), switches_us, starts_up)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Value]:
         """Tell all that a result must state."""
         expiration = None
         if self.expiration is not None:
