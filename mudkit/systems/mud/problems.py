@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import Final
 
 from msgspec import UNSET
@@ -18,7 +18,7 @@ from mudkit.errors import (
     TokenExpired,
 )
 from mudkit.systems.mud.messages import Error
-from mudkit.wire import Fields, Value
+from mudkit.wire import Fields
 
 __all__ = ["Conflict", "decode_error", "encode_error"]
 
@@ -63,19 +63,9 @@ class Conflict(Displayed, MudkitError, RuntimeError):
         facts = {"": self.summary, "store": "not shown by its writer" if self.store is None else None}
         return View("mud.Conflict", facts, [first_rows(columns, rows, len(names))])
 
-    def __reduce__(self) -> tuple[Callable[..., Conflict], tuple[Value, ...]]:
-        fields = {name: getattr(self, name) for name in _FIELDS}
-        return _rebuilt, (self.summary, self.store, self.local, self.base, fields)
-
-
-def _rebuilt(
-    summary: str,
-    store: Fields | None,
-    local: Fields | None,
-    base: Fields | None,
-    fields: dict[str, str | None],
-) -> Conflict:
-    return Conflict(summary, store=store, local=local, base=base, **fields)
+    def __reduce__(self) -> tuple[partial[Conflict], tuple[str]]:
+        texts = {name: getattr(self, name) for name in _FIELDS}
+        return partial(Conflict, store=self.store, local=self.local, base=self.base, **texts), (self.summary,)
 
 
 def encode_error(error: MudkitError) -> Error:

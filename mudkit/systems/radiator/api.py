@@ -190,7 +190,7 @@ class Client(OnHost):
         client_id: str | None = None,
         receive: Callable[[Context], None] | None = None,
         attributes: _Attributes = None,
-        machine: Callable[..., ClientMachine] = ClientMachine,
+        machine: type[ClientMachine] = ClientMachine,
     ) -> None:
         check_device(device)
         of_kind("server", server, Server, expected="the server of Radiator, such as Server(lab, function)")

@@ -78,9 +78,7 @@ class Client(OnHost):
     [{'from': 'ann', 'text': 'lunch?'}]
     """
 
-    def __init__(
-        self, device: Host, relay: Relay, machine: Callable[..., ClientMachine] = ClientMachine
-    ) -> None:
+    def __init__(self, device: Host, relay: Relay, machine: type[ClientMachine] = ClientMachine) -> None:
         check_device(device)
         of_kind("relay", relay, Relay, expected="the relay of the lab, such as Relay(lab)")
         address = relay.installed.address

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,11 @@ class Expiration:
                 found=brief(self.law),
                 expected=", ".join(LAWS),
             )
+
+    @classmethod
+    def of(cls, given: Expiration | float) -> Expiration:
+        """Return an expiration, or that of a mean in seconds."""
+        return given if isinstance(given, Expiration) else cls(given)
 
     def draw_us(self, seed: int, count: int) -> NDArray[np.int64]:
         """Draw times from arrival to expiration, at least 1 µs.
@@ -148,9 +153,8 @@ class Scenario:
     def __post_init__(self) -> None:
         check_ranges(self)
         object.__setattr__(self, "outages", outages_of(self.outages, name="outages"))
-        given: Any = self.expiration
-        if given is not None and not isinstance(given, Expiration):
-            object.__setattr__(self, "expiration", Expiration(given))
+        if self.expiration is not None:
+            object.__setattr__(self, "expiration", Expiration.of(self.expiration))
 
     def draw(self, seed: int) -> Drawn:
         """Draw everything.

@@ -233,9 +233,8 @@ def simulate(
     given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
     policy = policy_of(policy, **{name: value for name, value in given.items() if value is not None})
     most = most_of(max)
-    if expiration is not None and not isinstance(expiration, Expiration):
-        expiration = Expiration(expiration)
-    scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days, reads_cv)
+    lasting = None if expiration is None else Expiration.of(expiration)
+    scenario = Scenario(event_frequency, user_frequency, outage, lasting, expiring_share, days, reads_cv)
     threshold = number("threshold", threshold, -1e9, 1e9)
     seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
     drawn, online = _best(scenario, seed, most, threshold)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from mudkit.arguments import check_calls
 from mudkit.display import Displayed, View
-from mudkit.events import Installed, Machine, Network, Operation
+from mudkit.events import Installed, Make, Network, Operation
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
 from mudkit.systems.mud.operations import Ship
@@ -88,7 +88,7 @@ class Cloud(Displayed):
         self.generator = _address("mud-policies")
         self.servers = [_address(f"mud-notifications-{each}") for each in range(1, servers + 1)]
 
-        def install(address: str, make: Callable[..., Machine]) -> Installed:
+        def install(address: str, make: Make) -> Installed:
             return lab.server(address.split("/")[0]).install(NAME, make, name=PORT)
 
         self._installed_back_end = install(

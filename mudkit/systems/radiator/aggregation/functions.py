@@ -10,7 +10,6 @@ from typing import Final
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.radiator.aggregation import joins
-from mudkit.systems.radiator.context import Context
 from mudkit.wire import Value
 
 __all__ = ["check_function", "check_join"]
@@ -81,7 +80,7 @@ def _name(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _names(where: str, given: Value, function: Callable[..., Context]) -> None:
+def _names(where: str, given: Value, function: object) -> None:
     """Refuse what names no attribute, or for :func:`joins.mean` several of them."""
     is_several = function is joins.mean and where.endswith(" of")
     names = given if is_several and isinstance(given, list | tuple | set | frozenset) else [given]
@@ -97,7 +96,7 @@ def _names(where: str, given: Value, function: Callable[..., Context]) -> None:
         )
 
 
-_SETTINGS: Final[dict[str, Callable[[str, Value, Callable[..., Context]], float | None]]] = {
+_SETTINGS: Final[dict[str, Callable[[str, Value, object], float | None]]] = {
     "k": lambda where, given, _: whole_number(where, given, 1, _MOST),
     "least": lambda where, given, _: whole_number(where, given, 1, _MOST),
     "digits": lambda where, given, _: whole_number(where, given, 0, 15),

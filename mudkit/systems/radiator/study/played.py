@@ -127,7 +127,7 @@ def play(
             expected=f"watch: of {', '.join(sorted(names)[:10]) or 'none'}; stand: others",
         )
     since = pd.to_datetime(frame["ts"], utc=True) - pd.Timestamp(0, tz="UTC")
-    times_us = (since // pd.Timedelta(microseconds=1)).to_numpy(np.int64)
+    times_us = np.array(since // pd.Timedelta(microseconds=1), dtype=np.int64)
     start_us = int(times_us[0])
     times_us -= start_us
     engine = engine_for_many(application.aggregability, retention_us, echo=True)
@@ -255,7 +255,7 @@ def heard(rows: list[Heard], tracks: Mapping[str, Track]) -> pd.DataFrame:
     return table
 
 
-def _track(frame: pd.DataFrame, times_us: NDArray[np.integer], name: str) -> Track:
+def _track(frame: pd.DataFrame, times_us: NDArray[np.int64], name: str) -> Track:
     own = (frame["device"] == name).to_numpy()
     return times_us[own] / 1e6, frame["lat"].to_numpy()[own], frame["lon"].to_numpy()[own]
 

@@ -13,7 +13,7 @@ loop and no Python in reach; :mod:`~mudkit.systems.sublim._policy.limits` bounds
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path as File
@@ -288,7 +288,7 @@ class Policy(Displayed):
                 break
         return seen
 
-    def __reduce__(self) -> tuple[Callable[..., Policy], tuple[str, tuple[Rule, ...]]]:
+    def __reduce__(self) -> tuple[partial[Policy], tuple[str, tuple[Rule, ...]]]:
         """Copy and store it as what it was made of: what is compiled of that are functions."""
         parts = partial(Policy, message=self.message, variables=self.variables, places=self.places)
         return parts, (self.name, self.rules)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeAlias
 
 from mudkit.errors import MudkitError
-from mudkit.wire import Value
 
 __all__ = ["Path", "Places", "PolicyError"]
 
@@ -31,13 +31,9 @@ class PolicyError(MudkitError, ValueError):
         super().__init__(summary, **fields)
         self.line = line
 
-    def __reduce__(self) -> tuple[Callable[..., PolicyError], tuple[Value, ...]]:
-        fields = {name: getattr(self, name) for name in ("found", "expected", "remedy", "where")}
-        return _rebuilt, (self.summary, self.line, fields)
-
-
-def _rebuilt(summary: str, line: int | None, fields: dict[str, str | None]) -> PolicyError:
-    return PolicyError(summary, line=line, **fields)
+    def __reduce__(self) -> tuple[partial[PolicyError], tuple[str]]:
+        texts = {name: getattr(self, name) for name in ("found", "expected", "remedy", "where")}
+        return partial(PolicyError, line=self.line, **texts), (self.summary,)
 
 
 class Places:
