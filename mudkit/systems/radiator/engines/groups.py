@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from mudkit.errors import ParameterError
@@ -328,7 +328,7 @@ class Groups:
     def _beside(self, cohort: _Cohort, view: Hashable) -> _Cohort:
         """Make a cohort for which the same waits."""
         made = self._new(_Cohort(view, cohort.pending.copy()))
-        made.senders = {sender: replace(held) for sender, held in cohort.senders.items()}
+        made.senders = {sender: _Sender(held.key, held.count) for sender, held in cohort.senders.items()}
         made.must_walk = cohort.must_walk
         return made
 
