@@ -43,6 +43,7 @@ ADDS_DELETES = "the tablet adds c, the phone deletes a;"
 DELETES_ADDS = "the tablet deletes a, the phone adds c;"
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
     told_apart(

@@ -232,6 +232,7 @@ WRONG = {
 TELLING = ("forgets what it sends", "the phone takes all", "the last want to come")
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(("piece", "problem"), told_apart(WRONG, *TELLING))
 def test_wrong_ones_are_told_apart(piece, problem):
     verdict = judge(CHAPTER, piece)

@@ -43,6 +43,7 @@ def or_old(rule):
     return lambda use: rule(use) or use.age_s >= use.lasts_s
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
     told_apart(

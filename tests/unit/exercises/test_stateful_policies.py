@@ -132,6 +132,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("piece", "problem", "why"), told_apart(WRONG, "the paper's PICU", "no limit", "NULL forgotten")
 )

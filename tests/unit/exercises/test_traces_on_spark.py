@@ -103,6 +103,7 @@ def that_raises(points, query, cached):
     return min(each.at_s for each in points)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     "piece",
     told_apart(
