@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.geometry import from_mercator, tile_bounds, to_mercator
 from mudkit.figures.style import (
     BLUE,
@@ -43,6 +44,7 @@ _MAX_DOTS: Final = 3000
 _TOWN_ZOOM, _TOWN_KM = 9, 60.0  # such a cell is 78 km wide at the equator: its corners are within 60 km
 
 
+@described
 def cells_over_time(
     cells: pd.DataFrame, *, value: str = "positions", tz: str = "UTC", title: str = ""
 ) -> go.Figure:
@@ -246,6 +248,7 @@ def reads_near_busiest(reads: pd.DataFrame, km: float = 30.0) -> pd.DataFrame:
     return reads[distance_km(reads["lat"], reads["lon"], lat, lon) <= km]
 
 
+@described
 def cache_hits(reads: pd.DataFrame, *, title: str, zoom: int = 14) -> go.Figure:
     """Draw cells sized by their reads and coloured by the share that was answered locally.
 
@@ -295,6 +298,7 @@ def cache_hits(reads: pd.DataFrame, *, title: str, zoom: int = 14) -> go.Figure:
     return figure
 
 
+@redescribed
 def update_cache_hits(figure: Any, reads: pd.DataFrame, *, title: str) -> None:
     """Show the answers of another policy to the same reads in a figure that :func:`cache_hits` returned.
 
@@ -336,6 +340,7 @@ def _check_reads(reads: pd.DataFrame) -> None:
         raise TraceContentError("There are no reads to draw.", expected="at least one")
 
 
+@described
 def answer_boxes(
     table: pd.DataFrame, *, title: str, lacking: tuple[float, float, str] | None = None
 ) -> go.Figure:

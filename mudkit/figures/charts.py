@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit.errors import ParameterError
+from mudkit.figures.alternative import described
 from mudkit.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, heading, styled
 from mudkit.figures.tables import require_columns
 
@@ -23,6 +24,7 @@ _PANEL_ROW_PX, _PANEL_MARGINS_PX = 32, 150
 _SIGNAL_ROW_PX, _SIGNAL_MARGINS_PX = 90, 120
 
 
+@described
 def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
     """Draw positions and reads per hour, one above the other.
 
@@ -55,6 +57,7 @@ def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
     return styled(figure, 440, _MARGIN, title, legend=_LEGEND, bargap=0)
 
 
+@described
 def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
     """Draw counts in bins that double in width.
 
@@ -85,6 +88,7 @@ def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
     return styled(figure, 380, _MARGIN, title, legend=_LEGEND)
 
 
+@described
 def policy_scatter(table: pd.DataFrame, *, title: str) -> go.Figure:
     """Draw policies by the share of queries sent and of stale answers; the lower left is best.
 
@@ -127,6 +131,7 @@ def policy_scatter(table: pd.DataFrame, *, title: str) -> go.Figure:
     return styled(figure, 420, _MARGIN, title, legend=_LEGEND)
 
 
+@described
 def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Figure:
     """Draw lines on two logarithmic axes, where proportional growth has a slope of one.
 
@@ -169,6 +174,7 @@ def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Fi
     return styled(figure, 440, _MARGIN, title, legend=_LEGEND)
 
 
+@described
 def bar_panels(
     table: pd.DataFrame, measures: Mapping[str, str], *, title: str, y: str, marked: str | None = None
 ) -> go.Figure:
@@ -218,6 +224,7 @@ def bar_panels(
     return styled(figure, _PANEL_MARGINS_PX + _PANEL_ROW_PX * max(len(table), 2), (70, 30, 60, 60), title)
 
 
+@described
 def signals(
     samples: Mapping[str, Sequence[float]], *, hz: float, title: str, y: str, seconds: float | None = None
 ) -> go.Figure:

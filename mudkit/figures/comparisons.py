@@ -12,6 +12,7 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError
+from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.style import (
     BLUE,
     GREEN,
@@ -57,6 +58,7 @@ _TEXT_POSITIONS: Final = {1: "top center", -1: "bottom center"}
 _LETTER_SHARE, _LINE_SHARE, _MAX_LINES = 0.01, 0.065, 6  # of the width and height of pareto's plot
 
 
+@described
 def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
     """Draw waste and loss of policies side by side, a row per policy and a mark per condition.
 
@@ -99,8 +101,9 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
             percent, low, high = (100 * rows[f"{measure}{end}"] for end in ("", "_low", "_high"))
             figure.add_trace(
                 go.Scatter(
-                    x=percent, y=places, mode="markers", name=str(condition), legendgroup=str(condition),
-                    showlegend=place == 1, marker={"color": colour, "symbol": symbol, "size": 9},
+                    x=percent, y=places, mode="markers", name=str(condition), meta=f"{measure}, %",
+                    legendgroup=str(condition), showlegend=place == 1,
+                    marker={"color": colour, "symbol": symbol, "size": 9},
                     error_x={
                         "array": high - percent, "arrayminus": percent - low, "thickness": 1, "width": 3,
                     },
@@ -123,6 +126,7 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
     return styled(figure, 150 + 58 * max(len(policies), 2), (70, 20, 90, 60), top, legend=_LEFT_LEGEND)
 
 
+@described
 def frontier(
     trees: pd.DataFrame, bound: pd.DataFrame, policies: pd.DataFrame, *, title: str, most: float | None = None
 ) -> go.Figure:
@@ -199,6 +203,7 @@ def frontier(
     return styled(figure, 420, (70, 20, 60, 60), title, legend=legend)
 
 
+@described
 def latencies(table: pd.DataFrame, wanted_count: Mapping[str, int], *, title: str) -> go.Figure:
     """Draw the share of wanted items that each system delivered within a latency.
 
@@ -265,6 +270,7 @@ def latencies(table: pd.DataFrame, wanted_count: Mapping[str, int], *, title: st
     return styled(figure, 420, (70, 20, 60, 60), title, hovermode="closest")
 
 
+@described
 def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str) -> go.Figure:
     """Draw systems by two measures, with a line along those that no other system beats in both.
 
@@ -307,6 +313,7 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
     return figure
 
 
+@redescribed
 def update_pareto(
     figure: go.Figure, table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str
 ) -> None:
@@ -391,6 +398,7 @@ def _axis_range(values: list[float]) -> list[float]:
     return [low - room / 5, high + room]
 
 
+@described
 def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str) -> go.Figure:
     """Draw waste and loss over the values of a setting, and mark the best value.
 

@@ -18,6 +18,7 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.alternative import described, set_text
 from mudkit.figures.style import (
     BLUE,
     GREY,
@@ -76,6 +77,7 @@ def link_states(links: pd.DataFrame, *, end_us: int | None = None) -> pd.DataFra
     return rows[rows["end_us"] > rows["start_us"]].reset_index(drop=True)
 
 
+@described
 def link_strip(
     links: Lab | pd.DataFrame, *, devices: Sequence[str] | None = None, end: Any = None, title: str = ""
 ) -> go.Figure:
@@ -241,6 +243,7 @@ def _refuse_unknown(devices: Sequence[str], links: pd.DataFrame) -> None:
         )
 
 
+@described
 def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     """Draw the states of one radio as a strip, and below it its power.
 
@@ -352,6 +355,7 @@ def _power_steps(start: Times, end: Times, power_mw: Floats, axis: TimeAxis) -> 
     )  # fmt: skip
 
 
+@described
 def location_exposure(
     places: pd.DataFrame, area: tuple[float, float, float, float], *, title: str = ""
 ) -> go.Figure:
@@ -538,6 +542,7 @@ class Fleet:
         local = dt.datetime.fromtimestamp(t_us // US_PER_S, ZoneInfo(self.tz))
         return f"{local:%Y-%m-%d %H:%M} {self.tz}"
 
+    @described
     def figure(self, t_us: int) -> go.Figure:
         """Draw the fleet at a time: blue circles, and orange crosses for devices without a link.
 
@@ -584,6 +589,7 @@ class Fleet:
         with figure.batch_update():
             figure.data[1].update(**self._trace(t_us))
             figure.layout.title.text = self.headline(t_us)
+        set_text(figure)
 
     def _trace(self, t_us: int) -> dict[str, Any]:
         lat, lon, names = self.at(t_us)

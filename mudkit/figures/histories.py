@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit.consistency import Operation, Status, Verdict, seen_writes
+from mudkit.figures.alternative import described
 from mudkit.figures.style import (
     BLUE,
     GREY,
@@ -39,6 +40,7 @@ _UNITS: Final = (("min", 60_000_000, 300_000_000), ("s", 1_000_000, 3_000_000), 
 Id = tuple[str, int, str]
 
 
+@described
 def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     """Draw a history and its verdict.
 

@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.alternative import described
 from mudkit.figures.style import (
     BLUE,
     GREEN,
@@ -73,6 +74,7 @@ _STUB_LANES = 0.17
 _MIN_SPAN_US = 1_000
 
 
+@described
 def message_diagram(
     messages: Lab | pd.DataFrame,
     incidents: pd.DataFrame | None = None,

@@ -12,6 +12,7 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError
+from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.style import (
     BLUE,
     GREEN,
@@ -57,6 +58,7 @@ _DECISION_MARKS: Final = {
 _LANE_PX, _PANEL_PX, _DECISION_MARGINS_PX = 26, 40, 130
 
 
+@described
 def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str) -> go.Figure:
     """Draw which rule fires for each message in each state, as a grid with the number of the rule.
 
@@ -93,6 +95,7 @@ def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str
     return figure
 
 
+@redescribed
 def update_rule_firing(
     figure: go.Figure,
     table: pd.DataFrame,
@@ -163,6 +166,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 
 
+@described
 def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_depth: int = 4) -> go.Figure:
     """Draw a decision tree with its questions, the answers on the edges, and shares in the leaves.
 
@@ -328,6 +332,7 @@ def _node_label(row: Mapping[Any, Any], is_end: bool, total: int) -> tuple[str, 
     return f"<b>{row['action']}</b><br>{share}", f"{row['action']}<br>{count}"
 
 
+@described
 def decisions(
     tables: Mapping[str, pd.DataFrame], *, title: str, wrong: Mapping[str, int] | None = None
 ) -> go.Figure:
@@ -392,8 +397,8 @@ def decisions(
             figure.add_trace(
                 go.Scatter(
                     x=part["t_s"] / scale, y=[lanes.index(str(lane)) - shift for lane in part["lane"]],
-                    mode="markers", name=what, legendgroup=what, showlegend=what not in named, marker=marker,
-                    customdata=part["told"], hovertemplate="%{customdata}<extra></extra>",
+                    mode="markers", name=what, meta=name, legendgroup=what, showlegend=what not in named,
+                    marker=marker, customdata=part["told"], hovertemplate="%{customdata}<extra></extra>",
                 ), row, 1,
             )  # fmt: skip
             named.add(what)

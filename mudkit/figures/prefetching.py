@@ -13,6 +13,7 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError
+from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.style import (
     BLUE,
     GREY,
@@ -55,6 +56,7 @@ _HOUR_US: Final = 3_600_000_000
 _GAP_PX, _LINE_PX, _MARGINS_PX = 45, 9, 160
 
 
+@described
 def waste_and_loss_by_limit(
     table: pd.DataFrame, *, title: str = "Waste and loss by the prefetch limit"
 ) -> go.Figure:
@@ -91,6 +93,7 @@ def waste_and_loss_by_limit(
     return _captioned(figure, table, title, "time without a network")
 
 
+@described
 def waste_and_loss_by_threshold(
     table: pd.DataFrame, *, title: str = "Waste and loss by the expiration threshold"
 ) -> go.Figure:
@@ -169,8 +172,8 @@ def _add_lines(
         low, middle, high = (spread[name].clip(lower=MIN_PERCENT) for name in ("min", "median", "max"))
         figure.add_trace(
             go.Scatter(
-                x=spread.index, y=middle, name=say(value), legendgroup=say(value), showlegend=dash == "solid",
-                mode="lines+markers", line={"color": colour, "dash": dash},
+                x=spread.index, y=middle, name=say(value), meta=measure, legendgroup=say(value),
+                showlegend=dash == "solid", mode="lines+markers", line={"color": colour, "dash": dash},
                 marker={"symbol": _SYMBOLS[number % len(_SYMBOLS)] + filled, "size": 7},
                 error_y={
                     "type": "data", "symmetric": False, "array": high - middle, "arrayminus": middle - low,
@@ -260,6 +263,7 @@ def _policy_text(fixed: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+@described
 def limit_curve(points: Sequence[LimitPoint], now: CurrentPoint, *, title: str) -> go.Figure:
     """Draw waste and loss over the prefetch limit on logarithmic axes, and the current point.
 
@@ -311,6 +315,7 @@ def limit_curve(points: Sequence[LimitPoint], now: CurrentPoint, *, title: str) 
     return figure
 
 
+@redescribed
 def update_limit_curve(
     figure: go.Figure, points: Sequence[LimitPoint], now: CurrentPoint, *, title: str
 ) -> None:
@@ -359,6 +364,7 @@ def message_fates(table: pd.DataFrame, best: pd.DataFrame) -> pd.Series[str]:
     return fate
 
 
+@described
 def message_lifecycles(
     tables: Mapping[str, pd.DataFrame],
     best: pd.DataFrame,
@@ -425,8 +431,9 @@ def message_lifecycles(
     outages = _outage_spans(switches_us, starts_up, from_us, until_us)
     named: set[str] = set()
     shapes: list[dict[str, Any]] = []
-    for place, rows in enumerate(drawn.values(), start=1):
+    for place, (panel, rows) in enumerate(drawn.items(), start=1):
         for trace in _life_traces(rows):
+            trace.meta = panel
             trace.showlegend = trace.name not in named
             named.add(trace.name)
             figure.add_trace(trace, place, 1)

@@ -16,6 +16,7 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.alternative import described
 from mudkit.figures.maps import cell_slides
 from mudkit.figures.style import GREY, SEQUENCE, colour_steps, styled
 from mudkit.figures.tables import require_columns
@@ -79,6 +80,7 @@ class ReceivedCells:
         return last.assign(age_s=t_s - last["said_s"])
 
 
+@described
 def knowledge(
     heard: pd.DataFrame,
     ground: pd.DataFrame,
