@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import groupby, pairwise
-from numbers import Real
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -168,7 +167,7 @@ def _notes(layout: Any) -> str:
 
 def _said(value: Any) -> str:
     """Return a number or a time as people read them, and any text without HTML."""
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if isinstance(value, int | float | np.number):
         return words.number(float(value))
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M}"

@@ -13,6 +13,7 @@ from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described
 from mudkit.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, heading, styled
 from mudkit.figures.tables import require_columns
+from mudkit.figures.times import HOUR_US, TimeAxis, times_us
 
 __all__ = ["bar_panels", "growth", "histogram", "policy_scatter", "rows_over_time", "signals"]
 
@@ -26,7 +27,7 @@ _SIGNAL_ROW_PX, _SIGNAL_MARGINS_PX = 90, 120
 
 @described
 def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
-    """Draw positions and reads per hour, one above the other.
+    """Draw positions and reads per hour, one above the other; days that are far apart stand side by side.
 
     Parameters
     ----------
@@ -48,12 +49,13 @@ def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
     """
     require_columns(table, "table", ("start", "positions", "reads"))
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
+    x, across = table["start"], {"title_text": f"hour, {tz}"}
+    if len(table) and (axis := TimeAxis.of(times_us(table, "start", "table"), zone=tz)).days:
+        x, across = axis.values(times_us(table, "start", "table") + HOUR_US // 2), axis.layout()
     for row, (name, colour) in enumerate((("positions", BLUE), ("reads", ORANGE)), start=1):
-        figure.add_trace(
-            go.Bar(x=table["start"], y=table[name], name=name, marker_color=colour, showlegend=False), row, 1
-        )
+        figure.add_trace(go.Bar(x=x, y=table[name], name=name, marker_color=colour, showlegend=False), row, 1)
         figure.update_yaxes(title_text=f"{name} an hour", rangemode="tozero", row=row, col=1)
-    figure.update_xaxes(title_text=f"hour, {tz}", row=2, col=1)
+    figure.update_xaxes(row=2, col=1, **across)
     return styled(figure, 440, _MARGIN, title, legend=_LEGEND, bargap=0)
 
 

@@ -53,6 +53,7 @@ _SYSTEM_COLOURS: Final = (GREY, BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, INK)
 _SYSTEM_DASHES: Final = ("dot", "solid", "dash", "longdash", "dashdot", "longdashdot")
 _MAX_STEPS: Final = 200
 _MIN_LATENCY_S: Final = 1e-3
+_LATENCY_TICKS_S: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 259_200.0, 2_592_000.0)
 _FRONT, _BEST, _OTHERS = range(3)  # traces of pareto
 _TEXT_POSITIONS: Final = {1: "top center", -1: "bottom center"}
 _LETTER_SHARE, _LINE_SHARE, _MAX_LINES = 0.01, 0.065, 6  # of the width and height of pareto's plot
@@ -256,17 +257,18 @@ def latencies(table: pd.DataFrame, wanted_count: Mapping[str, int], *, title: st
                     "dash": _SYSTEM_DASHES[number % len(_SYSTEM_DASHES)],
                     "width": 2.5,
                 },
-                hovertemplate="%{y:.0f} % within %{x:.3g} s",
+                customdata=[words.duration(s) for s in [_MIN_LATENCY_S, *seconds[places], longest_s]],
+                hovertemplate="%{y:.0f} % within %{customdata}",
             )
         )
     figure.update_xaxes(
-        title_text="from publication to delivery, s",
+        title_text="from publication to delivery",
         type="log",
-        tickformat=",.3~r",
+        tickvals=[seconds for seconds in _LATENCY_TICKS_S if seconds <= 1.1 * longest_s],
+        ticktext=[words.duration(seconds) for seconds in _LATENCY_TICKS_S],
         minor={"ticks": ""},
-        dtick=1,
     )
-    figure.update_yaxes(title_text="useful, % of what was wanted", range=[0, 103])
+    figure.update_yaxes(title_text="useful, % of what was wanted", range=[0, 100])
     return styled(figure, 420, (70, 20, 60, 60), title, hovermode="closest")
 
 

@@ -135,13 +135,14 @@ def link_strip(
     if devices is None:
         names.sort(key=natural_key if is_named else lambda name: -down[name])
     rows = drawn["device"].map({name: row for row, name in enumerate(names)}).astype(float).to_numpy()
-    axis = TimeAxis(int(drawn["start_us"].min()), int(drawn["end_us"].max()))
+    # Rows count for the days with data: a state may hold for weeks after its row.
+    axis = TimeAxis.of(drawn["start_us"].to_numpy(), int(drawn["end_us"].max()))
     figure = go.Figure(_link_bars(drawn, rows, axis, is_named))
     figure.add_trace(_link_hover(drawn, rows, axis, length_s.to_numpy()))
     if is_named:
         figure.add_trace(
             go.Scatter(
-                x=axis.values([axis.end_us] * len(names)),
+                x=[axis.layout()["range"][1]] * len(names),
                 y=list(range(len(names))),
                 mode="text",
                 text=[f" {words.percent(down[name])} down" for name in names],
@@ -165,12 +166,7 @@ def link_strip(
         legend=_BOTTOM_LEGEND,
         hovermode="closest",
     )
-    figure.update_xaxes(
-        title_text=axis.title,
-        title_standoff=6,
-        zeroline=False,
-        range=axis.values([axis.origin_us, axis.end_us]),
-    )
+    figure.update_xaxes(title_standoff=6, zeroline=False, **axis.layout())
     figure.update_yaxes(range=[len(names) - 0.4, -0.6], zeroline=False, ticks="", showline=False)
     if is_named:
         figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, automargin=True)
@@ -315,8 +311,8 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     )
     figure.update_yaxes(title_text="power, mW", tickformat=",", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(showline=False, ticks="", row=1, col=1)
-    figure.update_xaxes(title_text=axis.title, title_standoff=6, row=2, col=1)
-    figure.update_xaxes(range=axis.values([axis.origin_us, axis.end_us]))
+    figure.update_xaxes(title_standoff=6, row=2, col=1, **axis.layout())
+    figure.update_xaxes(range=axis.layout()["range"])
     return figure
 
 

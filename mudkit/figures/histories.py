@@ -22,7 +22,9 @@ from mudkit.figures.style import (
     styled,
     text_colour,
 )
+from mudkit.figures.times import time_unit
 from mudkit.sources.parameters import of_kind
+from mudkit.units import US_PER_S
 
 __all__ = ["history"]
 
@@ -35,8 +37,6 @@ _PLOT_PX: Final = 800
 _LETTER_PX: Final = 7.8
 _MIN_LETTERS: Final = 6
 """Room for names of operations in views; with less only the pointer shows them."""
-_UNITS: Final = (("min", 60_000_000, 300_000_000), ("s", 1_000_000, 3_000_000), ("ms", 1_000, 0))
-"""Units of the time axis: µs in each, and the shortest history that it is used for."""
 Id = tuple[str, int, str]
 
 
@@ -122,7 +122,8 @@ def _bars(
     start_us = min((op.invoked_us for op in drawn), default=0)
     ends = [op.invoked_us if op.answered_us is None else op.answered_us for op in drawn]
     span_us = max(ends, default=0) - start_us or 1
-    unit, us, _ = next(unit for unit in _UNITS if span_us >= unit[2])
+    unit, unit_s = time_unit(span_us / US_PER_S)
+    us = unit_s * US_PER_S
 
     def at(op: Operation, is_end: bool) -> tuple[float, float]:
         end_us = start_us + _END * span_us if op.answered_us is None else float(op.answered_us)

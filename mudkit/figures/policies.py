@@ -25,6 +25,7 @@ from mudkit.figures.style import (
     template,
 )
 from mudkit.figures.tables import require_columns
+from mudkit.figures.times import time_unit
 from mudkit.systems.mud.policies.artefact import question
 
 if TYPE_CHECKING:
@@ -375,8 +376,8 @@ def decisions(
         subplot_titles=list(tables),
         vertical_spacing=min(0.12, 0.5 / max(len(tables), 1)),
     )
-    in_minutes = any(table["t_s"].max() > 600 for table in tables.values())
-    scale, unit = (60.0, "minutes") if in_minutes else (1.0, "seconds")
+    last_s = max((float(table["t_s"].max()) for table in tables.values() if len(table)), default=1.0)
+    unit, scale = time_unit(max(last_s, 3.0))
     named: set[str] = set()
     for row, (name, table) in enumerate(tables.items(), start=1):
         alarms = table[table["is_alarm"]]
@@ -411,7 +412,8 @@ def decisions(
         zeroline=False,
         automargin=True,
     )
-    figure.update_xaxes(title_text=unit, row=len(tables), col=1)
+    figure.update_xaxes(range=[0, 1.02 * last_s / scale or 1.0])
+    figure.update_xaxes(title_text=f"time, {unit}", row=len(tables), col=1)
     for note in figure.layout.annotations:
         note.update(x=0, xanchor="left", font={"size": 13})
     fewest = 5 if len(tables) == 1 else 2  # lanes: the legend is beside them

@@ -25,6 +25,7 @@ from mudkit.figures.style import (
     styled,
 )
 from mudkit.figures.tables import require_columns
+from mudkit.figures.times import HOUR_US
 
 __all__ = [
     "LimitPoint", "limit_curve", "message_fates", "message_lifecycles", "update_limit_curve",
@@ -52,7 +53,7 @@ _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x", "star", "c
 _CAPTION_LETTERS: Final = 125
 
 _LIFE_COLUMNS: Final = ("message", "rank", "came_us", "expires_us", "forwarded_us", "read_us")
-_HOUR_US: Final = 3_600_000_000
+_MIN_DAYS: Final = 2
 _GAP_PX, _LINE_PX, _MARGINS_PX = 45, 9, 160
 
 
@@ -446,11 +447,22 @@ def message_lifecycles(
             row=place,
             col=1,
         )
-    figure.update_xaxes(range=[from_us / _HOUR_US, until_us / _HOUR_US])
-    figure.update_xaxes(title_text="hours (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
+    ticks = _day_ticks(from_us, until_us)
+    unit = "time" if ticks else "hours"
+    figure.update_xaxes(range=[from_us / HOUR_US, until_us / HOUR_US], **ticks)
+    figure.update_xaxes(title_text=f"{unit} (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
     top = heading(title, y=1 - 12 / height_px, yanchor="top")
     legend = {"orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right"}
     return styled(figure, height_px, (50, 20, 100, 60), top, shapes=shapes, legend=legend)
+
+
+def _day_ticks(from_us: int, until_us: int) -> dict[str, Any]:
+    """Return ticks of an axis of hours at the beginning of days, at most ten; none for less than two days."""
+    first, last = -(-from_us // (24 * HOUR_US)), until_us // (24 * HOUR_US)
+    if until_us - from_us < _MIN_DAYS * 24 * HOUR_US:
+        return {}
+    days = range(first, last + 1, 1 + (last - first) // 10)
+    return {"tickvals": [24 * day for day in days], "ticktext": [f"day {day + 1}" for day in days]}
 
 
 def _life_rows(table: pd.DataFrame, best: pd.DataFrame, from_us: int, until_us: int) -> list[dict[str, Any]]:
@@ -467,10 +479,10 @@ def _life_rows(table: pd.DataFrame, best: pd.DataFrame, from_us: int, until_us: 
                 "message": f"message {row['message']}, rank {row['rank']:.2f}",
                 "is_read": read_us >= 0,
                 "is_forwarded": from_us <= over_us and 0 <= forwarded_us <= until_us,
-                "begin": max(row["came_us"], from_us) / _HOUR_US,
-                "left": max(min(left_us, until_us), from_us) / _HOUR_US,
-                "over": max(min(over_us, until_us), from_us) / _HOUR_US,
-                "missed": best_us / _HOUR_US,
+                "begin": max(row["came_us"], from_us) / HOUR_US,
+                "left": max(min(left_us, until_us), from_us) / HOUR_US,
+                "over": max(min(over_us, until_us), from_us) / HOUR_US,
+                "missed": best_us / HOUR_US,
                 "read": read_us >= 0 and from_us <= read_us <= until_us,
                 "expires": read_us < 0 and from_us <= row["expires_us"] <= until_us,
                 "lost": "lost" in fate and from_us <= best_us <= until_us,
@@ -537,6 +549,6 @@ def _shades(place: int, reads_us: Sequence[int], outages: Sequence[tuple[int, in
     dotted = {"type": "line", "line": {"dash": "dot", "width": 1, "color": INK}}
     spans = [*((grey, *outage) for outage in outages), *((dotted, time, time) for time in reads_us)]
     return [
-        across | look | {"x0": begin_us / _HOUR_US, "x1": end_us / _HOUR_US, "y0": 0, "y1": 1}
+        across | look | {"x0": begin_us / HOUR_US, "x1": end_us / HOUR_US, "y0": 0, "y1": 1}
         for look, begin_us, end_us in spans
     ]

@@ -77,6 +77,7 @@ def template() -> go.layout.Template:
         "automargin": True,
         "title": {"font": {"size": 14}},
     }
+    shared.data.bar[0].marker.line.width = 0  # it would be white
     shared.layout.update(
         paper_bgcolor=_CLEAR,
         plot_bgcolor=_CLEAR,

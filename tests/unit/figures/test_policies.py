@@ -213,14 +213,14 @@ def test_a_mark_for_each_message_and_a_ring_for_each_alarm():
     ]
     assert list(figure.layout.yaxis.ticktext) == ["patient 9", "patient 10"]
     assert [list(each.y) for each in (figure.data[0], figure.data[3])] == [[0], [1]]
-    assert figure.layout.xaxis2.title.text == "seconds"
+    assert figure.layout.xaxis2.title.text == "time, s"
     assert [note.text for note in figure.layout.annotations] == ["one", "two"]
 
 
 def test_long_times_are_in_minutes():
     later = ONE.assign(t_s=ONE["t_s"] * 600)
     figure = figures.decisions({"one": later}, title="")
-    assert figure.layout.xaxis.title.text == "minutes"
+    assert figure.layout.xaxis.title.text == "time, min"
     assert list(figure.data[0].x) == [50.0]
 
 
