@@ -44,7 +44,7 @@ MAX_LABELLED: Final = 40
 _MAX_POINTED: Final = 4000  # stretches with a text under the pointer; more would make a page slow
 _EDGES_KBPS: Final = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 _MAX_CLASSES: Final = 6
-_SLOW, _FAST = (190, 219, 239), (0, 54, 92)  # light and dark blue; the figures' blue lies between
+_SLOW, _FAST = (168, 208, 235), (0, 84, 140)  # light and dark blue; the figures' blue lies between
 _BOTTOM_LEGEND: Final = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0}
 _RADIO_STATES: Final = {"idle": GREY, "promotion": PINK, "active": ORANGE, "tail": BLUE}
 """Colours of a radio's states, from the bottom of the strip to its top."""

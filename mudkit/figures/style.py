@@ -40,6 +40,7 @@ _TEXT: Final = {
     PINK: "#bf5790",
     SKY: "#1982bd",
     YELLOW: "#a47200",
+    GREY: "#7b7b7b",
 }
 """Text in a colour of the palette, at the lightness of :data:`INK`."""
 
