@@ -234,10 +234,12 @@ def bar_panels(
     }
     for place, (measure, words) in enumerate(measures.items(), start=1):
         values = table[measure]
+        most = max(float(values.max()), 0.0) if len(values) else 0.0
+        is_share = "%" in words and most <= 100.0  # ends at 100 %, so numbers of long bars are within these
         figure.add_trace(
             go.Bar(
                 x=values, y=names, orientation="h", marker=marker, showlegend=False, name=words,
-                text=[_bar_label(value) for value in values], textposition="outside", cliponaxis=False,
+                text=[_bar_label(value) for value in values], textposition="auto" if is_share else "outside", cliponaxis=False,
             ), 1, place,
         )  # fmt: skip
         most = max(float(values.max()), 0.0) if len(values) else 0.0

@@ -430,8 +430,10 @@ def location_exposure(
             marker={"symbol": "line-ns", "size": 34, "line": {"width": 2, "color": colour}},
             hovertemplate="%{x|%H:%M} UTC<extra>" + name + "</extra>",
         ), 1, 2)  # fmt: skip
-    figure.update_xaxes(title_text="km east of the middle", row=1, col=1)
-    figure.update_yaxes(title_text="km north", scaleanchor="x", scaleratio=1, row=1, col=1)
+    figure.update_xaxes(title_text="km east of the middle", constrain="domain", row=1, col=1)
+    figure.update_yaxes(
+        title_text="km north", scaleanchor="x", scaleratio=1, constrain="domain", row=1, col=1
+    )
     span = places["at"].agg(["min", "max"]).tolist()
     figure.update_xaxes(title_text="time, UTC", range=span, row=1, col=2)
     figure.update_yaxes(
@@ -577,8 +579,10 @@ class Fleet:
         styled(figure, 480, (60, 20, 60, 50), self.headline(t_us), showlegend=has_legend, legend=legend)
         x, y = ([np.quantile(values, q) for q in (0.002, 0.998)] for values in (self.lon, self.lat))
         stretch = 1 / np.cos(np.radians(np.median(self.lat)))
-        figure.update_xaxes(title_text="longitude, °", range=x)
-        return figure.update_yaxes(title_text="latitude, °", range=y, scaleanchor="x", scaleratio=stretch)
+        figure.update_xaxes(title_text="longitude, °", range=x, constrain="domain")
+        return figure.update_yaxes(
+            title_text="latitude, °", range=y, scaleanchor="x", scaleratio=stretch, constrain="domain"
+        )
 
     def move(self, figure: Any, t_us: int) -> None:
         """Move the devices of a figure of this fleet to another time (µs since 1970)."""

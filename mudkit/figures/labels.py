@@ -17,7 +17,7 @@ Box = tuple[float, float, float, float]
 """Left, top, right and bottom, px."""
 
 _LETTER: Final = 0.6  # of the size of the font, rather too much than too little
-_LINE: Final = 1.35
+_LINE: Final = 1.2
 _MARKER_PX: Final = 8.0
 _LINE_PX: Final = 3.0
 _STEPS_PX: Final = (11.0, 30.0, 52.0, 76.0, 100.0)

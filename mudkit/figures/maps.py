@@ -120,8 +120,12 @@ def heat_map(
     lat, lon, weights = thinned(lat, frame.unwrap(lon), weights, MAX_HEAT_POINTS)
     shares = weights / weights.max() if weights.any() else weights
     points = _rounded(lat, lon, shares)
-    add_call(leaflet_map, "heat", {"points": points, "radius": 12, "blur": 14, "stops": ramp(8)})
-    _add_legend(leaflet_map, title, ramp(32), [(0.0, "low"), (1.0, "high")])
+    most = float(weights.max()) if len(weights) else 0.0
+    add_call(
+        leaflet_map, "heat", {"points": points, "most": most, "radius": 12, "blur": 14, "stops": ramp(8)}
+    )
+    # The page replaces the higher number: that of the densest place at the zoom of the map.
+    _add_legend(leaflet_map, f"{title}, within a spot", ramp(32), [(0.0, "0"), (1.0, words.number(most))])
     return leaflet_map
 
 

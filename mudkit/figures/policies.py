@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -45,9 +44,7 @@ _MAX_NAMED_STATES: Final = 15  # of more states the first and every second one i
 _TREE_COLUMNS: Final = ("node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves")
 _ACTION_MARKS: Final = {"local": (BLUE, "circle"), "remote": (ORANGE, "square"), "never": (GREY, "x")}
 _DELAY_MARK: Final = (BLUE, "triangle-up")
-_LEVEL_PX, _TREE_MARGINS_PX = 92, 110
-_GAP: Final = 0.2
-"""Distance between a node and the ends of its edges, in levels."""
+_TREE_LINE_PX, _TREE_MARGINS_PX, _MIN_LEVELS = 24, 90, 5
 _DECISION_COLUMNS: Final = ("t_s", "lane", "what", "told", "is_alarm")
 _DECISION_MARKS: Final = {
     "sent whole": ("circle", BLUE, 11),
@@ -169,7 +166,7 @@ def _shortened(text: str) -> str:
 
 @described
 def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_depth: int = 4) -> go.Figure:
-    """Draw a decision tree with its questions, the answers on the edges, and shares in the leaves.
+    """Draw a decision tree: a line per question or leaf, answers on the edges, and shares in the leaves.
 
     Parameters
     ----------
@@ -193,65 +190,67 @@ def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_d
     rows, depth = _nodes(policy)
     shown = [row for row in rows if depth[row["node"]] <= max_depth]
     parents = {row["parent"] for row in shown}
-    ends = [row for row in shown if row["node"] not in parents]
-    inner = [row for row in shown if row["node"] in parents]
-    places = np.linspace(0.0, 1.0, len(ends)) if len(ends) > 1 else [0.5]
-    x = {row["node"]: float(place) for row, place in zip(ends, places, strict=True)}
-    for row in inner[::-1]:  # children follow their parents
-        x[row["node"]] = float(
-            np.mean([x[child["node"]] for child in shown if child["parent"] == row["node"]])
-        )
+    place: dict[int, tuple[int, int]] = {}  # of each node: level and line
+    waiting = [shown[0]["node"]]
+    while waiting:
+        node = waiting.pop()
+        place[node] = depth[node], len(place)
+        children = [row for row in shown if row["parent"] == node]
+        waiting += [row["node"] for row in sorted(children, key=lambda row: -row["is_right"])]
     total = max(rows[0]["examples"], 1)
-    labels = {row["node"]: _node_label(row, row in ends, total) for row in shown}
-    edges = [row for row in shown if row["parent"] >= 0]
-    begin = [-depth[row["parent"]] - _GAP for row in edges]
-    end = [-depth[row["node"]] + _GAP for row in edges]
+    by_line = sorted(shown, key=lambda row: place[row["node"]][1])
+    edges = [row for row in by_line if row["parent"] >= 0]
     figure = go.Figure()
+    # From below a question down and to the right: "yes" or "no" stands on the level part.
+    corners = [(place[row["parent"]], place[row["node"]]) for row in edges]
     figure.add_scatter(
-        x=[place for row in edges for place in (x[row["parent"]], x[row["node"]], None)],
-        y=[level for pair in zip(begin, end, strict=True) for level in (*pair, None)],
+        x=[x for (level, _), _ in corners for x in (level + 0.1, level + 0.1, level + 0.45, None)],
+        y=[y for (_, above), (_, line) in corners for y in (above + 0.4, line, line, None)],
         mode="lines",
         line={"color": INK, "width": 1},
         hoverinfo="skip",
     )
+    for name, is_end in (("leaves", True), ("questions", False)):
+        nodes = [row for row in by_line if (row["node"] not in parents) == is_end]
+        labels = [_node_label(row, is_end, total) for row in nodes]
+        levels, lines = zip(*(place[row["node"]] for row in nodes), strict=True) if nodes else ((), ())
+        if is_end:
+            figure.add_scatter(
+                x=[level + 0.12 for level in levels],
+                y=lines,
+                mode="markers",
+                hoverinfo="skip",
+                marker={
+                    "color": [_mark(row)[0] for row in nodes],
+                    "symbol": [_mark(row)[1] for row in nodes],
+                    "size": [7 + 13 * (row["examples"] / total) ** 0.5 for row in nodes],
+                    "opacity": 1,
+                },
+                name="marks",
+            )
+        figure.add_scatter(
+            x=[level + (0.26 if is_end else 0.02) for level in levels],
+            y=lines,
+            mode="text",
+            text=[label for label, _ in labels],
+            textposition="middle right",
+            hoverinfo="text",
+            hovertext=[text for _, text in labels],
+            name=name,
+        )
     figure.add_scatter(
-        x=[x[row["node"]] for row in ends],
-        y=[-depth[row["node"]] for row in ends],
-        mode="markers+text",
-        text=[labels[row["node"]][0] for row in ends],
-        textposition="bottom center",
-        hoverinfo="text",
-        hovertext=[labels[row["node"]][1] for row in ends],
-        marker={
-            "color": [_mark(row)[0] for row in ends],
-            "symbol": [_mark(row)[1] for row in ends],
-            "size": [8 + 26 * (row["examples"] / total) ** 0.5 for row in ends],
-            "opacity": 1,
-        },
-        name="leaves",
-    )
-    figure.add_scatter(
-        x=[x[row["node"]] for row in inner],
-        y=[-depth[row["node"]] for row in inner],
-        mode="text",
-        text=[labels[row["node"]][0] for row in inner],
-        hoverinfo="text",
-        hovertext=[labels[row["node"]][1] for row in inner],
-        name="questions",
-    )
-    figure.add_scatter(
-        x=[(x[row["parent"]] + x[row["node"]]) / 2 for row in edges],
-        y=[(one + other) / 2 for one, other in zip(begin, end, strict=True)],
+        x=[level + 0.5 for (level, _), _ in corners],
+        y=[line for _, (_, line) in corners],
         mode="text",
         text=["no" if row["is_right"] else "yes" for row in edges],
-        textposition=["top right" if row["is_right"] else "top left" for row in edges],
+        textposition="middle right",
         hoverinfo="skip",
         name="answers",
     )
     deepest = max(depth[row["node"]] for row in shown)
-    figure.update_xaxes(visible=False, range=[-0.1, 1.1])
-    figure.update_yaxes(visible=False, range=[-deepest - 0.75, 0.35])
-    height_px = _TREE_MARGINS_PX + _LEVEL_PX * (deepest + 1)
+    figure.update_xaxes(visible=False, range=[-0.05, max(_MIN_LEVELS, deepest + 2.5)])
+    figure.update_yaxes(visible=False, range=[len(shown) - 0.3, -0.7])
+    height_px = _TREE_MARGINS_PX + _TREE_LINE_PX * len(shown)
     return styled(figure, height_px, (10, 10, 60, 20), title, showlegend=False)
 
 
@@ -326,11 +325,8 @@ def _node_label(row: Mapping[Any, Any], is_end: bool, total: int) -> tuple[str, 
         )
     share = f"{words.percent(row['examples'] / total)} ({row['examples']:,})"
     if row["leaves"] > 1:
-        return (
-            f"… {row['leaves']} leaves<br>{share}",
-            f"{_test(row)}?<br>{row['leaves']} leaves, {count}",
-        )
-    return f"<b>{row['action']}</b><br>{share}", f"{row['action']}<br>{count}"
+        return f"… {row['leaves']} leaves, {share}", f"{_test(row)}?<br>{row['leaves']} leaves, {count}"
+    return f"<b>{row['action']}</b> {share}", f"{row['action']}<br>{count}"
 
 
 @described

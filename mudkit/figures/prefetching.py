@@ -157,7 +157,7 @@ def _waste_and_loss_lines(table: pd.DataFrame, x: str, by: str, say: Callable[[f
                 marker={"symbol": symbol},
             )
         )
-    return figure.update_yaxes(range=[-1.08, 2.08], **_PERCENT_AXIS)
+    return figure.update_yaxes(range=[-1.08, 2.0], **_PERCENT_AXIS)
 
 
 def _add_lines(
@@ -308,7 +308,7 @@ def limit_curve(points: Sequence[LimitPoint], now: CurrentPoint, *, title: str) 
         ticktext=[f"{limit:,}" for limit in _LIMIT_TICKS],
         minor={"ticks": ""},
     )
-    figure.update_yaxes(range=[-1.05, 2.05], **_PERCENT_AXIS)
+    figure.update_yaxes(range=[-1.05, 2.0], **_PERCENT_AXIS)
     figure.add_hline(1.0, line={"dash": "dot", "width": 1})
     legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}
     styled(figure, 400, (70, 20, 70, 60), legend=legend)

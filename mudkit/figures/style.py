@@ -87,6 +87,14 @@ def template() -> go.layout.Template:
         xaxis=axis,
         yaxis=axis,
         legend={"bgcolor": _CLEAR},
+        # Buttons are light under the pointer in both themes, so their text is grey in both.
+        updatemenudefaults={
+            "bgcolor": _CLEAR,
+            "bordercolor": INK,
+            "font": {"color": INK},
+            "showactive": False,
+        },
+        sliderdefaults={"bgcolor": INK, "bordercolor": INK, "activebgcolor": BLUE, "tickcolor": INK},
         hoverlabel={"bgcolor": "#3a3f47", "bordercolor": INK, "font": {"color": "#ffffff", "family": _FONT}},
         modebar={"remove": _UPLOADS, "bgcolor": _CLEAR, "color": INK, "activecolor": BLUE},
     )
