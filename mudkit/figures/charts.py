@@ -239,13 +239,12 @@ def bar_panels(
         figure.add_trace(
             go.Bar(
                 x=values, y=names, orientation="h", marker=marker, showlegend=False, name=words,
-                text=[_bar_label(value) for value in values], textposition="auto" if is_share else "outside", cliponaxis=False,
+                text=[_bar_label(value) for value in values], cliponaxis=False,
+                textposition="auto" if is_share else "outside",
             ), 1, place,
         )  # fmt: skip
-        most = max(float(values.max()), 0.0) if len(values) else 0.0
-        figure.update_xaxes(
-            title_text=words, range=[0, 1.35 * most or 1.0], nticks=4, tickformat=",", row=1, col=place
-        )
+        end = 100.0 if is_share else 1.35 * most or 1.0
+        figure.update_xaxes(title_text=words, range=[0, end], row=1, col=place)
     figure.update_xaxes(nticks=4, tickformat=",")
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="")
     return styled(figure, _PANEL_MARGINS_PX + _PANEL_ROW_PX * max(len(table), 2), (70, 30, 60, 60), title)

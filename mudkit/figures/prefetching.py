@@ -375,6 +375,7 @@ def message_lifecycles(
     starts_up: bool,
     until_us: int,
     from_us: int = 0,
+    most: int = 60,
     title: str,
 ) -> go.Figure:
     """Draw each message as a line: thin while it waits at the server, thick while it is on the device.
@@ -398,6 +399,9 @@ def message_lifecycles(
         End of the window, µs.
     from_us : int
         Beginning of the window, µs.
+    most : int
+        Largest number of messages; of more, half are those that the first policy wastes or loses, and
+        all are nearest to the middle of the window.
     title : str
         Title of the figure.
 
@@ -416,6 +420,10 @@ def message_lifecycles(
     for table in tables.values():
         over_us = table["read_us"].where(table["read_us"] >= 0, table["expires_us"])
         is_drawn |= table["forwarded_us"].between(0, until_us) & (over_us >= from_us)
+    note = ""
+    if (count := int(is_drawn.sum())) > most:
+        is_drawn = _nearest(next(iter(tables.values())), best, is_drawn, (from_us + until_us) // 2, most)
+        note = f"{most} of {count:,} messages"
     drawn = {
         name: _life_rows(table[is_drawn], best[is_drawn], from_us, until_us) for name, table in tables.items()
     }
@@ -451,9 +459,21 @@ def message_lifecycles(
     unit = "time" if ticks else "hours"
     figure.update_xaxes(range=[from_us / HOUR_US, until_us / HOUR_US], **ticks)
     figure.update_xaxes(title_text=f"{unit} (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
-    top = heading(title, y=1 - 12 / height_px, yanchor="top")
+    top = heading(title, note, y=1 - 12 / height_px, yanchor="top")
     legend = {"orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right"}
     return styled(figure, height_px, (50, 20, 100, 60), top, shapes=shapes, legend=legend)
+
+
+def _nearest(
+    table: pd.DataFrame, best: pd.DataFrame, is_drawn: pd.Series[bool], middle_us: int, most: int
+) -> pd.Series[bool]:
+    """Return which of the messages are kept: half of them wasted or lost, the others as they came."""
+    harmed = message_fates(table, best).isin(["wasted", "lost", "wasted and lost"])
+    distance = (table["came_us"] - middle_us).abs()[is_drawn]
+    first = distance[harmed[is_drawn]].nsmallest(most // 2).index
+    rest = distance.drop(first).nsmallest(most - len(first)).index
+    kept: pd.Series[bool] = is_drawn & table.index.isin(first.union(rest))
+    return kept
 
 
 def _day_ticks(from_us: int, until_us: int) -> dict[str, Any]:
