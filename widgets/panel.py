@@ -20,7 +20,7 @@ _MOST_SHOWN: Final = 80
 
 
 class _Page(anywidget.AnyWidget):
-    """Keys of lists, alternative texts and text colour of figures, in the page around a panel.
+    """Keys of lists; alternative texts, text colour and width of figures, in the page around a panel.
 
     JupyterLab takes keys for its notebook: ``b`` adds a cell, ``x`` cuts one, arrow keys go to another. It
     leaves them alone on what has the attribute (of Lumino, on which it is built). plotly draws text in the
@@ -43,9 +43,18 @@ class _Page(anywidget.AnyWidget):
         }
       };
       const watch = new MutationObserver(describe);
+      let width = 0;
+      const fit = new ResizeObserver(([{ contentRect }]) => {
+        if (contentRect.width === width) return;
+        width = contentRect.width;
+        window.dispatchEvent(new Event("resize"));  // which plotly listens to
+      });
       const begin = () => {
         const panel = el.closest(".mudkit-panel");
-        if (panel) watch.observe(panel, { childList: true, subtree: true });
+        if (panel) {
+          watch.observe(panel, { childList: true, subtree: true });
+          fit.observe(panel);
+        }
         describe();
       };
       const frame = requestAnimationFrame(begin);
@@ -53,6 +62,7 @@ class _Page(anywidget.AnyWidget):
         document.removeEventListener("focusin", keep);
         cancelAnimationFrame(frame);
         watch.disconnect();
+        fit.disconnect();
       };
     }
     export default { render };

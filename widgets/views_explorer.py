@@ -174,6 +174,7 @@ class ViewsExplorer(Panel):
                 xaxis2={"visible": False}, yaxis={"domain": [0, 1]}, yaxis2={"visible": False}
             )
         picture.layout.shapes = self._cover()
+        picture.layout.title.subtitle.text = ""  # the verdict above says the same
         layout = picture.layout.to_plotly_json()
         if self.figure.data:
             del layout["template"]  # long, and there already

@@ -14,7 +14,7 @@ import numpy as np
 
 from mudkit import words
 
-__all__ = ["alternative_text", "described", "redescribed", "set_text"]
+__all__ = ["alternative_text", "described", "plain", "redescribed", "set_text"]
 
 MAX_LETTERS: Final = 900
 _MAX_LISTED: Final = 6
@@ -36,13 +36,13 @@ def described(draw: _Draw) -> _Draw:
 
 
 def redescribed(update: _Draw) -> _Draw:
-    """Decorate a function that changes its first argument, a figure: the text follows."""
+    """Decorate a function that changes its first argument, a figure: all at once, and the text follows."""
 
     @functools.wraps(update)
-    def with_text(figure: Any, *arguments: Any, **named: Any) -> Any:
-        result = update(figure, *arguments, **named)
+    def with_text(figure: Any, *arguments: Any, **named: Any) -> None:
+        with figure.batch_update():
+            update(figure, *arguments, **named)
         set_text(figure)
-        return result
 
     return with_text  # type: ignore[return-value]
 
@@ -55,7 +55,7 @@ def set_text(figure: Any) -> None:
 def alternative_text(figure: Any) -> str:
     """Return what a plotly figure shows and its main numbers, at most 900 characters."""
     layout = figure.layout
-    sentences = [_plain(layout.title.text), _plain(layout.title.subtitle.text), _axes(layout)]
+    sentences = [plain(layout.title.text), plain(layout.title.subtitle.text), _axes(layout)]
     sentences += [_trace(trace, layout) for trace in figure.data]
     text = ". ".join(dict.fromkeys(part.rstrip(".") for part in [*sentences, _notes(layout)] if part))
     return text if len(text) < MAX_LETTERS else f"{text[: MAX_LETTERS - 2]}…"
@@ -67,7 +67,7 @@ def _axes(layout: Any) -> str:
     for letter, way in (("x", "across"), ("y", "up")):
         names = [name for name in layout if re.fullmatch(rf"{letter}axis\d*", name)]
         axes = [layout[name] for name in sorted(names, key=lambda name: (len(name), name))]
-        titles = dict.fromkeys(_plain(axis.title.text) for axis in axes if axis.visible is not False)
+        titles = dict.fromkeys(plain(axis.title.text) for axis in axes if axis.visible is not False)
         if named := [title for title in titles if title]:
             parts.append(f"{' and '.join(named)} {way}")
     return "Axes: " + "; ".join(parts) if parts else ""
@@ -75,7 +75,7 @@ def _axes(layout: Any) -> str:
 
 def _trace(trace: Any, layout: Any) -> str:
     """Return the name of a trace and its main numbers; empty: it is no content of its own."""
-    name = ", ".join(part for part in (_plain(trace.meta), _plain(trace.name)) if part)
+    name = ", ".join(part for part in (plain(trace.meta), plain(trace.name)) if part)
     if trace.type == "heatmap":
         return _grid(trace)
     x, y = ([] if values is None else list(values) for values in (trace.x, trace.y))
@@ -93,7 +93,7 @@ def _trace(trace: Any, layout: Any) -> str:
         return ""
     has_texts = trace.text is not None and not isinstance(trace.text, str)
     if has_texts and ("text" in (trace.mode or "") or (name and len(x) <= 2 * _MAX_LISTED)):
-        listed = [_plain(text) for text in trace.text]
+        listed = [plain(text) for text in trace.text]
         if layout.xaxis.visible is not False and layout.xaxis.ticktext is None:
             listed = [f"{text} ({_said(a)}, {_said(b)})" for text, a, b in zip(listed, x, y, strict=True)]
         return f"{name}: " * bool(name) + words.listing(filter(None, listed), 2 * _MAX_LISTED)
@@ -134,7 +134,7 @@ def _range(trace: Any, letter: str, values: list[Any], layout: Any) -> str:
     name = getattr(trace, f"{letter}axis") or letter
     axis = layout[f"{letter}axis{name[1:]}"]
     known = [value for value in values if _is_known(value)]
-    if not known or axis.visible is False or _plain(axis.title.text).endswith("°"):
+    if not known or axis.visible is False or plain(axis.title.text).endswith("°"):
         return ""  # places on a map are no main numbers
     try:
         low, high = min(known), max(known)
@@ -145,7 +145,7 @@ def _range(trace: Any, letter: str, values: list[Any], layout: Any) -> str:
         if not all(re.fullmatch(r"[≤ ]*[\d,.]+", str(text)) for text in ticks.values()):
             return ""
         ticks = {}
-    first, last = (_plain(ticks[value]) if value in ticks else _said(value) for value in (low, high))
+    first, last = (plain(ticks[value]) if value in ticks else _said(value) for value in (low, high))
     return f"{letter} {first}" + (f" to {last}" if first != last else "")
 
 
@@ -156,12 +156,12 @@ def _colours(trace: Any, layout: Any) -> str:
         return ""
     bar = trace.marker.colorbar if trace.marker.coloraxis is None else layout.coloraxis.colorbar
     low, high = float(np.nanmin(colours)), float(np.nanmax(colours))
-    return f"{_plain(bar.title.text) or 'value'} from {_said(low)} to {_said(high)}"
+    return f"{plain(bar.title.text) or 'value'} from {_said(low)} to {_said(high)}"
 
 
 def _notes(layout: Any) -> str:
     """Return the texts on the figure."""
-    notes = dict.fromkeys(_plain(note.text) for note in layout.annotations or ())
+    notes = dict.fromkeys(plain(note.text) for note in layout.annotations or ())
     return words.listing([note for note in notes if note], 3 * _MAX_LISTED)
 
 
@@ -173,7 +173,7 @@ def _said(value: Any) -> str:
         return f"{value:%Y-%m-%d %H:%M}"
     if isinstance(value, np.datetime64):
         return np.datetime_as_string(value, "m").replace("T", " ")
-    return _plain(value)
+    return plain(value)
 
 
 def _is_known(value: Any) -> bool:
@@ -184,6 +184,6 @@ def _gaps(values: list[Any]) -> int:
     return sum(not _is_known(value) for value in values)
 
 
-def _plain(text: Any) -> str:
+def plain(text: Any) -> str:
     """Return a text without plotly's HTML."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", "" if text is None else str(text))).split())
