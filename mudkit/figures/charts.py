@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -132,7 +133,7 @@ def policy_scatter(table: pd.DataFrame, *, title: str) -> go.Figure:
             )
         )
     # Room for a policy at the edge, but no share above 100 %.
-    ends = [100 * table[[name, f"{name}_high"]].max(axis=None) for name in measures]
+    ends = [100 * float(np.nanmax([0.0, *table[name], *table[f"{name}_high"]])) for name in measures]
     spans = [min(1.08 * end, 100.0) if end > 0 else 1.0 for end in ends]
     figure.update_xaxes(title_text="queries sent, % of reads", range=[0, spans[0]])
     figure.update_yaxes(title_text="stale answers, % of reads", range=[0, spans[1]])
@@ -144,9 +145,9 @@ def policy_scatter(table: pd.DataFrame, *, title: str) -> go.Figure:
         [text_colour(str(trace.marker.color)) for trace in figure.data],
         size_px=(MIN_WIDTH_PX - 90, 300),
         lines=[
-            [(x / spans[0], y / spans[1]) for x, y in ends]
+            [(x / spans[0], y / spans[1]) for x, y in whisker]
             for trace in figure.data
-            for ends in _whiskers(trace)
+            for whisker in _whiskers(trace)
         ],
     )
     return styled(figure, 420, _MARGIN, title, showlegend=False, annotations=labels)

@@ -483,7 +483,7 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
         ticktext=[str(value) for value in values],
         range=[-0.4, len(values) - 0.6],
     )
-    most = 100 * float(table[[name for name in _INTERVALS if name in table]].max(axis=None))
+    most = 100 * float(np.nanmax([0.0, *(value for name in _INTERVALS for value in table[name])]))
     figure.update_yaxes(title_text="%", range=[0, min(1.05 * most, 100.0) or 1.0])
     top = heading(title, y=0.97, yanchor="top")
     return styled(figure, 400, (70, 20, 90, 60), top, hovermode="x unified", legend=_LEFT_LEGEND)

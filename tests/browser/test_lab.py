@@ -211,8 +211,7 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, screenshot):
         model = explorer.get_by_label("model", exact=True)
         choose(model, "sequential")
         explorer.get_by_text(re.compile(r"ILLEGAL \(sequential\)")).wait_for()
-        drawing = explorer.locator(".js-plotly-plot svg.main-svg[role=img]")
-        assert drawing.get_attribute("aria-label").startswith("sequential: ILLEGAL. ")
+        explorer.locator("svg.main-svg[role=img][aria-label^='sequential: ILLEGAL. ']").wait_for()
         follows_the_theme(page, explorer)
         cells = page.locator(".jp-Notebook .jp-Cell").count()
         for key in "bxr":  # add a cell, cut it, make it raw: the notebook's, but not here
