@@ -86,9 +86,9 @@ class Comparison(Displayed):
             for measure in measures:
                 pairs = pd.DataFrame({"base": base[measure], "mine": by_system[name][measure]}).dropna()
                 differs = (pairs["mine"] - pairs["base"]).to_numpy()
-                found = intervals.mean(differs, confidence)
-                means = (pairs["base"].mean(), pairs["mine"].mean(), found.value)
-                rows.append((name, measure, *means, found.low, found.high, len(differs)))
+                result = intervals.mean(differs, confidence)
+                means = (pairs["base"].mean(), pairs["mine"].mean(), result.value)
+                rows.append((name, measure, *means, result.low, result.high, len(differs)))
         columns = ["system", "measure", "baseline", "mean", "difference", "difference_low", "difference_high",
                    "seeds"]  # fmt: skip
         return pd.DataFrame(rows, columns=columns)
@@ -245,9 +245,9 @@ class Scoreboard(Displayed):
         rows = []
         for system, runs in self._of(task).groupby("system", sort=False):
             for measure in MEASURES:
-                found = _interval(runs, measure, confidence)
+                result = _interval(runs, measure, confidence)
                 seeds = int(runs[measure].notna().sum())
-                rows.append((system, measure, found.value, found.low, found.high, seeds))
+                rows.append((system, measure, result.value, result.low, result.high, seeds))
         return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
 
     def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
@@ -403,9 +403,9 @@ def _interval(runs: pd.DataFrame, measure: str, confidence: float) -> intervals.
     if measure not in RATIOS:
         return intervals.mean(runs[measure], confidence)
     parts, whole = RATIOS[measure]
-    found = intervals.ratio(runs[list(parts)].sum(axis=1), runs[whole], confidence)
+    result = intervals.ratio(runs[list(parts)].sum(axis=1), runs[whole], confidence)
     has_interval = int((runs[whole] > 0).sum()) > 1
-    return found if has_interval else replace(found, low=math.nan, high=math.nan)
+    return result if has_interval else replace(result, low=math.nan, high=math.nan)
 
 
 def _scored(what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool]) -> dict[str, Any]:

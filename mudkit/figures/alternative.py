@@ -95,7 +95,9 @@ def _trace(trace: Any, layout: Any) -> str:
     if has_texts and ("text" in (trace.mode or "") or (name and len(x) <= 2 * _MAX_LISTED)):
         listed = [plain(text) for text in trace.text]
         if layout.xaxis.visible is not False and layout.xaxis.ticktext is None:
-            listed = [f"{text} ({_said(a)}, {_said(b)})" for text, a, b in zip(listed, x, y, strict=True)]
+            listed = [
+                f"{text} ({_readable(a)}, {_readable(b)})" for text, a, b in zip(listed, x, y, strict=True)
+            ]
         return f"{name}: " * bool(name) + words.listing(filter(None, listed), 2 * _MAX_LISTED)
     parts = [words.count(len(x), "point")] if len(x) > 1 else []
     parts += [_range(trace, "x", x, layout), _range(trace, "y", y, layout), _colours(trace, layout)]
@@ -107,11 +109,11 @@ def _bars(name: str, labels: list[Any], values: list[Any]) -> str:
     begin = f"{name}: " if name else ""
     if len(values) <= _MAX_LISTED:
         pairs = zip(labels, values, strict=True)
-        return begin + ", ".join(f"{_said(label)} {_said(value)}" for label, value in pairs)
+        return begin + ", ".join(f"{_readable(label)} {_readable(value)}" for label, value in pairs)
     most = int(np.nanargmax(np.asarray(values, dtype=float)))
     return (
-        f"{begin}{len(values):,} bars from {_said(min(values))} to {_said(values[most])}, "
-        f"the highest at {_said(labels[most])}"
+        f"{begin}{len(values):,} bars from {_readable(min(values))} to {_readable(values[most])}, "
+        f"the highest at {_readable(labels[most])}"
     )
 
 
@@ -119,13 +121,13 @@ def _grid(trace: Any) -> str:
     rows = trace.z if trace.text is None else trace.text
     if rows is None or not len(rows) or not len(trace.x):
         return "no rows"
-    listed = "; ".join(f"{_said(name)}: {_runs(row)}" for name, row in zip(trace.y, rows, strict=True))
-    return f"{len(rows)} rows, {_said(trace.x[0])} to {_said(trace.x[-1])} across; {listed}"
+    listed = "; ".join(f"{_readable(name)}: {_runs(row)}" for name, row in zip(trace.y, rows, strict=True))
+    return f"{len(rows)} rows, {_readable(trace.x[0])} to {_readable(trace.x[-1])} across; {listed}"
 
 
 def _runs(row: Iterable[Any]) -> str:
     """Return the values of a row; equal neighbours are counted."""
-    runs = [(value, len(list(group))) for value, group in groupby(map(_said, row))]
+    runs = [(value, len(list(group))) for value, group in groupby(map(_readable, row))]
     return ", ".join(f"{value} ({number} times)" if number > 1 else value for value, number in runs)
 
 
@@ -145,7 +147,7 @@ def _range(trace: Any, letter: str, values: list[Any], layout: Any) -> str:
         if not all(re.fullmatch(r"[≤ ]*[\d,.]+", str(text)) for text in ticks.values()):
             return ""
         ticks = {}
-    first, last = (plain(ticks[value]) if value in ticks else _said(value) for value in (low, high))
+    first, last = (plain(ticks[value]) if value in ticks else _readable(value) for value in (low, high))
     return f"{letter} {first}" + (f" to {last}" if first != last else "")
 
 
@@ -156,7 +158,7 @@ def _colours(trace: Any, layout: Any) -> str:
         return ""
     bar = trace.marker.colorbar if trace.marker.coloraxis is None else layout.coloraxis.colorbar
     low, high = float(np.nanmin(colours)), float(np.nanmax(colours))
-    return f"{plain(bar.title.text) or 'value'} from {_said(low)} to {_said(high)}"
+    return f"{plain(bar.title.text) or 'value'} from {_readable(low)} to {_readable(high)}"
 
 
 def _notes(layout: Any) -> str:
@@ -165,7 +167,7 @@ def _notes(layout: Any) -> str:
     return words.listing([note for note in notes if note], 3 * _MAX_LISTED)
 
 
-def _said(value: Any) -> str:
+def _readable(value: Any) -> str:
     """Return a number or a time as people read them, and any text without HTML."""
     if isinstance(value, int | float | np.number):
         return words.number(float(value))

@@ -50,7 +50,7 @@ class Sheet:
         self._taken.append(box)
 
     def put(self, boxes: Iterable[Box], avoid: Callable[[Box], bool] = lambda box: False) -> int | None:
-        """Take the first free box, one that is not to be avoided if there is any, and return its number."""
+        """Reserve the first free box, if possible one that need not be avoided; return its number."""
         left, top, right, bottom = self._edges
         free = [
             (avoid(box), number, box)

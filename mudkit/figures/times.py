@@ -174,10 +174,10 @@ class TimeAxis:
         """Return places on an axis of days; times between two days are at their edge."""
         days = np.array(self.days)
         number = np.searchsorted(days, times // _DAY_US)
-        is_there = days[np.minimum(number, len(days) - 1)] == times // _DAY_US
+        has_data = days[np.minimum(number, len(days) - 1)] == times // _DAY_US
         first_us, last_us = (hour * HOUR_US for hour in self.hours)
         part = np.clip((times % _DAY_US - first_us) / (last_us - first_us), 0.0, 1.0)
-        return np.where(is_there, number + _DAY_GAP + (1 - 2 * _DAY_GAP) * part, number).astype(np.float64)
+        return np.where(has_data, number + _DAY_GAP + (1 - 2 * _DAY_GAP) * part, number).astype(np.float64)
 
 
 class Bars:
