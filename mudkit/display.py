@@ -333,14 +333,25 @@ def lanes(events: Sequence[Event], arrows: Sequence[tuple[int, int]], described:
         Alternative text.
     """
     names = list(dict.fromkeys(event.lane for event in events))
-    left = 12 + 8 * min(max((len(name) for name in names), default=0), 20)
+    left = 20 + 8 * min(max((len(name) for name in names), default=0), 20)
     step = 16 + 8 * min(max((len(event.text) for event in events), default=1), 18)
     width = left + step * (1 + max((event.end for event in events), default=0)) + 12
     drawn = []
     for row, name in enumerate(names):
         y = 34 + 56 * row
         drawn.append(_words(4, y + 4, _shortened(name, 20), "start"))
-        drawn.append(f"<line x1='{left}' y1='{y}' x2='{width - 4}' y2='{y}' stroke-opacity='0.3'/>")
+        # Boxes are clear, so the lane ends at them.
+        boxes = sorted((event.start, event.end) for event in events if event.lane == name)
+        edges = [
+            left,
+            *(x for a, b in boxes for x in (left + step * a + 6, left + step * (b + 1) - 6)),
+            width - 4,
+        ]
+        drawn += [
+            f"<line x1='{x1}' y1='{y}' x2='{x2}' y2='{y}' stroke-opacity='0.3'/>"
+            for x1, x2 in zip(edges[::2], edges[1::2], strict=True)
+            if x1 < x2
+        ]
     middles = []
     for event in events:
         y, x = 34 + 56 * names.index(event.lane), left + step * event.start + 6

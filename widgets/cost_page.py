@@ -19,7 +19,6 @@ __all__ = ["CostPage"]
 
 _VALUES: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _OWN: Final = "own costs"
-_WIDTH_PX: Final = 860
 _NAMES: Final = ("good, local", "good, asked", "stale, local", "stale, asked")
 """Of the four costs: what was true of the cached answer, and what was decided; row by row."""
 _MAP: Final = "Where reads were answered locally"
@@ -73,7 +72,7 @@ class CostPage(Panel):
         # Whole from the first on: a figure is not shown before. One only: of several, JupyterLab leaves the
         # others empty.
         where = figures.cache_hits(figures.reads_near_busiest(now.reads), title=_MAP)
-        self.map = Figure(where.update_layout(width=_WIDTH_PX))
+        self.map = Figure(where)
         self._tell(now)
         self._is_changing = False
         self.preset.observe(lambda _: self._choose(), names="value")

@@ -22,7 +22,7 @@ class Figure(go.FigureWidget):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._config = dict(figures.PLOTLY_CONFIG)
+        self._config = {**figures.PLOTLY_CONFIG, "responsive": True}
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
         """See :class:`ipywidgets.Widget`."""

@@ -19,11 +19,12 @@ LAST: Final = "This cannot be; below is the last that could."
 _MOST_SHOWN: Final = 80
 
 
-class _Keys(anywidget.AnyWidget):
-    """Lets lists have the keys that are pressed on them.
+class _Page(anywidget.AnyWidget):
+    """Keys of lists; alternative texts, text colour and width of figures, in the page around a panel.
 
-    JupyterLab takes them for its notebook: ``b`` adds a cell, ``x`` cuts one, arrow keys go to another. It
-    leaves them alone on what has this attribute (of Lumino, on which it is built).
+    JupyterLab takes keys for its notebook: ``b`` adds a cell, ``x`` cuts one, arrow keys go to another. It
+    leaves them alone on what has the attribute (of Lumino, on which it is built). plotly draws text in the
+    grey of the template; the rules take it to the colour of JupyterLab's theme, also when that changes.
     """
 
     _esm = """
@@ -33,9 +34,43 @@ class _Keys(anywidget.AnyWidget):
         if (target.matches?.(".mudkit-panel select")) target.dataset.lmSuppressShortcuts = "true";
       };
       document.addEventListener("focusin", keep);
-      return () => document.removeEventListener("focusin", keep);
+      const describe = () => {
+        for (const plot of document.querySelectorAll(".js-plotly-plot")) {
+          const text = plot.layout?.meta?.alt, drawing = plot.querySelector("svg.main-svg");
+          if (!text || !drawing || drawing.getAttribute("aria-label") === text) continue;
+          drawing.setAttribute("role", "img");
+          drawing.setAttribute("aria-label", text);
+        }
+      };
+      const watch = new MutationObserver(describe);
+      let width = 0;
+      const fit = new ResizeObserver(([{ contentRect }]) => {
+        if (contentRect.width === width) return;
+        width = contentRect.width;
+        window.dispatchEvent(new Event("resize"));  // which plotly listens to
+      });
+      const begin = () => {
+        const panel = el.closest(".mudkit-panel");
+        if (panel) {
+          watch.observe(panel, { childList: true, subtree: true });
+          fit.observe(panel);
+        }
+        describe();
+      };
+      const frame = requestAnimationFrame(begin);
+      return () => {
+        document.removeEventListener("focusin", keep);
+        cancelAnimationFrame(frame);
+        watch.disconnect();
+        fit.disconnect();
+      };
     }
     export default { render };
+    """
+    _css = """
+    .jp-Notebook .js-plotly-plot text[style*="fill: rgb(123, 123, 123)"] {
+      fill: var(--jp-content-font-color1) !important;
+    }
     """
 
 
@@ -48,7 +83,7 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]
     """
 
     def __init__(self, children: Sequence[ipywidgets.Widget]) -> None:
-        super().__init__([*children, _Keys()])
+        super().__init__([*children, _Page()])
         self.add_class("mudkit-panel")
 
 

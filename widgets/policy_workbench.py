@@ -25,7 +25,6 @@ _CHARGER: Final = "charger"
 _LEVELS: Final = (_CHARGER, *range(0, 101, 5))
 _KBPS: Final = (20, 50, 100, 180, 250, 500, 1_000, 1_500, 5_000, 12_740, 40_000, "no limit")
 _STEPS_S: Final = (1, 5, 10, 30, 60, 150, 300, 600)
-_WIDTH_PX: Final = 860
 _EXAMPLE: Final = '{"patient": 7}'
 _STYLE: Final = (
     "<style>.mudkit-policy-workbench .mudkit-policy textarea, .mudkit-policy-workbench pre.mudkit-lines "
@@ -268,14 +267,11 @@ class PolicyWorkbench(Panel):
         title = f"Which rule fires, {link if isinstance(link, str) else f'{link:,} kbit/s'}"
         now = (self.message.value, str(self.battery.value))
         if self.figure is None:  # a figure that is whole from the first on: it is not shown before
-            made = figures.rule_firing(table, names, title=title, x="battery, %").update_layout(
-                width=_WIDTH_PX
-            )
+            made = figures.rule_firing(table, names, title=title, x="battery, %")
             figures.update_rule_firing(made, table, names, title=title, now=now)
             self.figure = Figure(made)
             return
-        with self.figure.batch_update():
-            figures.update_rule_firing(self.figure, table, names, title=title, now=now)
+        figures.update_rule_firing(self.figure, table, names, title=title, now=now)
 
     def _number(self, marked: set[int | None]) -> None:
         """Give each line its number, and mark those with which something is wrong."""

@@ -32,8 +32,6 @@ WAYS: Final[dict[str, Callable[[int], Callable[..., Any]]]] = {
 _MOST: Final = 120
 _LIMITS: Final = (0.0, 60.0)
 _STEPS: Final = 60
-_WIDTH_PX: Final = 840
-"""Stated, as a cell that is below the screen when it runs has no width to take."""
 
 
 class PropagationMap(Panel):
@@ -128,7 +126,7 @@ class PropagationMap(Panel):
         self.figure = Figure(
             figures.knowledge(
                 self._heard.table, self._said, self._shown(), value="speed_kmh", label="km/h", limits=_LIMITS
-            ).update_layout(width=_WIDTH_PX)
+            )
         )
         self._tell(sent)
         for control in (self.way, self.amount, self.cells):

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Scoreboard"]
 
 _ALL: Final = "all devices"
-_WIDTH_PX: Final = 860
 
 
 class Scoreboard(Panel):
@@ -64,7 +63,7 @@ class Scoreboard(Panel):
         self.x, self.y = _chooser("across", options, x), _chooser("up", options, y)
         self.problem, self.status, self.table = (ipywidgets.HTML() for _ in range(3))
         points, texts = self._points()
-        self.figure = Figure(figures.pareto(points, **texts).update_layout(width=_WIDTH_PX))
+        self.figure = Figure(figures.pareto(points, **texts))
         self._tell(points)
         self.task.observe(lambda _: self._chosen(), names="value")
         for control in (self.device, self.x, self.y):
@@ -105,8 +104,7 @@ class Scoreboard(Panel):
             self.problem.value = alert(LAST, error)
             return
         self.problem.value = ""
-        with self.figure.batch_update():
-            figures.update_pareto(self.figure, points, **texts)
+        figures.update_pareto(self.figure, points, **texts)
         self._tell(points)
 
     # -- what is shown

@@ -174,6 +174,7 @@ class ViewsExplorer(Panel):
                 xaxis2={"visible": False}, yaxis={"domain": [0, 1]}, yaxis2={"visible": False}
             )
         picture.layout.shapes = self._cover()
+        picture.layout.title.subtitle.text = ""  # the verdict above says the same
         layout = picture.layout.to_plotly_json()
         if self.figure.data:
             del layout["template"]  # long, and there already
@@ -189,7 +190,7 @@ class ViewsExplorer(Panel):
         return [
             {
                 "type": "rect", "xref": "x2", "yref": "y2 domain", "x0": self.step.value - 0.5,
-                "x1": self.step.max - 0.4, "y0": 0, "y1": 1, "fillcolor": "white", "opacity": 0.8,
+                "x1": self.step.max - 0.4, "y0": 0, "y1": 1, "fillcolor": "#7b7b7b", "opacity": 0.75,
                 "line": {"width": 0}, "layer": "above",
             }
         ]  # fmt: skip

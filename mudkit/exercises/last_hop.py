@@ -42,6 +42,8 @@ _WITHIN: Final = 0.12
 from falling to nothing, come within 0.104 on all scenarios that there are (a test plays them)."""
 _UNTIDY_S: Final = 86_400.0
 _WINDOW_US: Final = 36 * 3_600_000_000
+_MAX_MESSAGES: Final = 20
+"""Messages of the figure of a scenario that fails."""
 
 
 class _Case(NamedTuple):
@@ -245,6 +247,7 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
         starts_up=drawn.starts_up,
         from_us=until_us - _WINDOW_US,
         until_us=until_us,
+        most=_MAX_MESSAGES,
         title="A part of the smallest scenario that fails",
     )
 

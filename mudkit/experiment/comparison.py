@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from mudkit import words
+from mudkit import intervals, words
 from mudkit.display import Displayed, View, frame_table
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment.adapters import ADAPTERS
@@ -29,7 +29,6 @@ __all__ = [
     "Scoreboard",
     "compare",
     "front",
-    "interval",
     "pareto",
     "scoreboard",
 ]
@@ -62,8 +61,8 @@ class Comparison(Displayed):
         Parameters
         ----------
         confidence : float
-            The confidence of the intervals (Student's t over the seeds' differences), which are NaN with
-            fewer than two seeds.
+            Confidence of the intervals, bootstrapped over the seeds' differences: the range with fewer than
+            five seeds, NaN with one.
 
         Returns
         -------
@@ -77,14 +76,6 @@ class Comparison(Displayed):
         """
         import pandas as pd
 
-        given: Any = confidence
-        if not isinstance(given, int | float) or not 0 < given < 1:
-            raise ParameterError(
-                "This confidence is not usable.",
-                where="confidence",
-                found=repr(confidence),
-                expected="between 0 and 1",
-            )
         measures = [name for name in self.runs.columns if name not in ("system", "seed")]
         by_system = {name: table.set_index("seed")[measures] for name, table in self.runs.groupby("system")}
         base = by_system[self.baseline]
@@ -95,9 +86,9 @@ class Comparison(Displayed):
             for measure in measures:
                 pairs = pd.DataFrame({"base": base[measure], "mine": by_system[name][measure]}).dropna()
                 differs = (pairs["mine"] - pairs["base"]).to_numpy()
-                low, high = interval(differs, confidence)
-                means = (pairs["base"].mean(), pairs["mine"].mean(), (pairs["mine"] - pairs["base"]).mean())
-                rows.append((name, measure, *means, low, high, len(differs)))
+                result = intervals.mean(differs, confidence)
+                means = (pairs["base"].mean(), pairs["mine"].mean(), result.value)
+                rows.append((name, measure, *means, result.low, result.high, len(differs)))
         columns = ["system", "measure", "baseline", "mean", "difference", "difference_low", "difference_high",
                    "seeds"]  # fmt: skip
         return pd.DataFrame(rows, columns=columns)
@@ -179,19 +170,6 @@ def _measured(what: tuple[Scenario | Task, Callable[[Testbed], Adapter], str, in
     return {"system": name, "seed": seed, **one_run.measures()}
 
 
-def interval(values: Any, confidence: float) -> tuple[float, float]:
-    """Return the interval of a mean (Student's t); NaN with fewer than two values."""
-    if len(values) < 2:
-        return math.nan, math.nan
-    from scipy import stats
-
-    mean, error = float(values.mean()), float(stats.sem(values))
-    if error == 0.0:
-        return mean, mean
-    low, high = stats.t.interval(confidence, len(values) - 1, mean, error)
-    return float(low), float(high)
-
-
 RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "kb_per_useful": (("up_kb", "down_kb"), "useful"),
     "j_per_useful": (("radio_j",), "useful"),
@@ -248,14 +226,14 @@ class Scoreboard(Displayed):
         """Return a task's measures: ``system, measure, mean, low, high, seeds``.
 
         The mean of a ratio is that of all seeds together (:data:`RATIOS`): a seed without a useful delivery
-        has none of its own, and what it took counts all the same. The interval is of the seeds that have one.
+        has none of its own, and what it took counts all the same.
 
         Parameters
         ----------
         task : str
         confidence : float
-            The confidence of the intervals of the mean (Student's t over the seeds), which are NaN with fewer
-            than two seeds.
+            Confidence of the intervals, bootstrapped over the seeds: the range with fewer than five seeds,
+            NaN with one.
 
         Raises
         ------
@@ -267,10 +245,9 @@ class Scoreboard(Displayed):
         rows = []
         for system, runs in self._of(task).groupby("system", sort=False):
             for measure in MEASURES:
-                values = runs[measure].dropna().to_numpy()
-                rows.append(
-                    (system, measure, _mean(runs, measure), *interval(values, confidence), len(values))
-                )
+                result = _interval(runs, measure, confidence)
+                seeds = int(runs[measure].notna().sum())
+                rows.append((system, measure, result.value, result.low, result.high, seeds))
         return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
 
     def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
@@ -418,9 +395,17 @@ def _mean(runs: pd.DataFrame, measure: str) -> float:
     """Return the mean of a measure over seeds; a ratio is that of all of them together."""
     if measure not in RATIOS:
         return float(runs[measure].mean())
+    return _interval(runs, measure, 0.95).value
+
+
+def _interval(runs: pd.DataFrame, measure: str, confidence: float) -> intervals.Interval:
+    """Return the mean of a measure over seeds, or the ratio of all of them together, with its interval."""
+    if measure not in RATIOS:
+        return intervals.mean(runs[measure], confidence)
     parts, whole = RATIOS[measure]
-    total = float(runs[whole].sum())
-    return float(runs[list(parts)].to_numpy().sum()) / total if total else math.nan
+    result = intervals.ratio(runs[list(parts)].sum(axis=1), runs[whole], confidence)
+    has_interval = int((runs[whole] > 0).sum()) > 1
+    return result if has_interval else replace(result, low=math.nan, high=math.nan)
 
 
 def _scored(what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.geometry import from_mercator, tile_bounds, to_mercator
 from mudkit.figures.style import (
     BLUE,
@@ -18,9 +19,11 @@ from mudkit.figures.style import (
     INK,
     ORANGE,
     colour_steps,
+    escaped,
     heading,
     ramp,
     styled,
+    text_colour,
 )
 from mudkit.figures.tables import require_columns
 from mudkit.sources.parameters import time_zone
@@ -40,9 +43,11 @@ _CELL_COLUMNS: Final = ("bucket_ts", "lat", "lon")
 _READ_COLUMNS: Final = ("lat", "lon", "is_local", "is_stale")
 _MIN_CELL_PX, _MAX_CELL_PX = 6.0, 30.0
 _MAX_DOTS: Final = 3000
+_DAY_S: Final = 86_400.0
 _TOWN_ZOOM, _TOWN_KM = 9, 60.0  # such a cell is 78 km wide at the equator: its corners are within 60 km
 
 
+@described
 def cells_over_time(
     cells: pd.DataFrame, *, value: str = "positions", tz: str = "UTC", title: str = ""
 ) -> go.Figure:
@@ -93,12 +98,13 @@ def cells_over_time(
     shown["frame"] = (since_s // step_s).astype(int)
     shown = shown.groupby(["frame", "lat", "lon"])[value].sum().reset_index()
     most = float(shown[value].max()) or 1.0
+    is_long = since_s.max() >= _DAY_S
     stopped = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}}
     frames, steps = [], []
     for number in sorted(set(shown["frame"])):
         rows = shown[shown["frame"] == number]
         at = (first + pd.Timedelta(seconds=number * step_s)).tz_convert(tz)
-        label = f"{at:%Y-%m-%d %H:%M}"
+        label = f"{at:%Y-%m-%d %H:%M}" if is_long else f"{at:%H:%M}"
         frames.append(go.Frame(name=label, data=[_cells(rows, value, most)], traces=[1]))
         steps.append({"method": "animate", "label": label, "args": [[label], stopped]})
     busiest = int(shown.groupby("frame")[value].sum().reset_index(drop=True).argmax())
@@ -114,24 +120,25 @@ def cells_over_time(
     figure = go.Figure([ground, frames[busiest].data[0]], frames=frames)
     play = {"frame": {"duration": 400, "redraw": True}, "fromcurrent": True}
     slider = {
-        "steps": steps, "active": busiest, "currentvalue": {"prefix": f"{tz}: "}, "pad": {"t": 40}, "x": 0.14,
-        "len": 0.86,
+        "steps": steps, "active": busiest, "pad": {"t": 60}, "x": 0.2, "len": 0.8,
+        "currentvalue": {"prefix": f"{tz}: " if is_long else f"{first.tz_convert(tz):%Y-%m-%d}, {tz}: "},
     }  # fmt: skip
     buttons = {
-        "type": "buttons", "direction": "left", "x": 0.12, "y": 0, "xanchor": "right", "yanchor": "top",
-        "pad": {"t": 70},
+        "type": "buttons", "direction": "left", "x": 0.16, "y": 0, "xanchor": "right", "yanchor": "top",
+        "pad": {"t": 90},
         "buttons": [
             {"label": "play", "method": "animate", "args": [None, play]},
             {"label": "stop", "method": "animate", "args": [[None], stopped]},
         ],
     }  # fmt: skip
-    styled(figure, 520, (60, 20, 60, 40), title, sliders=[slider], updatemenus=[buttons])
-    figure.update_xaxes(title_text="longitude, °", range=_limits(places["lon"]))
+    styled(figure, 540, (60, 20, 60, 40), title, sliders=[slider], updatemenus=[buttons])
+    figure.update_xaxes(title_text="longitude, °", range=_limits(places["lon"]), constrain="domain")
     figure.update_yaxes(
         title_text="latitude, °",
         range=_limits(places["lat"]),
         scaleanchor="x",
         scaleratio=1 / np.cos(np.radians(float(places["lat"].median()))),
+        constrain="domain",
     )
     return figure
 
@@ -246,6 +253,7 @@ def reads_near_busiest(reads: pd.DataFrame, km: float = 30.0) -> pd.DataFrame:
     return reads[distance_km(reads["lat"], reads["lon"], lat, lon) <= km]
 
 
+@described
 def cache_hits(reads: pd.DataFrame, *, title: str, zoom: int = 14) -> go.Figure:
     """Draw cells sized by their reads and coloured by the share that was answered locally.
 
@@ -288,13 +296,16 @@ def cache_hits(reads: pd.DataFrame, *, title: str, zoom: int = 14) -> go.Figure:
         "colorscale": colour_steps(),
     }
     styled(figure, 440, (60, 20, 60, 50), meta={"zoom": zoom}, coloraxis=colours)
-    figure.update_xaxes(title_text="longitude, °", nticks=5)
+    figure.update_xaxes(title_text="longitude, °", nticks=5, constrain="domain")
     stretch = 1 / float(np.cos(np.radians(reads["lat"].median())))
-    figure.update_yaxes(title_text="latitude, °", nticks=5, scaleanchor="x", scaleratio=stretch)
+    figure.update_yaxes(
+        title_text="latitude, °", nticks=5, scaleanchor="x", scaleratio=stretch, constrain="domain"
+    )
     update_cache_hits(figure, reads, title=title)
     return figure
 
 
+@redescribed
 def update_cache_hits(figure: Any, reads: pd.DataFrame, *, title: str) -> None:
     """Show the answers of another policy to the same reads in a figure that :func:`cache_hits` returned.
 
@@ -336,6 +347,7 @@ def _check_reads(reads: pd.DataFrame) -> None:
         raise TraceContentError("There are no reads to draw.", expected="at least one")
 
 
+@described
 def answer_boxes(
     table: pd.DataFrame, *, title: str, lacking: tuple[float, float, str] | None = None
 ) -> go.Figure:
@@ -376,6 +388,7 @@ def answer_boxes(
                 y=[south, south, north, north, south],
                 name=str(row["name"]),
                 mode="lines",
+                showlegend=False,
                 line={"color": colour, "width": 2, "dash": dash},
                 fill="toself",
                 fillcolor=fill,
@@ -402,6 +415,19 @@ def answer_boxes(
                 marker={"size": 14, "symbol": "x", "color": INK, "line": {"color": GREY, "width": 1}},
             )
         )
-    figure.update_xaxes(title_text="east, km")
-    figure.update_yaxes(title_text="north, km", scaleanchor="x", scaleratio=1)
-    return styled(figure, 440, (60, 20, 60, 50), title)
+    # The name of a box is inside of its lower left corner; those of two boxes rarely are at one place.
+    names = [
+        {
+            "x": row["x_km"] - row["box_km"] / 2, "y": row["y_km"] - row["box_km"] / 2, "xshift": 3,
+            "text": escaped(str(row["name"])), "xanchor": "left", "yanchor": "bottom", "showarrow": False,
+            "font": {"size": 12, "color": text_colour(ORANGE if row["is_asked"] else BLUE)},
+        }
+        for row in table.to_dict("records")
+    ]  # fmt: skip
+    for axis, name in ((figure.layout.xaxis, "x_km"), (figure.layout.yaxis, "y_km")):
+        low, high = (table[name] - table["box_km"] / 2).min(), (table[name] + table["box_km"] / 2).max()
+        if len(table):
+            axis.range = [low - 0.05 * (high - low), high + 0.05 * (high - low)]
+    figure.update_xaxes(title_text="east, km", constrain="domain")
+    figure.update_yaxes(title_text="north, km", scaleanchor="x", scaleratio=1, constrain="domain")
+    return styled(figure, 440, (60, 20, 60, 50), title, annotations=names, showlegend=lacking is not None)

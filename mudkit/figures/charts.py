@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit.errors import ParameterError
-from mudkit.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, heading, styled
+from mudkit.figures.alternative import described
+from mudkit.figures.labels import MIN_WIDTH_PX, point_labels
+from mudkit.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, heading, styled, text_colour
 from mudkit.figures.tables import require_columns
+from mudkit.figures.times import HOUR_US, TimeAxis, times_us
 
 __all__ = ["bar_panels", "growth", "histogram", "policy_scatter", "rows_over_time", "signals"]
 
@@ -23,8 +27,9 @@ _PANEL_ROW_PX, _PANEL_MARGINS_PX = 32, 150
 _SIGNAL_ROW_PX, _SIGNAL_MARGINS_PX = 90, 120
 
 
+@described
 def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
-    """Draw positions and reads per hour, one above the other.
+    """Draw positions and reads per hour, one above the other; days that are far apart stand side by side.
 
     Parameters
     ----------
@@ -46,15 +51,17 @@ def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
     """
     require_columns(table, "table", ("start", "positions", "reads"))
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
+    x, across = table["start"], {"title_text": f"hour, {tz}"}
+    if len(table) and (axis := TimeAxis.of(times_us(table, "start", "table"), zone=tz)).days:
+        x, across = axis.values(times_us(table, "start", "table") + HOUR_US // 2), axis.layout()
     for row, (name, colour) in enumerate((("positions", BLUE), ("reads", ORANGE)), start=1):
-        figure.add_trace(
-            go.Bar(x=table["start"], y=table[name], name=name, marker_color=colour, showlegend=False), row, 1
-        )
+        figure.add_trace(go.Bar(x=x, y=table[name], name=name, marker_color=colour, showlegend=False), row, 1)
         figure.update_yaxes(title_text=f"{name} an hour", rangemode="tozero", row=row, col=1)
-    figure.update_xaxes(title_text=f"hour, {tz}", row=2, col=1)
+    figure.update_xaxes(row=2, col=1, **across)
     return styled(figure, 440, _MARGIN, title, legend=_LEGEND, bargap=0)
 
 
+@described
 def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
     """Draw counts in bins that double in width.
 
@@ -85,6 +92,7 @@ def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
     return styled(figure, 380, _MARGIN, title, legend=_LEGEND)
 
 
+@described
 def policy_scatter(table: pd.DataFrame, *, title: str) -> go.Figure:
     """Draw policies by the share of queries sent and of stale answers; the lower left is best.
 
@@ -106,11 +114,12 @@ def policy_scatter(table: pd.DataFrame, *, title: str) -> go.Figure:
     ParameterError
         The table lacks a column.
     """
-    ends = [f"{measure}{end}" for measure in ("sent_share", "stale_share") for end in ("", "_high")]
-    require_columns(table, "table", ("policy", *ends))
-    figure = go.Figure()
-    for number, row in enumerate(table.to_dict("records")):
-        is_bound = str(row["policy"]).startswith("bound")
+    measures = ("sent_share", "stale_share")
+    require_columns(
+        table, "table", ("policy", *(f"{name}{end}" for name in measures for end in ("", "_high")))
+    )
+    figure, rows = go.Figure(), table.to_dict("records")
+    for number, row in enumerate(rows):
         figure.add_trace(
             go.Scatter(
                 x=[100 * row["sent_share"]],
@@ -119,14 +128,32 @@ def policy_scatter(table: pd.DataFrame, *, title: str) -> go.Figure:
                 error_y=_error(row, "stale_share"),
                 name=str(row["policy"]),
                 mode="markers",
-                marker=_marker(number, 13, is_grey=is_bound),
+                cliponaxis=False,
+                marker=_marker(number, 13, is_grey=str(row["policy"]).startswith("bound")),
             )
         )
-    figure.update_xaxes(title_text="queries sent, % of reads", rangemode="tozero")
-    figure.update_yaxes(title_text="stale answers, % of reads", rangemode="tozero")
-    return styled(figure, 420, _MARGIN, title, legend=_LEGEND)
+    # Room for a policy at the edge, but no share above 100 %.
+    ends = [100 * float(np.nanmax([0.0, *table[name], *table[f"{name}_high"]])) for name in measures]
+    spans = [min(1.08 * end, 100.0) if end > 0 else 1.0 for end in ends]
+    figure.update_xaxes(title_text="queries sent, % of reads", range=[0, spans[0]])
+    figure.update_yaxes(title_text="stale answers, % of reads", range=[0, spans[1]])
+    places = [(100 * row["sent_share"], 100 * row["stale_share"]) for row in rows]
+    labels = point_labels(
+        places,
+        [(x / spans[0], y / spans[1]) for x, y in places],
+        [str(row["policy"]) for row in rows],
+        [text_colour(str(trace.marker.color)) for trace in figure.data],
+        size_px=(MIN_WIDTH_PX - 90, 300),
+        lines=[
+            [(x / spans[0], y / spans[1]) for x, y in whisker]
+            for trace in figure.data
+            for whisker in _whiskers(trace)
+        ],
+    )
+    return styled(figure, 420, _MARGIN, title, showlegend=False, annotations=labels)
 
 
+@described
 def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Figure:
     """Draw lines on two logarithmic axes, where proportional growth has a slope of one.
 
@@ -164,11 +191,13 @@ def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Fi
                 marker=_marker(number, 9, is_grey=is_paper),
             )
         )
-    figure.update_xaxes(title_text=x.replace("_", " "), type="log", dtick=1, exponentformat="power")
-    figure.update_yaxes(title_text=y.replace("_", " "), type="log", dtick=1, exponentformat="power")
+    decades = {"type": "log", "dtick": 1, "tickformat": ",~r"}
+    figure.update_xaxes(title_text=x.replace("_", " "), **decades)
+    figure.update_yaxes(title_text=y.replace("_", " "), **decades)
     return styled(figure, 440, _MARGIN, title, legend=_LEGEND)
 
 
+@described
 def bar_panels(
     table: pd.DataFrame, measures: Mapping[str, str], *, title: str, y: str, marked: str | None = None
 ) -> go.Figure:
@@ -206,18 +235,23 @@ def bar_panels(
     }
     for place, (measure, words) in enumerate(measures.items(), start=1):
         values = table[measure]
+        most = max(float(values.max()), 0.0) if len(values) else 0.0
+        is_share = "%" in words and most <= 100.0  # ends at 100 %, so numbers of long bars are within these
         figure.add_trace(
             go.Bar(
                 x=values, y=names, orientation="h", marker=marker, showlegend=False, name=words,
-                text=[_bar_label(value) for value in values], textposition="outside", cliponaxis=False,
+                text=[_bar_label(value) for value in values], cliponaxis=False,
+                textposition="auto" if is_share else "outside",
             ), 1, place,
         )  # fmt: skip
-        most = max(float(values.max()), 0.0) if len(values) else 0.0
-        figure.update_xaxes(title_text=words, range=[0, 1.35 * most or 1.0], nticks=4, row=1, col=place)
+        end = 100.0 if is_share else 1.35 * most or 1.0
+        figure.update_xaxes(title_text=words, range=[0, end], row=1, col=place)
+    figure.update_xaxes(nticks=4, tickformat=",")
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="")
     return styled(figure, _PANEL_MARGINS_PX + _PANEL_ROW_PX * max(len(table), 2), (70, 30, 60, 60), title)
 
 
+@described
 def signals(
     samples: Mapping[str, Sequence[float]], *, hz: float, title: str, y: str, seconds: float | None = None
 ) -> go.Figure:
@@ -281,7 +315,8 @@ def signals(
     high = max(max(values) for values in samples.values())
     margin = 0.05 * (high - low) or 1.0
     figure.update_yaxes(range=[low - margin, high + margin])
-    figure.update_yaxes(title_text=y, nticks=4, row=(len(samples) + 1) // 2, col=1)
+    figure.update_yaxes(nticks=4)
+    figure.update_yaxes(title_text=y, row=(len(samples) + 1) // 2, col=1)
     height_px = _SIGNAL_MARGINS_PX + _SIGNAL_ROW_PX * len(samples)
     return styled(figure, height_px, (70, 20, 70, 50), heading(title, y=0.98, yanchor="top"))
 
@@ -292,8 +327,24 @@ def _marker(number: int, size: int, *, is_grey: bool) -> dict[str, Any]:
 
 
 def _error(row: Mapping[Any, Any], name: str) -> dict[str, object]:
-    half = 100 * (row[f"{name}_high"] - row[name])
-    return {"type": "data", "array": [half], "visible": half == half and half > 0, "thickness": 1}
+    """Return the whiskers of a share, which stay between 0 and 100 %."""
+    value, high = row[name], row[f"{name}_high"]
+    low = row.get(f"{name}_low", 2 * value - high)
+    above, below = 100 * (min(high, 1.0) - value), 100 * (value - max(low, 0.0))
+    is_known = above == above and below == below and above + below > 0
+    whiskers = {"array": [above], "arrayminus": [below]} if is_known else {}
+    return {"type": "data", "symmetric": False, "visible": is_known, "thickness": 1, **whiskers}
+
+
+def _whiskers(trace: Any) -> list[list[tuple[float, float]]]:
+    """Return the ends of the whiskers of a single point."""
+    x, y = trace.x[0], trace.y[0]
+    lines = []
+    if trace.error_x.visible:
+        lines.append([(x - trace.error_x.arrayminus[0], y), (x + trace.error_x.array[0], y)])
+    if trace.error_y.visible:
+        lines.append([(x, y - trace.error_y.arrayminus[0]), (x, y + trace.error_y.array[0])])
+    return lines
 
 
 def _bar_label(value: Any) -> str:

@@ -12,6 +12,8 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError
+from mudkit.figures.alternative import described, redescribed
+from mudkit.figures.labels import MIN_WIDTH_PX, point_labels
 from mudkit.figures.style import (
     BLUE,
     GREEN,
@@ -23,6 +25,7 @@ from mudkit.figures.style import (
     YELLOW,
     heading,
     styled,
+    text_colour,
 )
 from mudkit.figures.tables import require_columns
 
@@ -52,11 +55,11 @@ _SYSTEM_COLOURS: Final = (GREY, BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, INK)
 _SYSTEM_DASHES: Final = ("dot", "solid", "dash", "longdash", "dashdot", "longdashdot")
 _MAX_STEPS: Final = 200
 _MIN_LATENCY_S: Final = 1e-3
+_LATENCY_TICKS_S: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 259_200.0, 2_592_000.0)
 _FRONT, _BEST, _OTHERS = range(3)  # traces of pareto
-_TEXT_POSITIONS: Final = {1: "top center", -1: "bottom center"}
-_LETTER_SHARE, _LINE_SHARE, _MAX_LINES = 0.01, 0.065, 6  # of the width and height of pareto's plot
 
 
+@described
 def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
     """Draw waste and loss of policies side by side, a row per policy and a mark per condition.
 
@@ -99,8 +102,9 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
             percent, low, high = (100 * rows[f"{measure}{end}"] for end in ("", "_low", "_high"))
             figure.add_trace(
                 go.Scatter(
-                    x=percent, y=places, mode="markers", name=str(condition), legendgroup=str(condition),
-                    showlegend=place == 1, marker={"color": colour, "symbol": symbol, "size": 9},
+                    x=percent, y=places, mode="markers", name=str(condition), meta=f"{measure}, %",
+                    legendgroup=str(condition), showlegend=place == 1,
+                    marker={"color": colour, "symbol": symbol, "size": 9}, cliponaxis=False,
                     error_x={
                         "array": high - percent, "arrayminus": percent - low, "thickness": 1, "width": 3,
                     },
@@ -109,7 +113,7 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
             )  # fmt: skip
     for place, (measure, label) in enumerate(_CONDITION_AXES.items(), start=1):
         most = 100 * float(table[f"{measure}_high"].fillna(table[measure]).max()) or 1
-        figure.update_xaxes(title_text=label, range=[-0.03 * most, 1.08 * most], row=1, col=place)
+        figure.update_xaxes(title_text=label, range=[0, min(1.08 * most, 100.0)], row=1, col=place)
     figure.update_yaxes(
         tickvals=list(range(len(policies))),
         ticktext=[str(name) for name in policies],
@@ -118,11 +122,13 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
         automargin=True,
         showgrid=False,
         zeroline=False,
+        ticklabelstandoff=8,
     )
     top = heading(title, y=0.97, yanchor="top")
     return styled(figure, 150 + 58 * max(len(policies), 2), (70, 20, 90, 60), top, legend=_LEFT_LEGEND)
 
 
+@described
 def frontier(
     trees: pd.DataFrame, bound: pd.DataFrame, policies: pd.DataFrame, *, title: str, most: float | None = None
 ) -> go.Figure:
@@ -173,17 +179,21 @@ def frontier(
                 mode="lines+markers",
                 line=line,
                 marker={"size": 6, "symbol": symbol},
+                cliponaxis=False,
                 hovertemplate=f"{_SHARES_HOVER}<extra>{name}</extra>",
             )
         )
-    for place, row in enumerate(policies.to_dict("records")):
+    shares = [(100 * row["sent_share"], 100 * row["stale_share"]) for row in policies.to_dict("records")]
+    for place, (name, (sent, stale)) in enumerate(zip(map(str, policies["policy"]), shares, strict=True)):
         figure.add_trace(
             go.Scatter(
-                x=[100 * row["sent_share"]],
-                y=[100 * row["stale_share"]],
-                name=str(row["policy"]),
+                x=[sent],
+                y=[stale],
+                name=name,
                 mode="markers",
-                hovertemplate=f"{_SHARES_HOVER}<extra>{row['policy']}</extra>",
+                showlegend=False,
+                cliponaxis=False,
+                hovertemplate=f"{_SHARES_HOVER}<extra>{name}</extra>",
                 marker={
                     "size": 13,
                     "symbol": _POINT_SYMBOLS[place % len(_POINT_SYMBOLS)],
@@ -191,14 +201,31 @@ def frontier(
                 },
             )
         )
-    figure.update_xaxes(title_text="queries sent, % of reads", rangemode="tozero")
-    figure.update_yaxes(title_text="stale answers, % of reads", rangemode="tozero")
+    drawn = pd.concat([trees, bound, policies])
+    spans = [_axis_range((100 * drawn[name]).tolist()) for name in _SHARES]
+    spans = [[0.0, min(high, 100.0)] for _, high in spans]
     if most is not None:
-        figure.update_yaxes(range=[-100 * most / 40, 100 * most])
+        spans[1] = [0.0, 100 * most]
+    figure.update_xaxes(title_text="queries sent, % of reads", range=spans[0])
+    figure.update_yaxes(title_text="stale answers, % of reads", range=spans[1])
+    shown = [number for number, (_, stale) in enumerate(shares) if stale <= spans[1][1]]
+    labels = point_labels(
+        [shares[number] for number in shown],
+        [_place_shares(shares[number], spans) for number in shown],
+        [str(policies["policy"].iloc[number]) for number in shown],
+        [text_colour(_POINT_COLOURS[number % len(_POINT_COLOURS)]) for number in shown],
+        size_px=(MIN_WIDTH_PX - 90, 300),
+        lines=[
+            [_place_shares(point, spans) for point in zip(line.x, line.y, strict=True)]
+            for line in figure.data[:2]
+        ],
+    )
+    figure.update_layout(annotations=labels)
     legend = {"x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": "rgba(0,0,0,0)"}
     return styled(figure, 420, (70, 20, 60, 60), title, legend=legend)
 
 
+@described
 def latencies(table: pd.DataFrame, wanted_count: Mapping[str, int], *, title: str) -> go.Figure:
     """Draw the share of wanted items that each system delivered within a latency.
 
@@ -251,20 +278,22 @@ def latencies(table: pd.DataFrame, wanted_count: Mapping[str, int], *, title: st
                     "dash": _SYSTEM_DASHES[number % len(_SYSTEM_DASHES)],
                     "width": 2.5,
                 },
-                hovertemplate="%{y:.0f} % within %{x:.3g} s",
+                customdata=[words.duration(s) for s in [_MIN_LATENCY_S, *seconds[places], longest_s]],
+                hovertemplate="%{y:.0f} % within %{customdata}",
             )
         )
     figure.update_xaxes(
-        title_text="from publication to delivery, s",
+        title_text="from publication to delivery",
         type="log",
-        tickformat=",.3~r",
+        tickvals=[seconds for seconds in _LATENCY_TICKS_S if seconds <= 1.1 * longest_s],
+        ticktext=[words.duration(seconds) for seconds in _LATENCY_TICKS_S],
         minor={"ticks": ""},
-        dtick=1,
     )
-    figure.update_yaxes(title_text="useful, % of what was wanted", range=[0, 103])
+    figure.update_yaxes(title_text="useful, % of what was wanted", range=[0, 100])
     return styled(figure, 420, (70, 20, 60, 60), title, hovermode="closest")
 
 
+@described
 def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str) -> go.Figure:
     """Draw systems by two measures, with a line along those that no other system beats in both.
 
@@ -293,10 +322,13 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
     figure = go.Figure(
         [
             go.Scatter(name="front", mode="lines", line={"color": BLUE, "dash": "dot"}, hoverinfo="skip"),
-            go.Scatter(name="not beaten", mode="markers+text", marker={"color": BLUE, "size": 13}),
+            go.Scatter(
+                name="not beaten", mode="markers", marker={"color": BLUE, "size": 13}, cliponaxis=False
+            ),
             go.Scatter(
                 name="beaten",
-                mode="markers+text",
+                mode="markers",
+                cliponaxis=False,
                 marker={"color": GREY, "size": 12, "symbol": "x-thin", "line": {"width": 3, "color": GREY}},
             ),
         ]
@@ -307,6 +339,7 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
     return figure
 
 
+@redescribed
 def update_pareto(
     figure: go.Figure, table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str
 ) -> None:
@@ -334,63 +367,45 @@ def update_pareto(
     best = sorted(place for place, point in points.items() if point["is_best"])
     figure.data[_FRONT].update(x=[place[0] for place in best], y=[place[1] for place in best])
     spans = [_axis_range(known[name].tolist()) for name in (x, y)]
-    texts = _place_names({place: ", ".join(point["names"]) for place, point in points.items()}, spans)
+    names = {place: ", ".join(point["names"]) for place, point in points.items()}
     for number, is_best in ((_BEST, True), (_OTHERS, False)):
         chosen = [place for place, point in points.items() if point["is_best"] == is_best]
         figure.data[number].update(
             x=[place[0] for place in chosen],
             y=[place[1] for place in chosen],
-            text=[texts[place][0] for place in chosen],
-            textposition=[texts[place][1] for place in chosen],
-            customdata=[
-                f"{', '.join(points[place]['names'])}<br>{', '.join(map(words.number, place))}"
-                for place in chosen
-            ],
+            text=[names[place] for place in chosen],
+            customdata=[f"{names[place]}<br>{', '.join(map(words.number, place))}" for place in chosen],
             hovertemplate="%{customdata}<extra></extra>",
         )
+    figure.layout.annotations = point_labels(
+        list(names),
+        [_place_shares(place, spans) for place in names],
+        list(names.values()),
+        [INK] * len(names),
+        size_px=(MIN_WIDTH_PX - 100, 420 - 150),
+        lines=[[_place_shares(place, spans) for place in best]],
+    )
     for axis, span, label in zip((figure.layout.xaxis, figure.layout.yaxis), spans, labels, strict=True):
         axis.update(title={"text": label}, range=span)
     note = f"without a value: {', '.join(left_out)}" if left_out else ""
     figure.update_layout(title=heading(title, note))
 
 
-def _place_names(
-    names: Mapping[tuple[float, float], str], spans: Sequence[Sequence[float]]
-) -> dict[tuple[float, float], tuple[str, str]]:
-    """Return text and position for each point, moved up or down by empty lines so that no two overlap."""
-    taken: list[tuple[float, float, float]] = []
-    placed = {}
-    for place in sorted(names):
-        name = names[place]
-        at, height = ((value - low) / (high - low) for value, (low, high) in zip(place, spans, strict=True))
-        half = _LETTER_SHARE * len(name) / 2
-        free = [
-            (line, side)
-            for line in range(_MAX_LINES)
-            for side in (1, -1)
-            if not any(
-                at - half < right
-                and left < at + half
-                and abs(height + side * _LINE_SHARE * (line + 1) - other) < 0.9 * _LINE_SHARE
-                for left, right, other in taken
-            )
-        ]
-        line, side = free[0] if free else (0, 1)
-        taken.append((at - half, at + half, height + side * _LINE_SHARE * (line + 1)))
-        lines = [name, *[" "] * line][::side]
-        placed[place] = "<br>".join(lines), _TEXT_POSITIONS[side]
-    return placed
+def _place_shares(place: Sequence[float], spans: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Return a place on the axes as shares of their lengths."""
+    x, y = ((value - low) / (high - low) for value, (low, high) in zip(place, spans, strict=True))
+    return x, y
 
 
-def _axis_range(values: list[float]) -> list[float]:
-    """Return a range that includes 0, with room for names above and for a marker at 0."""
-    if not values:
-        return [0.0, 1.0]
-    low, high = min(0.0, *values), max(0.0, *values)
-    room = 0.15 * (high - low) or 1.0
-    return [low - room / 5, high + room]
+def _axis_range(values: Sequence[float]) -> list[float]:
+    """Return a range from 0 to a little above the largest value; shares end at 1."""
+    low, high = min([0.0, *values]), max([0.0, *values])
+    if low == high:
+        return [low, low + 1.0]
+    return [1.05 * low, 1.0 if 0.9 < high <= 1.0 else 1.05 * high]
 
 
+@described
 def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str) -> go.Figure:
     """Draw waste and loss over the values of a setting, and mark the best value.
 
@@ -468,6 +483,7 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
         ticktext=[str(value) for value in values],
         range=[-0.4, len(values) - 0.6],
     )
-    figure.update_yaxes(title_text="%", rangemode="tozero")
+    most = 100 * float(np.nanmax([0.0, *(value for name in _INTERVALS for value in table[name])]))
+    figure.update_yaxes(title_text="%", range=[0, min(1.05 * most, 100.0) or 1.0])
     top = heading(title, y=0.97, yanchor="top")
     return styled(figure, 400, (70, 20, 90, 60), top, hovermode="x unified", legend=_LEFT_LEGEND)

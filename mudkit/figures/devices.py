@@ -18,6 +18,7 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.alternative import described, set_text
 from mudkit.figures.style import (
     BLUE,
     GREY,
@@ -43,7 +44,7 @@ MAX_LABELLED: Final = 40
 _MAX_POINTED: Final = 4000  # stretches with a text under the pointer; more would make a page slow
 _EDGES_KBPS: Final = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 _MAX_CLASSES: Final = 6
-_SLOW, _FAST = (190, 219, 239), (0, 54, 92)  # light and dark blue; the figures' blue lies between
+_SLOW, _FAST = (168, 208, 235), (0, 84, 140)  # light and dark blue; the figures' blue lies between
 _BOTTOM_LEGEND: Final = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0}
 _RADIO_STATES: Final = {"idle": GREY, "promotion": PINK, "active": ORANGE, "tail": BLUE}
 """Colours of a radio's states, from the bottom of the strip to its top."""
@@ -76,6 +77,7 @@ def link_states(links: pd.DataFrame, *, end_us: int | None = None) -> pd.DataFra
     return rows[rows["end_us"] > rows["start_us"]].reset_index(drop=True)
 
 
+@described
 def link_strip(
     links: Lab | pd.DataFrame, *, devices: Sequence[str] | None = None, end: Any = None, title: str = ""
 ) -> go.Figure:
@@ -133,13 +135,14 @@ def link_strip(
     if devices is None:
         names.sort(key=natural_key if is_named else lambda name: -down[name])
     rows = drawn["device"].map({name: row for row, name in enumerate(names)}).astype(float).to_numpy()
-    axis = TimeAxis(int(drawn["start_us"].min()), int(drawn["end_us"].max()))
+    # Rows count for the days with data: a state may hold for weeks after its row.
+    axis = TimeAxis.of(drawn["start_us"].to_numpy(), int(drawn["end_us"].max()))
     figure = go.Figure(_link_bars(drawn, rows, axis, is_named))
     figure.add_trace(_link_hover(drawn, rows, axis, length_s.to_numpy()))
     if is_named:
         figure.add_trace(
             go.Scatter(
-                x=axis.values([axis.end_us] * len(names)),
+                x=[axis.layout()["range"][1]] * len(names),
                 y=list(range(len(names))),
                 mode="text",
                 text=[f" {words.percent(down[name])} down" for name in names],
@@ -163,12 +166,7 @@ def link_strip(
         legend=_BOTTOM_LEGEND,
         hovermode="closest",
     )
-    figure.update_xaxes(
-        title_text=axis.title,
-        title_standoff=6,
-        zeroline=False,
-        range=axis.values([axis.origin_us, axis.end_us]),
-    )
+    figure.update_xaxes(title_standoff=6, zeroline=False, **axis.layout())
     figure.update_yaxes(range=[len(names) - 0.4, -0.6], zeroline=False, ticks="", showline=False)
     if is_named:
         figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, automargin=True)
@@ -241,6 +239,7 @@ def _refuse_unknown(devices: Sequence[str], links: pd.DataFrame) -> None:
         )
 
 
+@described
 def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     """Draw the states of one radio as a strip, and below it its power.
 
@@ -312,8 +311,8 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     )
     figure.update_yaxes(title_text="power, mW", tickformat=",", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(showline=False, ticks="", row=1, col=1)
-    figure.update_xaxes(title_text=axis.title, title_standoff=6, row=2, col=1)
-    figure.update_xaxes(range=axis.values([axis.origin_us, axis.end_us]))
+    figure.update_xaxes(title_standoff=6, row=2, col=1, **axis.layout())
+    figure.update_xaxes(range=axis.layout()["range"])
     return figure
 
 
@@ -352,6 +351,7 @@ def _power_steps(start: Times, end: Times, power_mw: Floats, axis: TimeAxis) -> 
     )  # fmt: skip
 
 
+@described
 def location_exposure(
     places: pd.DataFrame, area: tuple[float, float, float, float], *, title: str = ""
 ) -> go.Figure:
@@ -430,8 +430,10 @@ def location_exposure(
             marker={"symbol": "line-ns", "size": 34, "line": {"width": 2, "color": colour}},
             hovertemplate="%{x|%H:%M} UTC<extra>" + name + "</extra>",
         ), 1, 2)  # fmt: skip
-    figure.update_xaxes(title_text="km east of the middle", row=1, col=1)
-    figure.update_yaxes(title_text="km north", scaleanchor="x", scaleratio=1, row=1, col=1)
+    figure.update_xaxes(title_text="km east of the middle", constrain="domain", row=1, col=1)
+    figure.update_yaxes(
+        title_text="km north", scaleanchor="x", scaleratio=1, constrain="domain", row=1, col=1
+    )
     span = places["at"].agg(["min", "max"]).tolist()
     figure.update_xaxes(title_text="time, UTC", range=span, row=1, col=2)
     figure.update_yaxes(
@@ -538,6 +540,7 @@ class Fleet:
         local = dt.datetime.fromtimestamp(t_us // US_PER_S, ZoneInfo(self.tz))
         return f"{local:%Y-%m-%d %H:%M} {self.tz}"
 
+    @described
     def figure(self, t_us: int) -> go.Figure:
         """Draw the fleet at a time: blue circles, and orange crosses for devices without a link.
 
@@ -576,14 +579,17 @@ class Fleet:
         styled(figure, 480, (60, 20, 60, 50), self.headline(t_us), showlegend=has_legend, legend=legend)
         x, y = ([np.quantile(values, q) for q in (0.002, 0.998)] for values in (self.lon, self.lat))
         stretch = 1 / np.cos(np.radians(np.median(self.lat)))
-        figure.update_xaxes(title_text="longitude, °", range=x)
-        return figure.update_yaxes(title_text="latitude, °", range=y, scaleanchor="x", scaleratio=stretch)
+        figure.update_xaxes(title_text="longitude, °", range=x, constrain="domain")
+        return figure.update_yaxes(
+            title_text="latitude, °", range=y, scaleanchor="x", scaleratio=stretch, constrain="domain"
+        )
 
     def move(self, figure: Any, t_us: int) -> None:
         """Move the devices of a figure of this fleet to another time (µs since 1970)."""
         with figure.batch_update():
             figure.data[1].update(**self._trace(t_us))
             figure.layout.title.text = self.headline(t_us)
+        set_text(figure)
 
     def _trace(self, t_us: int) -> dict[str, Any]:
         lat, lon, names = self.at(t_us)

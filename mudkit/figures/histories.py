@@ -6,10 +6,14 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mudkit import words
 from mudkit.consistency import Operation, Status, Verdict, seen_writes
+from mudkit.figures.alternative import described
+from mudkit.figures.labels import MIN_WIDTH_PX, Sheet, text_px
 from mudkit.figures.style import (
     BLUE,
     GREY,
@@ -21,24 +25,30 @@ from mudkit.figures.style import (
     styled,
     text_colour,
 )
+from mudkit.figures.times import time_unit
 from mudkit.sources.parameters import of_kind
+from mudkit.units import US_PER_S
 
 __all__ = ["history"]
 
 MAX_OPERATIONS: Final = 80
-"""Maximum number of operations of a figure: those of the contradiction, then the first ones."""
+"""Maximum number of operations of a figure without a contradiction: the first ones."""
+
+MAX_AROUND: Final = 20
+"""Maximum number of operations of a figure with one: those of the contradiction, then those around it."""
 
 _LANE_PX, _VIEW_PX, _GAP_PX, _MARGINS_PX = 58, 46, 80, 220
 _END: Final = 1.04
-_PLOT_PX: Final = 800
+_PLOT_PX: Final = (MIN_WIDTH_PX - 230) / 1.11  # the part of the axis between first and last operation
+_IDLE: Final = 8.0  # an idle stretch is drawn at most so many times as long as the median one
 _LETTER_PX: Final = 7.8
+_NAME_ROWS: Final = 0.3  # distance between two rows of names, in lanes
 _MIN_LETTERS: Final = 6
 """Room for names of operations in views; with less only the pointer shows them."""
-_UNITS: Final = (("min", 60_000_000, 300_000_000), ("s", 1_000_000, 3_000_000), ("ms", 1_000, 0))
-"""Units of the time axis: µs in each, and the shortest history that it is used for."""
 Id = tuple[str, int, str]
 
 
+@described
 def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     """Draw a history and its verdict.
 
@@ -51,8 +61,8 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     Parameters
     ----------
     verdict : mudkit.consistency.Verdict
-        What :func:`mudkit.consistency.check` returns. At most 80 operations are drawn, those of the
-        contradiction first.
+        What :func:`mudkit.consistency.check` returns. At most 80 operations are drawn; with a
+        contradiction at most 20 and the operations of it: those nearest to it.
     title : str
         Title of the figure; by default model and status.
 
@@ -83,14 +93,57 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
 
 
 def _chosen(verdict: Verdict) -> list[Operation]:
-    """Return the operations of the verdict's record, of too many the contradiction's and the first ones."""
+    """Return the operations of the verdict's record, of too many those of and around the contradiction."""
     whole = [op for op in verdict.history if verdict.key is None or op.key == verdict.key]
-    if len(whole) <= MAX_OPERATIONS:
-        return whole
     first = {op.id for op in verdict.explanation.operations}
-    rest = [op for op in whole if op.id not in first][: max(0, MAX_OPERATIONS - len(first))]
-    kept = first | {op.id for op in rest}
+    most = MAX_AROUND if first else MAX_OPERATIONS
+    if len(whole) <= most:
+        return whole
+    bad_us = [op.invoked_us for op in whole if op.id in first]
+    seen = seen_writes(verdict.history)
+    causes = {write.id for op in whole if op.id in first and (write := seen.get(op.id)) is not None}
+
+    def distance(op: Operation) -> tuple[bool, bool, int]:
+        near_us = min((abs(op.invoked_us - t_us) for t_us in bad_us), default=op.invoked_us)
+        return op.id not in first, op.id not in causes, near_us
+
+    kept = {op.id for op in sorted(whole, key=distance)[: max(most, len(first))]}
     return [op for op in whole if op.id in kept]
+
+
+class _Scale:
+    """Virtual time on the axis: idle stretches are shortened to the longest of the others."""
+
+    def __init__(self, drawn: Sequence[Operation]) -> None:
+        ends = [op.invoked_us if op.answered_us is None else op.answered_us for op in drawn]
+        self.times_us = np.unique([*(op.invoked_us for op in drawn), *ends, 0][: 2 * len(drawn) or 1])
+        gaps = np.diff(self.times_us).astype(float)
+        self.is_cut = False
+        if len(gaps):
+            longest = _IDLE * float(np.median(gaps))
+            self.is_cut = len(drawn) > 2 and float(gaps.max()) > longest and gaps.max() > 0.3 * gaps.sum()
+            if self.is_cut:
+                gaps = np.minimum(gaps, longest)
+        self.places = np.concatenate([[0.0], np.cumsum(gaps)])
+        self.start_us, self.span = int(self.times_us[0]), float(self.places[-1]) or 1.0
+
+    def share(self, t_us: float) -> float:
+        """Return the place of a time, from 0 to 1."""
+        return float(np.interp(t_us, self.times_us, self.places)) / self.span
+
+    def ticks(self, us: float) -> dict[str, Any]:
+        """Return ticks at operations, at least a tenth of the axis apart; none where nothing is cut."""
+        if not self.is_cut:
+            return {}
+        shown: list[int] = []
+        for number, place in enumerate(self.places):
+            if not shown or place - self.places[shown[-1]] >= 0.1 * self.span:
+                shown.append(number)
+        since = (self.times_us[shown] - self.start_us) / us
+        return {
+            "tickvals": self.places[shown] / self.span,
+            "ticktext": [words.number(float(t)) for t in since],
+        }
 
 
 def _places(drawn: Sequence[Operation]) -> tuple[dict[Id, int], dict[str, int]]:
@@ -117,15 +170,19 @@ def _bars(
     verdict: Verdict,
 ) -> None:
     bad = {op.id for op in verdict.explanation.operations}
-    start_us = min((op.invoked_us for op in drawn), default=0)
-    ends = [op.invoked_us if op.answered_us is None else op.answered_us for op in drawn]
-    span_us = max(ends, default=0) - start_us or 1
-    unit, us, _ = next(unit for unit in _UNITS if span_us >= unit[2])
+    scale = _Scale(drawn)
+    span_us = float(scale.times_us[-1] - scale.times_us[0]) or 1.0
+    unit, unit_s = time_unit(span_us / US_PER_S)
+    us = unit_s * US_PER_S
+    # Where nothing is cut, the axis has the unit itself.
+    length = 1.0 if scale.is_cut else span_us / us
 
     def at(op: Operation, is_end: bool) -> tuple[float, float]:
-        end_us = start_us + _END * span_us if op.answered_us is None else float(op.answered_us)
-        t_us = max(end_us, op.invoked_us + 0.012 * span_us) if is_end else float(op.invoked_us)
-        return (t_us - start_us) / us, float(places[op.id])
+        begin = scale.share(op.invoked_us)
+        if not is_end:
+            return length * begin, float(places[op.id])
+        end = _END if op.answered_us is None else scale.share(op.answered_us)
+        return length * max(end, begin + 0.012), float(places[op.id])
 
     for name, colour, is_filled, chosen in (
         ("write", BLUE, True, [op for op in drawn if op.is_write and op.id not in bad]),
@@ -156,19 +213,20 @@ def _bars(
     names = [
         {
             "x": at(op, False)[0],
-            "y": places[op.id] - 0.17,
+            "y": places[op.id] - 0.17 - _NAME_ROWS * row,
             "xref": "x",
             "yref": "y",
             "xanchor": "left",
             "yanchor": "bottom",
+            "borderpad": 0,
             "showarrow": False,
-            "text": escaped(("✗ " if op.id in bad else "") + _short(op, verdict)),
+            "text": escaped(_named(op, bad, verdict)),
             "font": {"size": 12, "color": text_colour(ORANGE) if op.id in bad else INK},
         }
-        for op in _named(drawn, bad, places, lambda op: at(op, False)[0] * us / span_us, verdict)
+        for op, row in _name_rows(drawn, bad, places, lambda op: at(op, False)[0] / length, verdict)
     ]
     figure.update_layout(annotations=names)  # all at once: plotly takes milliseconds for each on its own
-    _arrows(figure, drawn, seen_writes(verdict.history), at)
+    _arrows(figure, drawn, bad, seen_writes(verdict.history), at)
     figure.update_yaxes(
         tickvals=list(lanes.values()),
         ticktext=[f"<b>{escaped(name)}</b>" for name in lanes],
@@ -178,42 +236,54 @@ def _bars(
         row=1,
         col=1,
     )
+    cut = "; idle stretches are shortened" if scale.is_cut else ""
     figure.update_xaxes(
-        title_text=f"virtual time, {unit} after the first operation",
+        title_text=f"virtual time, {unit} after the first operation{cut}",
+        range=[0, 1.08 * length],
         row=1,
         col=1,
-        range=[-0.03 * span_us / us, 1.08 * span_us / us],
+        **scale.ticks(us),
     )
 
 
-def _named(
+def _name_rows(
     drawn: Sequence[Operation],
     bad: Collection[Id],
     places: Mapping[Id, int],
     share: Callable[[Operation], float],
     verdict: Verdict,
-) -> list[Operation]:
-    """Return the operations whose names do not overlap: the contradiction's first, then writes."""
-    taken: dict[int, list[tuple[float, float]]] = {}
+) -> list[tuple[Operation, int]]:
+    """Return the operations whose names do not overlap, and 0 or 1: the row of the name above its bar.
+
+    Those of the contradiction come first, and alone may have the upper row; then come writes.
+    """
+    sheet = Sheet(-np.inf, -np.inf, np.inf, np.inf)
     chosen = []
     for op in sorted(drawn, key=lambda op: (op.id not in bad, not op.is_write)):
         begin = share(op) * _PLOT_PX
-        end = begin + (len(_short(op, verdict)) + 2 * (op.id in bad)) * _LETTER_PX
-        lane = taken.setdefault(places[op.id], [])
-        if all(end <= left or right <= begin for left, right in lane):
-            lane.append((begin, end))
-            chosen.append(op)
+        end = begin + text_px(_named(op, bad, verdict), 12)[0] + 4
+        tops = [places[op.id] - _NAME_ROWS * row for row in range(1 + (op.id in bad))]
+        row = sheet.put([(begin, top, end, top + 0.9 * _NAME_ROWS) for top in tops])
+        if row is not None:
+            chosen.append((op, row))
     return chosen
 
 
-def _arrows(figure: go.Figure, drawn: Sequence[Operation], seen: Mapping[Id, Operation], at: Any) -> None:
-    """Add an arrow from each write to the operations that saw it."""
+def _named(op: Operation, bad: Collection[Id], verdict: Verdict) -> str:
+    """Return the name of an operation on the figure, with a mark if it is in the contradiction."""
+    return ("✗ " if op.id in bad else "") + _short(op, verdict)
+
+
+def _arrows(
+    figure: go.Figure, drawn: Sequence[Operation], bad: Collection[Id], seen: Mapping[Id, Operation], at: Any
+) -> None:
+    """Add an arrow from each write to the operations that saw it; of a contradiction, to those in it."""
     shown = {op.id for op in drawn}
     x: list[float | None] = []
     y: list[float | None] = []
     for op in drawn:
         write = seen.get(op.id)
-        if write is None or write.id not in shown:
+        if write is None or write.id not in shown or (bad and op.id not in bad):
             continue
         (ax, ay), (bx, by) = at(write, False), at(op, False)
         x += [ax, bx, None]
@@ -281,7 +351,7 @@ def _branch_rows(verdict: Verdict) -> list[tuple[list[str], int, int, list[Opera
 
 def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Operation]]]) -> None:
     longest = max(begin + len(own) for _, _, begin, own in rows)
-    has_room = longest * _MIN_LETTERS * _LETTER_PX <= _PLOT_PX
+    has_room = longest * _MIN_LETTERS * _LETTER_PX <= MIN_WIDTH_PX - 230
     for number, (clients, parent, begin, own) in enumerate(rows):
         x: list[float] = [begin + place for place in range(len(own))]
         y = [float(number)] * len(own)
@@ -318,7 +388,11 @@ def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Ope
         col=1,
     )
     figure.update_xaxes(
-        title_text="views: place in the sequence", dtick=1 if longest <= 20 else 5, row=2, col=1
+        title_text="views: place in the sequence",
+        range=[-0.6, longest - 0.4],
+        dtick=1 if longest <= 20 else 5,
+        row=2,
+        col=1,
     )
 
 

@@ -109,13 +109,23 @@ def heat_map(
             remedy="use cell_map, which shows any number",
         )
     leaflet_map, frame = map_with_ground(
-        f"Heat map: {title}", [(lat, lon)], _ground(positions), height_px, tiles, weights, heat=True
+        f"Heat map: {title}; {_counted(weights, 'place')}",
+        [(lat, lon)],
+        _ground(positions),
+        height_px,
+        tiles,
+        weights,
+        heat=True,
     )
     lat, lon, weights = thinned(lat, frame.unwrap(lon), weights, MAX_HEAT_POINTS)
     shares = weights / weights.max() if weights.any() else weights
     points = _rounded(lat, lon, shares)
-    add_call(leaflet_map, "heat", {"points": points, "radius": 12, "blur": 14, "stops": ramp(8)})
-    _add_legend(leaflet_map, title, ramp(32), [(0.0, "low"), (1.0, "high")])
+    most = float(weights.max()) if len(weights) else 0.0
+    add_call(
+        leaflet_map, "heat", {"points": points, "most": most, "radius": 12, "blur": 14, "stops": ramp(8)}
+    )
+    # The page replaces the higher number: that of the densest place at the zoom of the map.
+    _add_legend(leaflet_map, f"{title}, within a spot", ramp(32), [(0.0, "0"), (1.0, words.number(most))])
     return leaflet_map
 
 
@@ -183,7 +193,11 @@ def cell_map(
     title = label or value
     east = np.where(west > east, east + 360.0, east)
     leaflet_map, frame = map_with_ground(
-        f"Map of cells: {title}", [(south, west), (north, east)], _ground(positions), height_px, tiles
+        f"Map of cells: {title}; {_counted(values, 'cell')}",
+        [(south, west), (north, east)],
+        _ground(positions),
+        height_px,
+        tiles,
     )
     turn = frame.unwrap((west + east) / 2) - (west + east) / 2
     rows = _rounded(south, west + turn, north, east + turn)
@@ -271,7 +285,11 @@ def cell_slides(
     title = label or value
     south, west, north, east = edges.T
     leaflet_map, frame = map_with_ground(
-        f"Map over time: {title}", [(south, west), (north, east)], _ground(positions), height_px, None
+        f"Map over time: {title}; {_counted(values, 'cell')} in {words.count(len(labels), 'picture')}",
+        [(south, west), (north, east)],
+        _ground(positions),
+        height_px,
+        None,
     )
     turn = frame.unwrap((west + east) / 2) - (west + east) / 2
     edges[:, 1] += turn
@@ -375,8 +393,13 @@ def area_map(
         np.array([lat_middle - half_lat, lat_middle + half_lat]),
         np.array([lon_middle - half_lon, lon_middle + half_lon]),
     )
+    counts = ", ".join(f"{name} {labels.count(name):,}" for name in states)
     leaflet_map, frame = map_with_ground(
-        f"Map: {title}", [(lat, lon), around], _ground(positions), height_px, None
+        f"Map: {title}; {words.count(len(labels), 'point')}, {counts}",
+        [(lat, lon), around],
+        _ground(positions),
+        height_px,
+        None,
     )
     notes = text_column(kept, "points", text) if text else [""] * len(labels)
     drawn = [
@@ -404,6 +427,15 @@ def area_map(
 
 def _ground(positions: pa.Table | None) -> Group | None:
     return None if positions is None else places(positions, "positions")
+
+
+def _counted(values: Floats, one: str) -> str:
+    """Return the number of places and the range of their values, for a reader who does not see the map."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return words.count(len(values), one)
+    low, high = (words.number(float(end)) for end in (known.min(), known.max()))
+    return f"{words.count(len(values), one)}, {low}" + (f" to {high}" if high != low else "")
 
 
 def _no_value_key(values: Floats) -> list[list[str]]:

@@ -16,6 +16,8 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.alternative import described
+from mudkit.figures.labels import MIN_WIDTH_PX, Box, Sheet, text_px
 from mudkit.figures.style import (
     BLUE,
     GREEN,
@@ -36,7 +38,7 @@ __all__ = ["message_diagram", "radiator_pushes"]
 MAX_LABELS: Final = 40
 """Maximum number of messages with labels; above it only the pointer shows them."""
 
-_CHARACTER_PX, _LINE_PX = 6.4, 16.0  # of plotly's font at 11 points, rather too large than too small
+_LABEL_PX: Final = 11.0
 MAX_MESSAGES: Final = 400
 """Maximum number of messages of a diagram; the first ones are drawn."""
 
@@ -67,12 +69,14 @@ _ALONG = np.linspace(0.0, 1.0, 5)  # an arrow can be pointed at in these places
 _STRETCHES = {"link down": "link up", "killed": "restarted", "off": "on"}
 """Incidents that begin a state of a node, with those that end it."""
 
-_PLOT_PX = 780.0  # the lanes in a notebook; labels are laid out for it
+_DOTS = np.linspace(0.0, 1.0, 60)  # labels keep off these places of an arrow
+_PLOT_PX = MIN_WIDTH_PX - 110.0
 _MARGINS_PX = 190
 _STUB_LANES = 0.17
 _MIN_SPAN_US = 1_000
 
 
+@described
 def message_diagram(
     messages: Lab | pd.DataFrame,
     incidents: pd.DataFrame | None = None,
@@ -147,10 +151,8 @@ def message_diagram(
     shown = marks[(marks["t_us"] >= edges[0]) & (marks["t_us"] <= edges[1])]
     if len(shown):
         figure.add_trace(_marks(shown, axis))
-    sheet = LabelSheet(
-        _PLOT_PX / max(1, len(names)), (height_px - _MARGINS_PX) / (edges[1] - edges[0]), len(names)
-    )
-    figure.update_layout(annotations=_labels(drawn, shown, names, high, sheet, axis))
+    scale = _PLOT_PX / max(1, len(names)), (height_px - _MARGINS_PX) / (edges[1] - edges[0])
+    figure.update_layout(annotations=_labels(drawn, shown, names, high, scale, axis))
     _style(figure, names, axis, edges, height_px)
     figure.update_layout(
         title={
@@ -342,42 +344,61 @@ def _labels(
     shown: pd.DataFrame,
     names: dict[str, int],
     high_us: int,
-    sheet: LabelSheet,
+    scale: tuple[float, float],
     axis: TimeAxis,
 ) -> list[dict[str, Any]]:
-    """Return annotations of incidents beside the lanes and of arrows, where there is room."""
-    labels: list[Label | None] = []
+    """Return annotations of incidents beside the lanes and of arrows above them, where there is room.
+
+    ``scale`` has the pixels of a lane and of a microsecond.
+    """
+    lane_px, us_px = scale
+    sheet = Sheet(-0.5 * lane_px, -np.inf, (len(names) - 0.5) * lane_px, np.inf)
+    labels: list[dict[str, Any]] = []
+
+    def crosses_lane(box: Box) -> bool:
+        return any(box[0] < place * lane_px < box[2] for place in names.values())
+
+    def put(text: str, colour: str, spots: list[tuple[float, int, float, float]]) -> None:
+        """Place a text at the first free spot: lane, time, and shift to the side and down, px."""
+        wide, high = text_px(text, _LABEL_PX)[0], _LABEL_PX
+        boxes = []
+        for place, t_us, side, down in spots:
+            x, y = place * lane_px + side, t_us * us_px + down
+            left = x - (wide / 2 if not side else 0 if side > 0 else wide)
+            boxes.append((left, y - high / 2, left + wide, y + high / 2))
+        if wide + 8 < lane_px:  # there is room between two lanes
+            spots = [spot for spot, box in zip(spots, boxes, strict=True) if not crosses_lane(box)]
+            boxes = [box for box in boxes if not crosses_lane(box)]
+        number = sheet.put(boxes, crosses_lane)
+        if number is not None:
+            place, t_us, side, down = spots[number]
+            labels.append({
+                "x": place, "y": axis.values([t_us])[0], "text": escaped(text), "xshift": side,
+                "yshift": -down, "showarrow": False, "borderpad": 0,
+                "xanchor": "center" if not side else "left" if side > 0 else "right",
+                "font": {"size": _LABEL_PX, "color": colour},
+            })  # fmt: skip
+
     if len(shown) <= MAX_LABELS:
         for row in rows_of(shown):
-            sides = [(row.place, row.t_us, 11.0), (row.place, row.t_us, -11.0)]
-            labels.append(sheet.put(row.incident, sides, INK))
+            put(row.incident, INK, [(row.place, row.t_us, side, 0.0) for side in (11.0, -11.0)])
     if len(drawn) <= MAX_LABELS:
-        for message in rows_of(drawn):
-            places, times = _path(message, names, high_us)
+        paths = [_path(message, names, high_us) for message in rows_of(drawn)]
+        for places, times in paths:  # texts keep off the arrows
+            dots = (np.interp(_DOTS, _ALONG, part).tolist() for part in (places * lane_px, times * us_px))
+            for x, y in zip(*dots, strict=True):
+                sheet.block((x - 1, y - 1, x + 1, y + 1))
+        for message, (places, times) in zip(rows_of(drawn), paths, strict=True):
             look = _LOOKS[message.fate]
+            spots = []
             if look.reach == _STUB or message.target is None:
                 side = 9.0 if places[-1] > places[0] else -9.0
-                spots = [(places[-1], int(times[-1]), side), (places[0], int(times[0]), -side)]
-            else:
-                spots = [
-                    (float(np.interp(part, _ALONG, places)), int(np.interp(part, _ALONG, times)), 0.0)
-                    for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)
-                ]
-            labels.append(sheet.put(short_text(message), spots, text_colour(look.colour)))
-    return [
-        {
-            "x": label.place,
-            "y": axis.values([label.t_us])[0],
-            "text": escaped(label.text),
-            "xshift": label.shift_px,
-            "showarrow": False,
-            "borderpad": 1,
-            "xanchor": "center" if not label.shift_px else "left" if label.shift_px > 0 else "right",
-            "font": {"size": 11, "color": label.colour},
-        }
-        for label in labels
-        if label is not None
-    ]
+                spots = [(places[-1], int(times[-1]), side, 0.0), (places[0], int(times[0]), -side, 0.0)]
+            for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9):
+                place, t_us = float(np.interp(part, _ALONG, places)), int(np.interp(part, _ALONG, times))
+                spots += [(place, t_us, side, down) for side in (0.0, 8.0, -8.0) for down in (-8.0, 8.0)]
+            put(short_text(message), text_colour(look.colour), spots)
+    return labels
 
 
 def _style(
@@ -559,56 +580,6 @@ def short_text(message: Any) -> str:
 def clock_time(t_us: int) -> str:
     """Format date and time of day with milliseconds."""
     return str(np.datetime64(t_us, "us").astype("datetime64[ms]")).replace("T", " ")
-
-
-class Label(NamedTuple):
-    """Placed text: place across the lanes, time, and shift beside the place in px (0: centred)."""
-
-    text: str
-    place: float
-    t_us: int
-    shift_px: float
-    colour: str
-
-
-class LabelSheet:
-    """Page on which labels are placed so that none overlap; ``px_per_us`` counts down the page."""
-
-    def __init__(self, lane_px: float, px_per_us: float, lanes: int) -> None:
-        self._lane_px = lane_px
-        self._px_per_us = px_per_us
-        self._lanes = lanes
-        self._taken: list[tuple[float, float, float, float]] = []
-
-    def put(self, text: str, spots: Iterable[tuple[float, int, float]], colour: str) -> Label | None:
-        """Place a text at the first free spot (place, t_us, shift_px), preferably on no lane."""
-        free: list[tuple[bool, int, Label, tuple[float, float, float, float]]] = []
-        for place, t_us, shift_px in spots:
-            box = self._box(text, place, t_us, shift_px)
-            if not any(_overlap(box, other) for other in self._taken) and self._inside(box):
-                free.append((self._on_lane(box), len(free), Label(text, place, t_us, shift_px, colour), box))
-        if not free:
-            return None
-        _, _, label, box = min(free, key=lambda entry: entry[:2])
-        self._taken.append(box)
-        return label
-
-    def _box(self, text: str, place: float, t_us: int, shift_px: float) -> tuple[float, float, float, float]:
-        """Return left, top, right and bottom, px."""
-        width = _CHARACTER_PX * len(text) + 4
-        x, y = place * self._lane_px + shift_px, t_us * self._px_per_us
-        left = x - width / 2 if not shift_px else x if shift_px > 0 else x - width
-        return left, y - _LINE_PX / 2, left + width, y + _LINE_PX / 2
-
-    def _inside(self, box: tuple[float, float, float, float]) -> bool:
-        return box[0] >= -0.6 * self._lane_px and box[2] <= (self._lanes - 0.4) * self._lane_px
-
-    def _on_lane(self, box: tuple[float, float, float, float]) -> bool:
-        return any(box[0] < lane * self._lane_px < box[2] for lane in range(self._lanes))
-
-
-def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def radiator_pushes(messages: pd.DataFrame, server: str = "radiator") -> pd.DataFrame:

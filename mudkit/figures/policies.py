@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError
+from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.style import (
     BLUE,
     GREEN,
@@ -24,6 +24,7 @@ from mudkit.figures.style import (
     template,
 )
 from mudkit.figures.tables import require_columns
+from mudkit.figures.times import time_unit
 from mudkit.systems.mud.policies.artefact import question
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ _MAX_NAMED_STATES: Final = 15  # of more states the first and every second one i
 _TREE_COLUMNS: Final = ("node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves")
 _ACTION_MARKS: Final = {"local": (BLUE, "circle"), "remote": (ORANGE, "square"), "never": (GREY, "x")}
 _DELAY_MARK: Final = (BLUE, "triangle-up")
-_LEVEL_PX, _TREE_MARGINS_PX = 92, 110
-_GAP: Final = 0.2
-"""Distance between a node and the ends of its edges, in levels."""
+_TREE_LINE_PX, _TREE_MARGINS_PX, _MIN_LEVELS = 24, 90, 5
 _DECISION_COLUMNS: Final = ("t_s", "lane", "what", "told", "is_alarm")
 _DECISION_MARKS: Final = {
     "sent whole": ("circle", BLUE, 11),
@@ -57,6 +56,7 @@ _DECISION_MARKS: Final = {
 _LANE_PX, _PANEL_PX, _DECISION_MARGINS_PX = 26, 40, 130
 
 
+@described
 def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str) -> go.Figure:
     """Draw which rule fires for each message in each state, as a grid with the number of the rule.
 
@@ -93,6 +93,7 @@ def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str
     return figure
 
 
+@redescribed
 def update_rule_firing(
     figure: go.Figure,
     table: pd.DataFrame,
@@ -163,8 +164,9 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 
 
+@described
 def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_depth: int = 4) -> go.Figure:
-    """Draw a decision tree with its questions, the answers on the edges, and shares in the leaves.
+    """Draw a decision tree: a line per question or leaf, answers on the edges, and shares in the leaves.
 
     Parameters
     ----------
@@ -188,65 +190,67 @@ def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_d
     rows, depth = _nodes(policy)
     shown = [row for row in rows if depth[row["node"]] <= max_depth]
     parents = {row["parent"] for row in shown}
-    ends = [row for row in shown if row["node"] not in parents]
-    inner = [row for row in shown if row["node"] in parents]
-    places = np.linspace(0.0, 1.0, len(ends)) if len(ends) > 1 else [0.5]
-    x = {row["node"]: float(place) for row, place in zip(ends, places, strict=True)}
-    for row in inner[::-1]:  # children follow their parents
-        x[row["node"]] = float(
-            np.mean([x[child["node"]] for child in shown if child["parent"] == row["node"]])
-        )
+    place: dict[int, tuple[int, int]] = {}  # of each node: level and line
+    waiting = [shown[0]["node"]]
+    while waiting:
+        node = waiting.pop()
+        place[node] = depth[node], len(place)
+        children = [row for row in shown if row["parent"] == node]
+        waiting += [row["node"] for row in sorted(children, key=lambda row: -row["is_right"])]
     total = max(rows[0]["examples"], 1)
-    labels = {row["node"]: _node_label(row, row in ends, total) for row in shown}
-    edges = [row for row in shown if row["parent"] >= 0]
-    begin = [-depth[row["parent"]] - _GAP for row in edges]
-    end = [-depth[row["node"]] + _GAP for row in edges]
+    by_line = sorted(shown, key=lambda row: place[row["node"]][1])
+    edges = [row for row in by_line if row["parent"] >= 0]
     figure = go.Figure()
+    # From below a question down and to the right: "yes" or "no" stands on the level part.
+    corners = [(place[row["parent"]], place[row["node"]]) for row in edges]
     figure.add_scatter(
-        x=[place for row in edges for place in (x[row["parent"]], x[row["node"]], None)],
-        y=[level for pair in zip(begin, end, strict=True) for level in (*pair, None)],
+        x=[x for (level, _), _ in corners for x in (level + 0.1, level + 0.1, level + 0.45, None)],
+        y=[y for (_, above), (_, line) in corners for y in (above + 0.4, line, line, None)],
         mode="lines",
         line={"color": INK, "width": 1},
         hoverinfo="skip",
     )
+    for name, is_end in (("leaves", True), ("questions", False)):
+        nodes = [row for row in by_line if (row["node"] not in parents) == is_end]
+        labels = [_node_label(row, is_end, total) for row in nodes]
+        levels, lines = zip(*(place[row["node"]] for row in nodes), strict=True) if nodes else ((), ())
+        if is_end:
+            figure.add_scatter(
+                x=[level + 0.12 for level in levels],
+                y=lines,
+                mode="markers",
+                hoverinfo="skip",
+                marker={
+                    "color": [_mark(row)[0] for row in nodes],
+                    "symbol": [_mark(row)[1] for row in nodes],
+                    "size": [7 + 13 * (row["examples"] / total) ** 0.5 for row in nodes],
+                    "opacity": 1,
+                },
+                name="marks",
+            )
+        figure.add_scatter(
+            x=[level + (0.26 if is_end else 0.02) for level in levels],
+            y=lines,
+            mode="text",
+            text=[label for label, _ in labels],
+            textposition="middle right",
+            hoverinfo="text",
+            hovertext=[text for _, text in labels],
+            name=name,
+        )
     figure.add_scatter(
-        x=[x[row["node"]] for row in ends],
-        y=[-depth[row["node"]] for row in ends],
-        mode="markers+text",
-        text=[labels[row["node"]][0] for row in ends],
-        textposition="bottom center",
-        hoverinfo="text",
-        hovertext=[labels[row["node"]][1] for row in ends],
-        marker={
-            "color": [_mark(row)[0] for row in ends],
-            "symbol": [_mark(row)[1] for row in ends],
-            "size": [8 + 26 * (row["examples"] / total) ** 0.5 for row in ends],
-            "opacity": 1,
-        },
-        name="leaves",
-    )
-    figure.add_scatter(
-        x=[x[row["node"]] for row in inner],
-        y=[-depth[row["node"]] for row in inner],
-        mode="text",
-        text=[labels[row["node"]][0] for row in inner],
-        hoverinfo="text",
-        hovertext=[labels[row["node"]][1] for row in inner],
-        name="questions",
-    )
-    figure.add_scatter(
-        x=[(x[row["parent"]] + x[row["node"]]) / 2 for row in edges],
-        y=[(one + other) / 2 for one, other in zip(begin, end, strict=True)],
+        x=[level + 0.5 for (level, _), _ in corners],
+        y=[line for _, (_, line) in corners],
         mode="text",
         text=["no" if row["is_right"] else "yes" for row in edges],
-        textposition=["top right" if row["is_right"] else "top left" for row in edges],
+        textposition="middle right",
         hoverinfo="skip",
         name="answers",
     )
     deepest = max(depth[row["node"]] for row in shown)
-    figure.update_xaxes(visible=False, range=[-0.1, 1.1])
-    figure.update_yaxes(visible=False, range=[-deepest - 0.75, 0.35])
-    height_px = _TREE_MARGINS_PX + _LEVEL_PX * (deepest + 1)
+    figure.update_xaxes(visible=False, range=[-0.05, max(_MIN_LEVELS, deepest + 2.5)])
+    figure.update_yaxes(visible=False, range=[len(shown) - 0.3, -0.7])
+    height_px = _TREE_MARGINS_PX + _TREE_LINE_PX * len(shown)
     return styled(figure, height_px, (10, 10, 60, 20), title, showlegend=False)
 
 
@@ -321,13 +325,11 @@ def _node_label(row: Mapping[Any, Any], is_end: bool, total: int) -> tuple[str, 
         )
     share = f"{words.percent(row['examples'] / total)} ({row['examples']:,})"
     if row["leaves"] > 1:
-        return (
-            f"… {row['leaves']} leaves<br>{share}",
-            f"{_test(row)}?<br>{row['leaves']} leaves, {count}",
-        )
-    return f"<b>{row['action']}</b><br>{share}", f"{row['action']}<br>{count}"
+        return f"… {row['leaves']} leaves, {share}", f"{_test(row)}?<br>{row['leaves']} leaves, {count}"
+    return f"<b>{row['action']}</b> {share}", f"{row['action']}<br>{count}"
 
 
+@described
 def decisions(
     tables: Mapping[str, pd.DataFrame], *, title: str, wrong: Mapping[str, int] | None = None
 ) -> go.Figure:
@@ -370,8 +372,8 @@ def decisions(
         subplot_titles=list(tables),
         vertical_spacing=min(0.12, 0.5 / max(len(tables), 1)),
     )
-    in_minutes = any(table["t_s"].max() > 600 for table in tables.values())
-    scale, unit = (60.0, "minutes") if in_minutes else (1.0, "seconds")
+    last_s = max((float(table["t_s"].max()) for table in tables.values() if len(table)), default=1.0)
+    unit, scale = time_unit(max(last_s, 3.0))
     named: set[str] = set()
     for row, (name, table) in enumerate(tables.items(), start=1):
         alarms = table[table["is_alarm"]]
@@ -392,8 +394,8 @@ def decisions(
             figure.add_trace(
                 go.Scatter(
                     x=part["t_s"] / scale, y=[lanes.index(str(lane)) - shift for lane in part["lane"]],
-                    mode="markers", name=what, legendgroup=what, showlegend=what not in named, marker=marker,
-                    customdata=part["told"], hovertemplate="%{customdata}<extra></extra>",
+                    mode="markers", name=what, meta=name, legendgroup=what, showlegend=what not in named,
+                    marker=marker, customdata=part["told"], hovertemplate="%{customdata}<extra></extra>",
                 ), row, 1,
             )  # fmt: skip
             named.add(what)
@@ -406,7 +408,8 @@ def decisions(
         zeroline=False,
         automargin=True,
     )
-    figure.update_xaxes(title_text=unit, row=len(tables), col=1)
+    figure.update_xaxes(range=[0, 1.02 * last_s / scale or 1.0])
+    figure.update_xaxes(title_text=f"time, {unit}", row=len(tables), col=1)
     for note in figure.layout.annotations:
         note.update(x=0, xanchor="left", font={"size": 13})
     fewest = 5 if len(tables) == 1 else 2  # lanes: the legend is beside them

@@ -13,6 +13,7 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError
+from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.style import (
     BLUE,
     GREY,
@@ -24,6 +25,7 @@ from mudkit.figures.style import (
     styled,
 )
 from mudkit.figures.tables import require_columns
+from mudkit.figures.times import HOUR_US
 
 __all__ = [
     "LimitPoint", "limit_curve", "message_fates", "message_lifecycles", "update_limit_curve",
@@ -51,10 +53,11 @@ _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x", "star", "c
 _CAPTION_LETTERS: Final = 125
 
 _LIFE_COLUMNS: Final = ("message", "rank", "came_us", "expires_us", "forwarded_us", "read_us")
-_HOUR_US: Final = 3_600_000_000
+_MIN_DAYS: Final = 2
 _GAP_PX, _LINE_PX, _MARGINS_PX = 45, 9, 160
 
 
+@described
 def waste_and_loss_by_limit(
     table: pd.DataFrame, *, title: str = "Waste and loss by the prefetch limit"
 ) -> go.Figure:
@@ -91,6 +94,7 @@ def waste_and_loss_by_limit(
     return _captioned(figure, table, title, "time without a network")
 
 
+@described
 def waste_and_loss_by_threshold(
     table: pd.DataFrame, *, title: str = "Waste and loss by the expiration threshold"
 ) -> go.Figure:
@@ -153,7 +157,7 @@ def _waste_and_loss_lines(table: pd.DataFrame, x: str, by: str, say: Callable[[f
                 marker={"symbol": symbol},
             )
         )
-    return figure.update_yaxes(range=[-1.08, 2.08], **_PERCENT_AXIS)
+    return figure.update_yaxes(range=[-1.08, 2.0], **_PERCENT_AXIS)
 
 
 def _add_lines(
@@ -162,15 +166,15 @@ def _add_lines(
 ) -> None:  # fmt: skip
     """Add a line per value of one column; larger values are darker."""
     values = sorted(table[by].unique())
-    colours = ramp(len(values) + 2)[2:]  # the lightest are hard to see
+    colours = ramp(len(values) + 4)[2:-2]  # the ends are hard to see on light or on dark
     filled = "" if dash == "solid" else "-open"
     for number, (value, colour) in enumerate(zip(values, colours, strict=True)):
         spread = 100 * table[table[by] == value].groupby(x)[measure].agg(["median", "min", "max"])
         low, middle, high = (spread[name].clip(lower=MIN_PERCENT) for name in ("min", "median", "max"))
         figure.add_trace(
             go.Scatter(
-                x=spread.index, y=middle, name=say(value), legendgroup=say(value), showlegend=dash == "solid",
-                mode="lines+markers", line={"color": colour, "dash": dash},
+                x=spread.index, y=middle, name=say(value), meta=measure, legendgroup=say(value),
+                showlegend=dash == "solid", mode="lines+markers", line={"color": colour, "dash": dash},
                 marker={"symbol": _SYMBOLS[number % len(_SYMBOLS)] + filled, "size": 7},
                 error_y={
                     "type": "data", "symmetric": False, "array": high - middle, "arrayminus": middle - low,
@@ -260,6 +264,7 @@ def _policy_text(fixed: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+@described
 def limit_curve(points: Sequence[LimitPoint], now: CurrentPoint, *, title: str) -> go.Figure:
     """Draw waste and loss over the prefetch limit on logarithmic axes, and the current point.
 
@@ -303,7 +308,7 @@ def limit_curve(points: Sequence[LimitPoint], now: CurrentPoint, *, title: str) 
         ticktext=[f"{limit:,}" for limit in _LIMIT_TICKS],
         minor={"ticks": ""},
     )
-    figure.update_yaxes(range=[-1.05, 2.05], **_PERCENT_AXIS)
+    figure.update_yaxes(range=[-1.05, 2.0], **_PERCENT_AXIS)
     figure.add_hline(1.0, line={"dash": "dot", "width": 1})
     legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}
     styled(figure, 400, (70, 20, 70, 60), legend=legend)
@@ -311,6 +316,7 @@ def limit_curve(points: Sequence[LimitPoint], now: CurrentPoint, *, title: str) 
     return figure
 
 
+@redescribed
 def update_limit_curve(
     figure: go.Figure, points: Sequence[LimitPoint], now: CurrentPoint, *, title: str
 ) -> None:
@@ -359,6 +365,7 @@ def message_fates(table: pd.DataFrame, best: pd.DataFrame) -> pd.Series[str]:
     return fate
 
 
+@described
 def message_lifecycles(
     tables: Mapping[str, pd.DataFrame],
     best: pd.DataFrame,
@@ -368,6 +375,7 @@ def message_lifecycles(
     starts_up: bool,
     until_us: int,
     from_us: int = 0,
+    most: int = 60,
     title: str,
 ) -> go.Figure:
     """Draw each message as a line: thin while it waits at the server, thick while it is on the device.
@@ -391,6 +399,9 @@ def message_lifecycles(
         End of the window, µs.
     from_us : int
         Beginning of the window, µs.
+    most : int
+        Largest number of messages; of more, half are those that the first policy wastes or loses, and
+        all are nearest to the middle of the window.
     title : str
         Title of the figure.
 
@@ -409,6 +420,10 @@ def message_lifecycles(
     for table in tables.values():
         over_us = table["read_us"].where(table["read_us"] >= 0, table["expires_us"])
         is_drawn |= table["forwarded_us"].between(0, until_us) & (over_us >= from_us)
+    note = ""
+    if (count := int(is_drawn.sum())) > most:
+        is_drawn = _nearest(next(iter(tables.values())), best, is_drawn, (from_us + until_us) // 2, most)
+        note = f"{most} of {count:,} messages"
     drawn = {
         name: _life_rows(table[is_drawn], best[is_drawn], from_us, until_us) for name, table in tables.items()
     }
@@ -425,8 +440,9 @@ def message_lifecycles(
     outages = _outage_spans(switches_us, starts_up, from_us, until_us)
     named: set[str] = set()
     shapes: list[dict[str, Any]] = []
-    for place, rows in enumerate(drawn.values(), start=1):
+    for place, (panel, rows) in enumerate(drawn.items(), start=1):
         for trace in _life_traces(rows):
+            trace.meta = panel
             trace.showlegend = trace.name not in named
             named.add(trace.name)
             figure.add_trace(trace, place, 1)
@@ -439,11 +455,34 @@ def message_lifecycles(
             row=place,
             col=1,
         )
-    figure.update_xaxes(range=[from_us / _HOUR_US, until_us / _HOUR_US])
-    figure.update_xaxes(title_text="hours (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
-    top = heading(title, y=1 - 12 / height_px, yanchor="top")
+    ticks = _day_ticks(from_us, until_us)
+    unit = "time" if ticks else "hours"
+    figure.update_xaxes(range=[from_us / HOUR_US, until_us / HOUR_US], **ticks)
+    figure.update_xaxes(title_text=f"{unit} (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
+    top = heading(title, note, y=1 - 12 / height_px, yanchor="top")
     legend = {"orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right"}
     return styled(figure, height_px, (50, 20, 100, 60), top, shapes=shapes, legend=legend)
+
+
+def _nearest(
+    table: pd.DataFrame, best: pd.DataFrame, is_drawn: pd.Series[bool], middle_us: int, most: int
+) -> pd.Series[bool]:
+    """Return which of the messages are kept: half of them wasted or lost, the others as they came."""
+    harmed = message_fates(table, best).isin(["wasted", "lost", "wasted and lost"])
+    distance = (table["came_us"] - middle_us).abs()[is_drawn]
+    first = distance[harmed[is_drawn]].nsmallest(most // 2).index
+    rest = distance.drop(first).nsmallest(most - len(first)).index
+    kept: pd.Series[bool] = is_drawn & table.index.isin(first.union(rest))
+    return kept
+
+
+def _day_ticks(from_us: int, until_us: int) -> dict[str, Any]:
+    """Return ticks of an axis of hours at the beginning of days, at most ten; none for less than two days."""
+    first, last = -(-from_us // (24 * HOUR_US)), until_us // (24 * HOUR_US)
+    if until_us - from_us < _MIN_DAYS * 24 * HOUR_US:
+        return {}
+    days = range(first, last + 1, 1 + (last - first) // 10)
+    return {"tickvals": [24 * day for day in days], "ticktext": [f"day {day + 1}" for day in days]}
 
 
 def _life_rows(table: pd.DataFrame, best: pd.DataFrame, from_us: int, until_us: int) -> list[dict[str, Any]]:
@@ -460,10 +499,10 @@ def _life_rows(table: pd.DataFrame, best: pd.DataFrame, from_us: int, until_us: 
                 "message": f"message {row['message']}, rank {row['rank']:.2f}",
                 "is_read": read_us >= 0,
                 "is_forwarded": from_us <= over_us and 0 <= forwarded_us <= until_us,
-                "begin": max(row["came_us"], from_us) / _HOUR_US,
-                "left": max(min(left_us, until_us), from_us) / _HOUR_US,
-                "over": max(min(over_us, until_us), from_us) / _HOUR_US,
-                "missed": best_us / _HOUR_US,
+                "begin": max(row["came_us"], from_us) / HOUR_US,
+                "left": max(min(left_us, until_us), from_us) / HOUR_US,
+                "over": max(min(over_us, until_us), from_us) / HOUR_US,
+                "missed": best_us / HOUR_US,
                 "read": read_us >= 0 and from_us <= read_us <= until_us,
                 "expires": read_us < 0 and from_us <= row["expires_us"] <= until_us,
                 "lost": "lost" in fate and from_us <= best_us <= until_us,
@@ -530,6 +569,6 @@ def _shades(place: int, reads_us: Sequence[int], outages: Sequence[tuple[int, in
     dotted = {"type": "line", "line": {"dash": "dot", "width": 1, "color": INK}}
     spans = [*((grey, *outage) for outage in outages), *((dotted, time, time) for time in reads_us)]
     return [
-        across | look | {"x0": begin_us / _HOUR_US, "x1": end_us / _HOUR_US, "y0": 0, "y1": 1}
+        across | look | {"x0": begin_us / HOUR_US, "x1": end_us / HOUR_US, "y0": 0, "y1": 1}
         for look, begin_us, end_us in spans
     ]

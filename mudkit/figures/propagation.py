@@ -16,6 +16,7 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.alternative import described, plain
 from mudkit.figures.maps import cell_slides
 from mudkit.figures.style import GREY, SEQUENCE, colour_steps, styled
 from mudkit.figures.tables import require_columns
@@ -79,6 +80,7 @@ class ReceivedCells:
         return last.assign(age_s=t_s - last["said_s"])
 
 
+@described
 def knowledge(
     heard: pd.DataFrame,
     ground: pd.DataFrame,
@@ -198,7 +200,11 @@ def update_knowledge(figure: Any, heard: ReceivedCells, shown: Sequence[Panel]) 
     """
     meta = figure.layout.meta
     panels = [_panel(heard, receiver, t_s, meta["value"], meta["label"]) for receiver, t_s in shown]
-    headlines = {f"annotations[{place}].text": headline for place, (headline, _) in enumerate(panels)}
+    headlines: dict[str, Any] = {
+        f"annotations[{place}].text": headline for place, (headline, _) in enumerate(panels)
+    }
+    text = ". ".join(map(plain, [figure.layout.title.text, *(headline for headline, _ in panels)]))
+    headlines["meta"] = {**meta, "alt": text}
     changed = {name: [cells[name] for _, cells in panels] for name in panels[0][1]}
     # A single message to the browser with the changes alone.
     figure.plotly_update(changed, headlines, trace_indexes=[2 * place + 1 for place in range(len(shown))])

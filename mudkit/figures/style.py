@@ -40,6 +40,7 @@ _TEXT: Final = {
     PINK: "#bf5790",
     SKY: "#1982bd",
     YELLOW: "#a47200",
+    GREY: "#7b7b7b",
 }
 """Text in a colour of the palette, at the lightness of :data:`INK`."""
 
@@ -77,6 +78,7 @@ def template() -> go.layout.Template:
         "automargin": True,
         "title": {"font": {"size": 14}},
     }
+    shared.data.bar[0].marker.line.width = 0  # it would be white
     shared.layout.update(
         paper_bgcolor=_CLEAR,
         plot_bgcolor=_CLEAR,
@@ -85,6 +87,14 @@ def template() -> go.layout.Template:
         xaxis=axis,
         yaxis=axis,
         legend={"bgcolor": _CLEAR},
+        # Buttons are light under the pointer in both themes, so their text is grey in both.
+        updatemenudefaults={
+            "bgcolor": _CLEAR,
+            "bordercolor": INK,
+            "font": {"color": INK},
+            "showactive": False,
+        },
+        sliderdefaults={"bgcolor": INK, "bordercolor": INK, "activebgcolor": BLUE, "tickcolor": INK},
         hoverlabel={"bgcolor": "#3a3f47", "bordercolor": INK, "font": {"color": "#ffffff", "family": _FONT}},
         modebar={"remove": _UPLOADS, "bgcolor": _CLEAR, "color": INK, "activecolor": BLUE},
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError
 from mudkit.units import US_PER_S
 
-__all__ = ["NO_TIME", "Bars", "TimeAxis", "Times", "as_us", "format_time", "times_us"]
+__all__ = ["HOUR_US", "NO_TIME", "Bars", "TimeAxis", "Times", "as_us", "format_time", "time_unit", "times_us"]
 
 Times = NDArray[np.int64]
 """Microseconds since 1970 (UTC)."""
@@ -21,8 +22,17 @@ Times = NDArray[np.int64]
 NO_TIME = int(np.iinfo(np.int64).min)
 """Null time of :func:`times_us`; a gap in a figure."""
 
-_MAX_SECONDS_US = 3600 * US_PER_S  # longer spans show the clock
-_MAX_MS_US = 12 * _MAX_SECONDS_US  # longer spans are rounded to seconds, which keeps pages small
+HOUR_US: Final = 3600 * US_PER_S
+_DAY_US: Final = 24 * HOUR_US
+_MAX_COUNTED_S: Final = 3600.0  # longer spans show the clock
+_MAX_MS_US: Final = 12 * HOUR_US  # longer spans are rounded to seconds, which keeps pages small
+_MIN_DAYS: Final = 4
+_MAX_NAMED_DAYS: Final = 9
+_DAY_GAP: Final = 0.03  # at both ends of a day, so that days do not touch
+_UNITS: Final = (
+    ("days", 86_400.0, 3), ("h", 3600.0, 3), ("min", 60.0, 3), ("s", 1.0, 3), ("ms", 0.001, 0),
+)  # fmt: skip
+"""Units of time, their seconds, and the number of them from which an axis uses them."""
 
 
 def times_us(table: pd.DataFrame, name: str, what: str) -> Times:
@@ -72,44 +82,102 @@ def format_time(t_us: int, *, date: bool = False) -> str:
     return str(moment).replace("T", " ") if date else str(moment).split("T")[1]
 
 
+def time_unit(span_s: float) -> tuple[str, float]:
+    """Return the name and the seconds of the unit for an axis of some length."""
+    return next((name, unit_s) for name, unit_s, least in _UNITS if span_s >= least * unit_s)
+
+
 @dataclass(frozen=True)
 class TimeAxis:
-    """Axis of virtual time: seconds for spans below an hour, otherwise the clock in UTC."""
+    """Axis of virtual time: seconds, minutes below an hour, otherwise the clock.
+
+    Days with data that are far apart (``days``, since 1970) stand side by side, each from the earliest to the
+    latest hour of any of them; the days between are left out.
+    """
 
     origin_us: int
     end_us: int
+    days: tuple[int, ...] = ()
+    hours: tuple[int, int] = (0, 24)
+    zone: str = "UTC"
+
+    @classmethod
+    def of(cls, t_us: Times, end_us: int | None = None, zone: str = "UTC") -> TimeAxis:
+        """Build the axis of some times, which is that of sparse days if most days have none."""
+        last = int(t_us.max()) if end_us is None else end_us
+        days = np.unique(t_us // _DAY_US)
+        if not 2 * len(days) < days[-1] - days[0] + 1 >= _MIN_DAYS:
+            return cls(int(t_us.min()), last, zone=zone)
+        hour = t_us % _DAY_US // HOUR_US
+        hours = int(hour.min()), int(hour.max()) + 1
+        return cls(int(t_us.min()), last, tuple(days.tolist()), hours, zone)
 
     @property
-    def in_seconds(self) -> bool:
-        """True for an axis in seconds."""
-        return self.end_us - self.origin_us < _MAX_SECONDS_US
+    def unit(self) -> tuple[str, float] | None:
+        """Name and seconds of the unit; None: the axis shows the clock, or days."""
+        span_s = (self.end_us - self.origin_us) / US_PER_S
+        return None if self.days or span_s >= _MAX_COUNTED_S else time_unit(max(span_s, 3.0))
 
     @property
     def title(self) -> str:
         """Title with the unit."""
-        return (
-            f"virtual time since {format_time(self.origin_us)}, s" if self.in_seconds else "virtual time, UTC"
-        )
+        if self.days:
+            first, last = self.hours
+            part = f", {first:02}:00 to {last:02}:00" if last - first < 24 else ""
+            return f"the {len(self.days)} days with data side by side{part}, {self.zone}"
+        if self.unit is None:
+            return f"virtual time, {self.zone}"
+        return f"virtual time since {format_time(self.origin_us)}, {self.unit[0]}"
 
     @property
     def span(self) -> str:
         """First and last time as text."""
-        one_day = self.origin_us // (86_400 * US_PER_S) == self.end_us // (86_400 * US_PER_S)
-        return f"{format_time(self.origin_us, date=True)} – {format_time(self.end_us, date=not one_day)} UTC"
+        one_day = self.origin_us // _DAY_US == self.end_us // _DAY_US
+        first, last = self.origin_us, self.end_us
+        if last - first >= 60 * US_PER_S:
+            first, last = (t_us - t_us % US_PER_S for t_us in (first, last))
+        return f"{format_time(first, date=True)} – {format_time(last, date=not one_day)} {self.zone}"
 
     def values(self, t_us: Any) -> Any:
         """Return times in the unit of the axis; ``NO_TIME`` becomes a gap."""
         times = np.asarray(t_us, dtype=np.int64)
-        if self.in_seconds:
-            gaps = times == NO_TIME
-            return np.where(gaps, np.nan, (np.where(gaps, self.origin_us, times) - self.origin_us) / US_PER_S)
+        gaps = times == NO_TIME
+        if self.days:
+            return np.where(gaps, np.nan, self._places(np.where(gaps, self.origin_us, times)))
+        if self.unit is not None:
+            since_us = np.where(gaps, self.origin_us, times) - self.origin_us
+            return np.where(gaps, np.nan, since_us / (US_PER_S * self.unit[1]))
         # Texts and not numbers: plotly would show numbers in the time zone of the browser.
-        exact = times.astype("datetime64[us]").astype("M8[ms]" if self._short else "M8[s]")
+        is_short = self.end_us - self.origin_us < _MAX_MS_US
+        exact = times.astype("datetime64[us]").astype("M8[ms]" if is_short else "M8[s]")
         return [None if text == "NaT" else text for text in np.datetime_as_string(exact).tolist()]
 
-    @property
-    def _short(self) -> bool:
-        return self.end_us - self.origin_us < _MAX_MS_US
+    def layout(self) -> dict[str, Any]:
+        """Return title and range of the axis for plotly; for sparse days also names and edges of the days."""
+        if not self.days:
+            return {"title_text": self.title, "range": self.values([self.origin_us, self.end_us])}
+        some = range(0, len(self.days), -(-len(self.days) // _MAX_NAMED_DAYS))
+        dates = [np.datetime64(self.days[at], "D").astype(dt.date) for at in some]
+        return {
+            "title_text": self.title,
+            "range": [0, len(self.days)],
+            "tickvals": [at + 0.5 for at in some],
+            "ticktext": [f"{date.day} {date:%b}<br>{date.year}" for date in dates],
+            "ticks": "",
+            "minor": {
+                "tickvals": list(range(len(self.days) + 1)), "showgrid": True, "ticks": "outside",
+                "gridcolor": "rgba(128,128,128,0.25)",
+            },
+        }  # fmt: skip
+
+    def _places(self, times: Times) -> NDArray[np.float64]:
+        """Return places on an axis of days; times between two days are at their edge."""
+        days = np.array(self.days)
+        number = np.searchsorted(days, times // _DAY_US)
+        has_data = days[np.minimum(number, len(days) - 1)] == times // _DAY_US
+        first_us, last_us = (hour * HOUR_US for hour in self.hours)
+        part = np.clip((times % _DAY_US - first_us) / (last_us - first_us), 0.0, 1.0)
+        return np.where(has_data, number + _DAY_GAP + (1 - 2 * _DAY_GAP) * part, number).astype(np.float64)
 
 
 class Bars:

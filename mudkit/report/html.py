@@ -245,18 +245,24 @@ def _figure(figure: dict[str, Any], name: str) -> str:
         "frames": figure.get("frames"),
     }
     data = json.dumps(drawn, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    described = html.escape(_caption(layout), quote=True)
     return (
-        f'<div id="{name}" class="mudkit-figure" style="height:{float(height):g}px"></div>'
+        f'<div id="{name}" class="mudkit-figure" role="img" aria-label="{described}" '
+        f'style="height:{float(height):g}px"></div>'
         f'<script type="application/json" class="mudkit-figure-data" data-figure="{name}">{data}</script>'
-        f'<noscript><p class="mudkit-needs-script">{_caption(layout)} It needs JavaScript.</p></noscript>'
+        f'<noscript><p class="mudkit-needs-script">Figure: {described} It needs JavaScript.</p></noscript>'
     )
 
 
 def _caption(layout: dict[str, Any]) -> str:
-    """Tell what a figure is called, for readers who do not see it."""
+    """Return the alternative text of a figure, or its title, or that it is one."""
     title = layout.get("title")
     text = title.get("text") if isinstance(title, dict) else title
-    return f"Figure: {html.escape(re.sub(r'<[^>]*>', ' ', str(text)))}." if text else "A figure."
+    meta = layout.get("meta")
+    alternative = meta.get("alt") if isinstance(meta, dict) else None
+    return (
+        str(alternative or re.sub(r"<[^>]*>", " ", str(text or "a figure without a title"))).rstrip(".") + "."
+    )
 
 
 def _without_progress(text: str) -> str:

@@ -211,11 +211,30 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, screenshot):
         model = explorer.get_by_label("model", exact=True)
         choose(model, "sequential")
         explorer.get_by_text(re.compile(r"ILLEGAL \(sequential\)")).wait_for()
+        explorer.locator("svg.main-svg[role=img][aria-label^='sequential: ILLEGAL. ']").wait_for()
+        follows_the_theme(page, explorer)
         cells = page.locator(".jp-Notebook .jp-Cell").count()
         for key in "bxr":  # add a cell, cut it, make it raw: the notebook's, but not here
             page.keyboard.press(key)
         assert page.locator(".jp-Notebook .jp-Cell").count() == cells
         assert model.is_visible()
+
+
+def follows_the_theme(page, widget):
+    """Assert that the text of a figure gets JupyterLab's colour, in both themes."""
+    ink = """([box]) => {
+      const fills = [...box.querySelectorAll('.js-plotly-plot .gtitle, .js-plotly-plot .xtick text')]
+        .map(text => getComputedStyle(text).fill);
+      const theme = getComputedStyle(document.body).getPropertyValue('--jp-content-font-color1').trim();
+      const probe = document.body.appendChild(document.createElement('i'));
+      probe.style.color = theme;
+      const wanted = getComputedStyle(probe).color;
+      probe.remove();
+      return fills.length > 1 && fills.every(fill => fill === wanted) && document.body.dataset.jpThemeLight;
+    }"""
+    for scheme, is_light in (("dark", "false"), ("light", "true")):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(f"arg => ({ink})(arg) === '{is_light}'", arg=[widget.element_handle()])
 
 
 def test_a_table_is_written_and_read_in_the_browser(chromium, lab, screenshot):

@@ -243,3 +243,26 @@ def test_nested_values_and_odd_texts_have_a_limit() -> None:
         text = one_line(value)
         assert len(text) <= MAX_CELL
         text.encode()
+
+
+def test_no_line_runs_through_the_text_of_a_box() -> None:
+    picture = lanes([Event("ann", "w1", 0, 1), Event("ann", "r1", 3, 3)], [], "two")
+    boxes = [
+        (float(x), float(x) + float(wide))
+        for x, wide in re.findall(r"<rect x='([\d.]+)' y='[\d.]+' width='([\d.]+)'", picture)
+    ]
+    lines = [
+        tuple(map(float, ends)) for ends in re.findall(r"<line x1='([\d.]+)' .*? x2='([\d.]+)'", picture)
+    ]
+    assert len(boxes) == 2
+    assert lines
+    for x1, x2 in lines:
+        assert all(x2 <= left or right <= x1 for left, right in boxes)
+
+
+@pytest.mark.parametrize(
+    "values", [[math.nan] * 3, [math.inf, -math.inf, 1.5], [0.0, -0.0, 1e-12], [1e300, 2, 3]]
+)
+def test_columns_of_odd_numbers_have_no_exponent(values: list[float]) -> None:
+    text = repr(show(pd.DataFrame({"name": ["a", "b", "c"], "x_share": values, "mixed": ["a", 1, None]})))
+    assert not re.search(r"\d(e|E)[+-]?\d|nan|inf", text)

@@ -144,8 +144,11 @@ var mudkitMap = (function () {
   // data: areas [lat, lon, metres, text]
   function areas(map, data) {
     data.areas.forEach(function (area) {
-      var line = { color: "#333", weight: 1.5, dashArray: "6 4", fillColor: "#333", fillOpacity: 0.05 };
-      L.circle([area[0], area[1]], Object.assign({ radius: area[2], interactive: false }, line)).addTo(map);
+      var line = { weight: 1.5, dashArray: "6 4", fillOpacity: 0.08 };
+      var circle = L.circle([area[0], area[1]], Object.assign({ radius: area[2], interactive: false }, line)).addTo(map);
+      var paint = function () { var ink = isDark() ? "#c9d1d9" : "#333"; circle.setStyle({ color: ink, fillColor: ink }); };
+      painters.push(paint);
+      paint();
       var middle = L.circleMarker([area[0], area[1]], { radius: 4, color: "#fff", weight: 1, fillColor: "#000", fillOpacity: 1 });
       middle.mudkitText = area[3];
       withTexts(L.featureGroup([middle])).addTo(map);
@@ -160,7 +163,7 @@ var mudkitMap = (function () {
     }, { sticky: true });
   }
 
-  // data: points [lat, lon, weight], radius, blur, stops
+  // data: points [lat, lon, share of the largest weight], most (this weight), radius, blur, stops
   function heat(map, data) {
     var gradient = {};
     data.stops.forEach(function (stop, at) { gradient[(at + 1) / data.stops.length] = stop; });
@@ -178,7 +181,18 @@ var mudkitMap = (function () {
       });
       return most || 1;
     }
-    map.on("zoomend", function () { layer.setOptions({ max: densest() }); });
+    // The legend has the weight of that place, which depends on the zoom.
+    function number(value) {
+      return value.toLocaleString("en", { maximumSignificantDigits: value < 1000 ? 3 : 15, maximumFractionDigits: 2 });
+    }
+    function renew() {
+      var most = densest();
+      layer.setOptions({ max: most });
+      var label = map.getContainer().querySelector(".mudkit-legend .ticks span:last-child");
+      if (label) label.textContent = number(most * data.most);
+    }
+    map.on("zoomend", renew);
+    map.whenReady(function () { setTimeout(renew, 0); });  // the legend is added after this layer
     layer.addTo(map);
   }
 

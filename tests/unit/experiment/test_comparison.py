@@ -53,10 +53,8 @@ def test_means_and_their_intervals(board):
     for measure in ("messages", "radio_j"):
         one, other = runs[measure]
         row = result.loc[("MUD", measure)]
-        half = 12.706204736 * abs(one - other) / 2  # Student's t with one degree of freedom
-        assert (row["mean"], row["low"], row["high"]) == pytest.approx(
-            ((one + other) / 2, (one + other) / 2 - half, (one + other) / 2 + half)
-        )
+        low, high = sorted((one, other))  # with two seeds the range, which no bytes or joules leave
+        assert (row["mean"], row["low"], row["high"]) == pytest.approx(((one + other) / 2, low, high))
     assert board.table("ward telemetry")["messages"]["MUD"] == pytest.approx(runs["messages"].mean())
     assert list(board.table("ward telemetry").columns) == list(MEASURES)
 
@@ -259,3 +257,15 @@ def test_nothing_is_kept_if_it_is_not_wanted():
     assert bare.devices.empty
     assert bare.disclosed.empty
     assert bare.latencies.empty
+
+
+def test_intervals_never_leave_what_is_possible(board):
+    runs = pd.concat(
+        [board.runs.assign(seed=board.runs["seed"] + 2 * k) for k in range(4)], ignore_index=True
+    )
+    runs["useful_share"] = np.where(runs["seed"] % 3 == 0, 0.97, 1.0)
+    runs["lost"] = np.where(runs["seed"] % 5 == 0, 3.0, 0.0)
+    rows = replace(board, runs=runs).measured("traffic alerts").dropna(subset=["low"])
+    assert (rows["low"] >= 0).all()
+    assert (rows.loc[rows["measure"] == "useful_share", "high"] <= 1).all()
+    assert ((rows["low"] <= rows["mean"]) & (rows["mean"] <= rows["high"])).all()

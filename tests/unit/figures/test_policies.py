@@ -109,32 +109,34 @@ TABLE = pd.DataFrame(
 
 def test_all_nodes_are_there_with_what_they_say():
     figure = figures.tree(TABLE, title="T")
-    lines, leaves, questions, answers = figure.data
+    edges, marks, leaves, questions, answers = figure.data
     assert list(questions.text) == [
         "at most 10 min old?",
         "at most 1.25 km away?",
         "it holds at most 20 points?",
     ]
     assert list(leaves.text) == [
-        "<b>local</b><br>30 % (30)",
-        "<b>local</b><br>4 % (4)",
-        "<b>remote</b><br>6 % (6)",
-        "<b>remote</b><br>60 % (60)",
+        "<b>local</b> 30 % (30)",
+        "<b>local</b> 4 % (4)",
+        "<b>remote</b> 6 % (6)",
+        "<b>remote</b> 60 % (60)",
     ]
-    assert list(questions.y) == [0, -1, -2]
-    assert list(leaves.y) == [-2, -3, -3, -1]
-    assert list(leaves.x) == sorted(leaves.x), "left is left"
-    assert leaves.x[0] < questions.x[1] < questions.x[0] < leaves.x[3]
-    assert len(lines.x) == 3 * 6
-    assert sorted(answers.text) == ["no"] * 3 + ["yes"] * 3
-    assert leaves.marker.symbol[0] != leaves.marker.symbol[3]
-    assert leaves.marker.size[3] > leaves.marker.size[0] > leaves.marker.size[1]
+    assert sorted([*questions.y, *leaves.y]) == list(range(7)), "each has a line of its own"
+    assert list(questions.y) == [0, 1, 3]
+    assert list(leaves.y) == list(marks.y) == [2, 4, 5, 6], "yes above no"
+    assert [round(x) for x in questions.x] == [0, 1, 2]
+    assert [round(x) for x in leaves.x] == [2, 3, 3, 1]
+    assert len(edges.x) == 4 * 6
+    assert list(answers.text) == ["yes", "yes", "no", "yes", "no", "no"]
+    assert list(answers.y) == [1, 2, 3, 4, 5, 6]
+    assert marks.marker.symbol[0] != marks.marker.symbol[3]
+    assert marks.marker.size[3] > marks.marker.size[0] > marks.marker.size[1]
     assert "100 % of 100 examples, 4 leaves" in questions.hovertext[0]
 
 
 def test_what_is_deeper_is_one_mark():
-    _, leaves, questions, _ = figures.tree(TABLE, title="", max_depth=2).data
-    assert leaves.text[1] == "… 2 leaves<br>10 % (10)"
+    _, _, leaves, questions, _ = figures.tree(TABLE, title="", max_depth=2).data
+    assert leaves.text[1] == "… 2 leaves, 10 % (10)"
     assert "10 % of 100 examples" in leaves.hovertext[1]
     assert len(leaves.text) + len(questions.text) == 5
 
@@ -142,9 +144,9 @@ def test_what_is_deeper_is_one_mark():
 def test_a_leaf_alone_and_a_delay():
     alone = TABLE[TABLE["node"] == 2].assign(node=0, parent=-1, action="30 min")
     figure = figures.tree(alone, title="U")
-    assert list(figure.data[1].text) == ["<b>30 min</b><br>100 % (30)"]
-    assert list(figure.data[1].x) == [0.5]
-    assert list(figure.data[0].x) == []
+    edges, _, leaves, questions, _ = figure.data
+    assert list(leaves.text) == ["<b>30 min</b> 100 % (30)"]
+    assert list(edges.x) == list(questions.x) == []
     assert figure.layout.title.text == "U"
     assert figures.tree_outline(alone) == "30 min (30 examples)"
 
@@ -213,14 +215,14 @@ def test_a_mark_for_each_message_and_a_ring_for_each_alarm():
     ]
     assert list(figure.layout.yaxis.ticktext) == ["patient 9", "patient 10"]
     assert [list(each.y) for each in (figure.data[0], figure.data[3])] == [[0], [1]]
-    assert figure.layout.xaxis2.title.text == "seconds"
+    assert figure.layout.xaxis2.title.text == "time, s"
     assert [note.text for note in figure.layout.annotations] == ["one", "two"]
 
 
 def test_long_times_are_in_minutes():
     later = ONE.assign(t_s=ONE["t_s"] * 600)
     figure = figures.decisions({"one": later}, title="")
-    assert figure.layout.xaxis.title.text == "minutes"
+    assert figure.layout.xaxis.title.text == "time, min"
     assert list(figure.data[0].x) == [50.0]
 
 

@@ -287,3 +287,18 @@ def test_a_table_must_have_its_columns():
         figures.message_lifecycles(
             {"rule": RULE.drop(columns="read_us")}, ONLINE, **EVENTS, until_us=1, title=""
         )
+
+
+def test_of_many_messages_about_as_many_as_asked_for_are_drawn():
+    many = table_of_message_lifecycles(*[(k, None, k + 1, None if k % 3 else k + 5) for k in range(100)])
+    online = many.assign(read_us=many["came_us"] + 5 * HOUR_US)
+    figure = figures.message_lifecycles(
+        {"a": many, "b": online}, online, reads_us=[], switches_us=[], starts_up=True, until_us=36 * HOUR_US,
+        most=20, title="T",
+    )  # fmt: skip
+    assert figure.layout.title.subtitle.text.startswith("20 of ")
+    waits = [trace for trace in figure.data if trace.name == "waits at the server"]
+    assert [sum(x is None for x in trace.x) for trace in waits] == [20, 20]
+    assert figure.layout.height < 700, "one screen"
+    wasted = [trace for trace in figure.data if trace.name.startswith("on the device for nothing")]
+    assert sum(x is None for x in wasted[0].x) >= 10, "what goes wrong is among them"

@@ -34,7 +34,7 @@ def test_every_figure_takes_the_template(file):
 
 def test_a_widget_is_configured_so():
     shown = Figure()
-    assert shown.get_state()["_config"] == figures.PLOTLY_CONFIG
+    assert shown.get_state()["_config"] == {**figures.PLOTLY_CONFIG, "responsive": True}
     assert figures.PLOTLY_CONFIG["showSendToCloud"] is False
     assert figures.PLOTLY_CONFIG["plotlyServerURL"] == ""
 

@@ -1,0 +1,112 @@
+"""Labels of figures: none lies over another, at the least width and on a wide screen."""
+
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.figures.labels import MIN_WIDTH_PX, Sheet, point_labels, text_px
+
+LABELLED = [
+    "frontier", "history", "history, illegal", "history, long", "link_strip", "message_diagram", "pareto",
+    "policy_scatter", "tree",
+]  # fmt: skip
+_LETTER, _LINE = 0.5, 1.0
+"""Width of a letter and height of a line, by the size of the font: of an average font, not of a wide one."""
+
+
+def axis_px(figure, name, length_px):
+    """Return a function from a value on an axis to pixels from the left or lower edge of the plot."""
+    axis = figure.layout[name]
+    low, high = axis.range
+    begin, end = axis.domain or (0, 1)
+    return lambda value: length_px * (begin + (end - begin) * (float(value) - low) / (high - low))
+
+
+def label_boxes(figure, width_px):
+    """Return text and box (left, top, right, bottom; px) of each annotation and text on the plot."""
+    margin = figure.layout.margin
+    wide, high = width_px - margin.l - margin.r, figure.layout.height - margin.t - margin.b
+    boxes = []
+
+    def put(text, x, y, left_share, top_share, size):
+        lines = [re.sub("<[^>]*>", "", line) for line in text.split("<br>")]
+        box_w, box_h = _LETTER * size * max(map(len, lines)), _LINE * size * len(lines)
+        left, top = x - left_share * box_w, y - top_share * box_h
+        boxes.append((text, (left, top, left + box_w, top + box_h)))
+
+    for note in figure.layout.annotations:
+        if note.xref == "paper":
+            continue
+        x = axis_px(figure, (note.xref or "x").replace("x", "xaxis"), wide)(note.x)
+        y = high - axis_px(figure, (note.yref or "y").replace("y", "yaxis"), high)(note.y)
+        if note.showarrow:
+            x, y = x + note.ax, y + note.ay
+        x, y = x + (note.xshift or 0), y - (note.yshift or 0)
+        shares = {"left": 0.0, "center": 0.5, "right": 1.0, None: 0.5}
+        downs = {"top": 0.0, "middle": 0.5, "bottom": 1.0, None: 0.5}
+        put(note.text, x, y, shares[note.xanchor], downs[note.yanchor], note.font.size)
+    for trace in figure.data:
+        if trace.type != "scatter" or "text" not in (trace.mode or "") or not trace.x:
+            continue
+        down, side = (trace.textposition or "middle center").split()
+        x_px = axis_px(figure, (trace.xaxis or "x").replace("x", "xaxis"), wide)
+        y_px = axis_px(figure, (trace.yaxis or "y").replace("y", "yaxis"), high)
+        for text, x, y in zip(trace.text, trace.x, trace.y, strict=True):
+            if isinstance(x, str):  # a time by the clock, at the right edge of a strip
+                x = figure.layout.xaxis.range[1]
+                place = wide
+            else:
+                place = x_px(x)
+            left = {"left": 1.0, "center": 0.5, "right": 0.0}[side]
+            put(text, place, high - y_px(y), left, {"top": 1.0, "middle": 0.5, "bottom": 0.0}[down], 12)
+    return boxes
+
+
+def overlaps(boxes):
+    return [
+        (text, other)
+        for (text, a), (other, b) in combinations(boxes, 2)
+        if min(a[2], b[2]) - max(a[0], b[0]) > 1 and min(a[3], b[3]) - max(a[1], b[1]) > 1
+    ]
+
+
+@pytest.mark.parametrize("width_px", [MIN_WIDTH_PX, 1200])
+@pytest.mark.parametrize("name", LABELLED)
+def test_no_label_lies_over_another(name, width_px, gallery):
+    boxes = label_boxes(gallery(name), width_px)
+    assert len(boxes) > 1
+    assert overlaps(boxes) == []
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=9, unique=True))
+def test_names_of_points_do_not_overlap(shares):
+    texts = [f"policy {number}" for number in range(len(shares))]
+    labels = point_labels(shares, shares, texts, ["red"] * len(shares), size_px=(600.0, 270.0))
+    boxes = []
+    for label in labels:
+        wide, high = text_px(label["text"], 12)
+        left = (
+            600 * label["x"] + label["ax"] - {"left": 0, "center": 0.5, "right": 1}[label["xanchor"]] * wide
+        )
+        top = (
+            270 * (1 - label["y"])
+            + label["ay"]
+            - {"top": 0, "middle": 0.5, "bottom": 1}[label["yanchor"]] * high
+        )
+        boxes.append((label["text"], (left, top, left + wide, top + high)))
+    assert overlaps(boxes) == []
+
+
+def test_a_sheet_gives_no_place_twice():
+    sheet = Sheet(0, 0, 100, 100)
+    box = (10.0, 10.0, 30.0, 20.0)
+    assert sheet.put([box]) == 0
+    assert sheet.put([box]) is None
+    assert sheet.put([box, (40.0, 10.0, 60.0, 20.0), (40.0, 40.0, 60.0, 50.0)], lambda box: box[1] == 10) == 2
+    assert sheet.put([(90.0, 0.0, 110.0, 10.0)]) is None, "it would end beyond the edge"
+    sheet.block((0.0, 60.0, 100.0, 100.0))
+    assert sheet.put([(np.float64(0), 70.0, 10.0, 80.0)]) is None

@@ -1,0 +1,68 @@
+"""Axes of time: units that people use, and days that are far apart."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.figures.times import HOUR_US, NO_TIME, TimeAxis, time_unit, times_us
+
+DAY_US = 24 * HOUR_US
+T0 = 14_000 * DAY_US
+
+
+@pytest.mark.parametrize(
+    ("span_s", "unit"),
+    [(0, "ms"), (2, "ms"), (100, "s"), (400, "min"), (4 * 3600, "h"), (86_400, "h"), (10 * 86_400, "days")],
+)
+def test_units_have_few_digits(span_s, unit):
+    name, unit_s = time_unit(span_s)
+    assert name == unit
+    assert span_s / unit_s <= 3000
+
+
+@pytest.mark.parametrize(("span_s", "title"), [(100, ", s"), (1680, ", min"), (7200, ", UTC")])
+def test_an_axis_counts_below_an_hour_and_shows_the_clock_above(span_s, title):
+    axis = TimeAxis(T0, T0 + span_s * 1_000_000)
+    assert axis.title.endswith(title)
+
+
+SPARSE = T0 + np.linspace(0, 700, 18).round().astype(np.int64)[:, None] * DAY_US + np.arange(8, 18) * HOUR_US
+
+
+def test_sparse_days_stand_side_by_side():
+    axis = TimeAxis.of(SPARSE.ravel())
+    assert len(axis.days) == 18
+    assert axis.hours == (8, 18)
+    assert axis.title == "the 18 days with data side by side, 08:00 to 18:00, UTC"
+    places = axis.values(SPARSE)
+    assert (places.astype(int) == np.arange(18)[:, None]).all()
+    assert (np.ptp(places, axis=1) > 0.8).all(), "no day is a hairline"
+    assert axis.layout()["range"] == [0, 18]
+    assert 5 <= len(axis.layout()["ticktext"]) <= 9
+    assert np.isnan(axis.values([NO_TIME])).all()
+
+
+@given(st.lists(st.integers(0, 900), min_size=1, max_size=40))
+def test_places_keep_the_order_of_times(days):
+    times = np.sort(T0 + np.array(days, dtype=np.int64) * DAY_US + 5 * HOUR_US)
+    axis = TimeAxis.of(times)
+    every = np.arange(T0, times.max() + DAY_US, DAY_US // 3)
+    if axis.days:
+        places = axis.values(every)
+        assert (np.diff(places) >= 0).all()
+        assert places.min() >= 0
+        assert places.max() <= len(axis.days)
+    else:
+        assert isinstance(axis.title, str)
+
+
+def test_days_next_to_each_other_are_a_usual_axis():
+    assert TimeAxis.of(T0 + np.arange(0, 9) * DAY_US).days == ()
+    assert TimeAxis.of(np.array([T0])).days == ()
+
+
+def test_times_of_a_table():
+    table = pd.DataFrame({"t": ["2008-05-18 08:00", None]})
+    assert times_us(table, "t", "table").tolist() == [1_211_097_600_000_000, NO_TIME]
