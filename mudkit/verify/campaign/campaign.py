@@ -194,9 +194,9 @@ class Campaign:
         first = next(iter(self.clients.values()))
         first.create(MAIN, split=["g", "p"][: draw.randint(0, 2)]).result()
         if self.work.with_side:
-            made = first.create(SIDE)
-            made.result()
-            self.work.creations.append(made)
+            creation = first.create(SIDE)
+            creation.result()
+            self.work.creations.append(creation)
         plan = self._plan(world.now_us)
         for at_us, what in plan:
             if at_us > world.now_us:

@@ -55,14 +55,14 @@ class Spooling(Protocol):
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a link."""
+        """Return whether there is a link."""
 
     @property
     def due_us(self) -> int:
-        """When :meth:`timeout` is to be called next."""
+        """Return when :meth:`timeout` is to be called next."""
 
     def notification(self, now_us: int, identity: Hashable, rank: float, expires_us: int) -> None:
-        """Take a message."""
+        """Accept a message."""
 
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Note a change of the link."""
@@ -74,7 +74,7 @@ class Spooling(Protocol):
         """Note what was read without a link."""
 
     def timeout(self, now_us: int) -> None:
-        """Let expire what expires."""
+        """Drop the messages that have expired."""
 
 
 Begin = Callable[[Take, Take], Spooling]
