@@ -164,11 +164,11 @@ class Propagation(Parameters):
     )
     message_bytes: int = Field(400, ge=1, le=1 << 20, description="size of a message")
     aggregate_bytes: int = Field(400, ge=1, le=1 << 20, description="size of an aggregate")
-    application: Literal["traffic", "hazards", "popular spots", "noise map"] = Field(
-        "noise map", description="what is played where most is reported"
+    quantity: Literal["auto", "speed", "devices"] = Field(
+        "auto", description="what devices report; auto: speed where the trace has it, else devices standing"
     )
     played_minutes: float = Field(
-        30.0, ge=1, le=1440, description="so long an application is played, where most is reported"
+        30.0, ge=1, le=1440, description="length of the stretch that is played, where most is reported"
     )
     far_km: float = Field(
         20.0, ge=0, le=5000, description="from who listens in the middle to who is far away"
@@ -243,7 +243,7 @@ TEMPLATES: dict[str, type[Parameters]] = {
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "across": ("x", "x_axis"),
     "aggregate_bytes": ("aggregate_size",),
-    "application": ("app",),
+    "quantity": ("application", "app", "value", "measure"),
     "arrivals": ("messages", "events", "notifications"),
     "arrivals_per_day": ("messages_per_day", "arrival_rate", "event_frequency"),
     "batch_minutes": ("delay", "delay_minutes", "hold_minutes"),
