@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from mudkit.errors import TraceContentError
 from mudkit.figures.geometry import to_mercator
 from mudkit.report.page import Answer, FirstScreen
 from mudkit.report.source import TraceSource
-from mudkit.systems.radiator import APPLICATIONS, Played, play
+from mudkit.systems.radiator import APPLICATIONS, Application, Played, play
 from mudkit.trace.schema import epoch_us
 from mudkit.units import KM_PER_DEGREE, US_PER_S, distance_km, middle
 
@@ -46,7 +47,7 @@ FAR: Final = "far away"
 """Who stands and listens."""
 _MOMENTS: Final = 40
 _POINT: Final = 0.01
-_APPLICATIONS: Final = {"speed": "traffic", "devices": "popular spots"}
+_SOURCES: Final = {"speed": "traffic", "devices": "popular spots"}
 _QUANTITIES: Final = {
     "speed": "the speed of devices, which the trace has",
     "devices": "the number of devices that stand in a cell",
@@ -276,6 +277,14 @@ def chosen_quantity(positions: pa.Table, quantity: str) -> str:
     return ("speed" if has_speed else "devices") if quantity == "auto" else quantity
 
 
+def _application(quantity: str) -> Application:
+    """Return the application that reports a quantity, near by within a minute, elsewhere in half an hour."""
+    source = APPLICATIONS[_SOURCES[quantity]]
+    return replace(
+        APPLICATIONS["noise map"], name=quantity, sense=source.sense, join=source.join, tells=source.tells
+    )
+
+
 def played(positions: pa.Table, quantity: str, far_km: float) -> Played:
     """Let an application run on positions, and two listen: in the middle of them, and a way north of it.
 
@@ -290,7 +299,7 @@ def played(positions: pa.Table, quantity: str, far_km: float) -> Played:
     """
     lat, lon = middle(positions["lat"].to_numpy(), positions["lon"].to_numpy())
     north = min(lat + far_km / float(KM_PER_DEGREE), 89.0)
-    return play(APPLICATIONS[_APPLICATIONS[quantity]], positions, stand={NEAR: (lat, lon), FAR: (north, lon)})
+    return play(_application(quantity), positions, stand={NEAR: (lat, lon), FAR: (north, lon)})
 
 
 def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | None:
@@ -314,7 +323,7 @@ def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | N
         positions.select(["lat", "lon"]).to_pandas(),
         (NEAR, FAR),
         value="value",
-        label=APPLICATIONS[_APPLICATIONS[quantity]].tells,
+        label=_application(quantity).tells,
         every_s=last_s / pictures_,
         until_s=last_s,
         first_s=last_s / 2,
@@ -334,10 +343,15 @@ def known_answer(run: Played, quantity: str, near_km: float = 5.0) -> Answer:
     received = run.received
     lat, lon = middle(received["lat"], received["lon"])
     of_middle = received[distance_km(received["lat"], received["lon"], lat, lon) <= near_km]
+    if not len(received):
+        return Answer(
+            "Nothing is reported", f"What was played: {_QUANTITIES[quantity]}. None had any to report."
+        )
     age_s = of_middle.groupby("receiver")["age_s"].mean()
     ages = {name: words.duration(float(age_s.get(name, np.nan))) for name in (NEAR, FAR)}
     costs = [
-        f"who is {row['receiver']} gets {row['messages']:,} messages in {row['aggregates']:,} aggregates, "
+        f"who is {row['receiver']} gets {words.count(row['messages'], 'message')} in "
+        f"{words.count(row['aggregates'], 'aggregate')}, "
         f"{words.size(row['bytes'])}"
         for row in run.sent.sort_values("receiver", ascending=False).to_dict("records")
     ]
