@@ -126,38 +126,37 @@ class ReadStudy:
 
     def first_screen(self) -> FirstScreen:
         """Return the title's details, three figures, the recommendation, what it rests on, and warnings."""
-        rule, chosen, bound = self.row(RULE), self.recommended, self.row(BOUND)
-        saved = rule["sent_share"] - chosen["sent_share"]
-        of_rule = f"the rule in use, “{_of(self.rule)}”"
-        second = (
-            _points(saved),
-            f"fewer than with {of_rule} ({words.percent(rule['sent_share'], 1)})",
-        )
-        if not self.is_rule_allowed:
-            allowed = words.percent(self.max_stale)
-            second = (words.percent(rule["stale_share"], 1), f"stale with {of_rule}; {allowed} are allowed")
-        elif not saved > 0:
-            second = (words.percent(1 - chosen["stale_share"], 1), "of answers are fresh with it")
-        named = (
-            f"with the {chosen['kind']}" if chosen["kind"] != ALWAYS else "when nothing is answered locally"
-        )
-        tiles = [
-            (words.percent(chosen["sent_share"], 1), f"of reads ask the server {named}"),
-            second,
-            (
-                _points(max(chosen["sent_share"] - bound["sent_share"], 0.0)),
-                f"left: nobody within {words.percent(self.max_stale)} stale asks less than "
-                f"{words.percent(bound['sent_share'], 1)}",
-            ),
-        ]
         return FirstScreen(
             self.source.describe(),
-            tiles,
+            self._tiles(),
             self._headline(),
             self._because(),
             self._assumption(),
             [*self.source.warnings(), *self._warnings()],
         )
+
+    def _tiles(self) -> list[tuple[str, str]]:
+        rule, chosen, bound = self.row(RULE), self.recommended, self.row(BOUND)
+        of_rule, allowed = f"the rule in use, “{_of(self.rule)}”", words.percent(self.max_stale)
+        saved = rule["sent_share"] - chosen["sent_share"]
+        first = words.percent(chosen["sent_share"], 1), f"of reads ask the server with the {chosen['kind']}"
+        second = _points(saved), f"fewer than with {of_rule} ({words.percent(rule['sent_share'], 1)})"
+        if self.verdict == "always ask":
+            first = words.percent(rule["sent_share"], 1), f"of reads ask the server with {of_rule}"
+            within = self.policies[self.policies["kind"].isin([RULE, BEST_RULE, LEARNT])]
+            within = within[within["stale_share"] <= self.max_stale]
+            fresh = (1 - within["sent_share"] - within["stale_share"]).max() if len(within) else 0.0
+            second = (
+                words.percent(max(fresh, 0.0), 1),
+                "are answered fresh by the best policy that is allowed",
+            )
+        if not self.is_rule_allowed:
+            second = words.percent(rule["stale_share"], 1), f"stale with {of_rule}; {allowed} are allowed"
+        elif self.verdict == "keep the rule":
+            second = words.percent(1 - chosen["stale_share"], 1), "of answers are fresh with it"
+        least = words.percent(bound["sent_share"], 1)
+        left = _points(max(chosen["sent_share"] - bound["sent_share"], 0.0))
+        return [first, second, (left, f"left: nobody within {allowed} stale asks less than {least}")]
 
     def _headline(self) -> str:
         return {
@@ -272,6 +271,10 @@ class ReadStudy:
 
     def places_answer(self, cells: pa.Table) -> Answer:
         """Return the heading of the map of cells, as :func:`mudkit.figures.hits_by_cell` counts them."""
+        if self.verdict == "always ask":
+            return Answer(
+                "No place has answers from a cache", "Every read asks the server, so there is no map."
+            )
         table = cells.to_pandas()
         known = table.loc[table["reads"] >= _MIN_CELL_READS, "local"]
         if len(known) < 2:

@@ -71,6 +71,7 @@ def test_where_no_cached_answer_holds_anything_every_read_asks(hopeless_study):
     assert study.row(BOUND)["sent_share"] > 0.97
     assert "No policy was learnt: Only one thing" in said(study)
     assert "The rule in use answers nothing locally." in said(study)
+    assert study.first_screen().tiles[1] == ("0 %", "are answered fresh by the best policy that is allowed")
 
 
 def test_a_rule_in_use_that_is_too_long_is_changed():
