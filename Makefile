@@ -12,6 +12,9 @@ TRACE ?=
 SEED ?=
 SAMPLE_S ?= 240
 
+# Tests start hundreds of processes: let them start from what is compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup report test quick tests unit soak sample coverage lab book api notebooks lint bench faults mutants clean
 .DELETE_ON_ERROR:
 

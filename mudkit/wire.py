@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["MAX_DEPTH", "as_wire", "is_too_deep", "wire_fields"]
+__all__ = ["MAX_DEPTH", "Fields", "Value", "as_wire", "is_too_deep", "wire_fields"]
+
+if TYPE_CHECKING:
+    Value: TypeAlias = bool | int | float | str | bytes | Sequence["Value"] | Mapping[str, "Value"] | None
+else:
+    Value = Any  # msgspec has no recursive types
+
+Fields: TypeAlias = Mapping[str, Value]
+"""Mapping of an application: content of a message, columns of a row, attributes of a context."""
 
 MAX_DEPTH: Final = 128
 """Levels of lists and mappings that a message from the network may have."""

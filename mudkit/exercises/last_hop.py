@@ -30,7 +30,7 @@ from mudkit.systems.lasthop import (
     message_lifecycles,
     play,
 )
-from mudkit.systems.lasthop.spool.ranked import FOREVER_US
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Take
 from mudkit.systems.lasthop.study.scenario import Drawn
 
 __all__ = ["EXERCISE"]
@@ -110,7 +110,7 @@ class _Judged:
         self.at_s = 0.0
         """When it came to the problem."""
 
-    def spool(self, forward: Callable[[Any], object], retract: Callable[[Any], object]) -> Spool:
+    def spool(self, forward: Take, retract: Take) -> Spool:
         """Make the spool."""
 
         def noted(message: Any) -> None:

@@ -19,6 +19,7 @@ from mudkit.sources.mobility import ManhattanGrid
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud
+from mudkit.wire import Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,7 +200,11 @@ class _Run:
         }[self.way]
         at_s = self.lab.world.now_us / 1e6
         before = {name: len(each) for name, each in self.changes.items()}
-        record = {"topic": "art", "article": "x" * audience.article_bytes, "number": number_}
+        record: dict[str, Value] = {
+            "topic": "art",
+            "article": "x" * audience.article_bytes,
+            "number": number_,
+        }
         self.jane.write(_TABLE, _KEY, record, predicate=predicate)
         self.lab.run(seconds=_SETTLE_S)
         for name, readers in self.changes.items():

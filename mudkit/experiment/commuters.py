@@ -138,10 +138,10 @@ class Commuters:
         self,
         seed: int,
         start: str,
-        read_policy: ReadPolicy | ShippedPolicy | None,
+        read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None,
         ship: Artefact | Sequence[Artefact] | None = None,
         *,
-        write_policy: WritePolicy | ShippedPolicy | None = None,
+        write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
         accident: Accident | None = None,
     ) -> CommutersRun:
         """Run some days.
@@ -171,9 +171,9 @@ class Commuters:
         self,
         seed: int,
         start: str,
-        read_policy: ReadPolicy | ShippedPolicy | None,
+        read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None,
         *,
-        write_policy: WritePolicy | ShippedPolicy | None = None,
+        write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
         accident: Accident | None = None,
     ) -> Drive:
         """Start the days: :meth:`run` by hand, to look or to change something meanwhile."""
@@ -197,8 +197,8 @@ class Drive:
         plan: Commuters,
         seed: int,
         start: str,
-        read_policy: ReadPolicy | ShippedPolicy | None,
-        write_policy: WritePolicy | ShippedPolicy | None,
+        read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None,
+        write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None,
         accident: Accident | None,
     ) -> None:
         self._plan = plan

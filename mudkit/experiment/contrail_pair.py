@@ -187,7 +187,9 @@ def self_latencies_s(
     took_s: list[float] = []
 
     def receive(item: Item) -> None:
-        took_s.append(lab.world.now_us / 1e6 - float(item.metadata["at_s"]))
+        at_s = item.metadata["at_s"]
+        assert isinstance(at_s, float)
+        took_s.append(lab.world.now_us / 1e6 - at_s)
 
     ports = []
     for number in range(clients):

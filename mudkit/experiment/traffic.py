@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -27,15 +27,13 @@ from mudkit.systems.radiator import (
     play,
 )
 from mudkit.systems.radiator.aggregation.thresholds import Function
-from mudkit.systems.radiator.study.played import heard, rows
+from mudkit.systems.radiator.study.played import Heard, heard, rows
 from mudkit.units import KM_PER_DEGREE, distance_km, middle
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Traffic", "TrafficRun"]
-
-_Heard: TypeAlias = list[list[Any]]
 
 
 @dataclass(frozen=True)
@@ -195,7 +193,7 @@ class Traffic:
         server = Server(
             lab, application.aggregability, application.join, max_retention_s=longest_s, **settings
         )
-        heard_by: _Heard = []
+        heard_by: list[Heard] = []
         places = self._places(said) | stand
         clients = {}
         for name, device in lab.devices.items():
@@ -212,9 +210,10 @@ class Traffic:
             lab.world.run(began_us + t_us)
             clients[min(context.people)].propagate_context(context)
         lab.run(seconds=longest_s + 30)
-        for row in heard_by:
-            row[0] -= began_us / 1e6
-            row[-1] = round(row[-1] - began_us / 1e6, 1)
+        began_s = began_us / 1e6
+        heard_by = [
+            row._replace(t_s=row.t_s - began_s, said_s=round(row.said_s - began_s, 1)) for row in heard_by
+        ]
         tracks = {
             str(car): (own["t_s"].to_numpy(), own["lat"].to_numpy(), own["lon"].to_numpy())
             for car, own in said.groupby("car")
@@ -277,8 +276,8 @@ class Traffic:
         lab.fleet(self.cars, mobility=self.mobility, every_s=self.every_s, prefix="car")
 
     @staticmethod
-    def _hear(heard: _Heard, lab: Lab, name: str, context: Context) -> None:
-        heard += rows(lab.world.now_us / 1e6, name, heard[-1][2] + 1 if heard else 1, context)
+    def _hear(heard: list[Heard], lab: Lab, name: str, context: Context) -> None:
+        heard += rows(lab.world.now_us / 1e6, name, heard[-1].aggregate + 1 if heard else 1, context)
 
 
 def _contexts(said: pd.DataFrame) -> list[tuple[Context, int]]:

@@ -35,6 +35,7 @@ __all__ = [
     "POINT",
     "STRING",
     "STRUCT",
+    "Constant",
     "Members",
     "Point",
     "attribute",
@@ -119,6 +120,10 @@ class Members(NamedTuple):
         if item in self.of_kind(kind):
             return True
         return None if self.kinds != kind else False
+
+
+Constant: TypeAlias = Value | Members
+"""Constant of a predicate."""
 
 
 def kind_names(kinds: int) -> str:

@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any, Final
 
 from mudkit.errors import ParameterError, brief
+from mudkit.events import Host, Network
 
 __all__ = ["MAX_DEPTH", "check_device", "check_lab", "is_storable"]
 
@@ -13,7 +14,7 @@ MAX_DEPTH: Final = 64
 """Levels of lists and mappings in what an application hands over."""
 
 
-def check_lab(given: Any) -> None:
+def check_lab(given: Network) -> None:
     """Refuse what is no lab: whatever has servers is one.
 
     Raises
@@ -26,7 +27,7 @@ def check_lab(given: Any) -> None:
         )
 
 
-def check_device(given: Any) -> None:
+def check_device(given: Host) -> None:
     """Refuse what is no device: whatever machines can be installed on is one.
 
     Raises

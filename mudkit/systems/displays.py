@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from mudkit.display import Displayed, View
 from mudkit.events import Installed
+from mudkit.wire import Fields
 
 __all__ = ["OnHost", "qualified_name"]
 
@@ -41,12 +39,12 @@ class OnHost(Displayed):
             inner.tables,
         )
 
-    def _own_facts(self) -> Mapping[str, Any]:
+    def _own_facts(self) -> Fields:
         """Return what is known without the machine."""
         return {}
 
 
-def qualified_name(shown: Any) -> str:
+def qualified_name(shown: Displayed) -> str:
     """Return the name of an object's class, with its system: ``mud.Client``."""
     kind = type(shown)
     parts = kind.__module__.split(".")

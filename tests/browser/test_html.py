@@ -106,6 +106,7 @@ def test_a_page_is_readable_at_any_width(open_report):
         )
 
 
+@pytest.mark.soak
 @pytest.mark.notebook
 def test_what_a_kernel_puts_out_becomes_a_report(open_report):
     from nbclient import NotebookClient

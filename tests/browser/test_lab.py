@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.spark,
     pytest.mark.notebook,
-    pytest.mark.soak(keep=2, group="chapters"),
+    pytest.mark.soak(keep=1, group="chapters"),
 ]
 LOCAL = (
     "http://127.0.0.1",

@@ -124,6 +124,7 @@ def test_the_ground_lies_where_the_trace_was(show, city):
     assert "ground drawn from the trace, 8,000 positions" in page.inner_text(".leaflet-control-attribution")
 
 
+@pytest.mark.soak
 def test_the_ground_is_exact_far_north(show):
     lat = np.repeat([60.0, 60.5, 61.0], 50)
     page = show(base_map(table(lat, np.tile(np.linspace(10.0, 11.0, 50), 3)))).page
@@ -184,6 +185,7 @@ def test_the_world_has_land_and_a_graticule(show):
     )
 
 
+@pytest.mark.soak
 def test_both_sides_of_the_date_line_lie_together(show):
     random = np.random.default_rng(1)
     lat, lon = -17.0 + random.normal(0, 0.2, 3000), (180 + random.normal(0, 0.3, 3000) + 180) % 360 - 180
@@ -198,6 +200,7 @@ def test_both_sides_of_the_date_line_lie_together(show):
     assert 0 < left < right < 1000
 
 
+@pytest.mark.soak
 def test_an_ordinary_marker_has_its_picture(show, city):
     import folium
 

@@ -164,6 +164,7 @@ def test_read_only_folder(tiny_disk, tmp_path, job):
     assert_one_clear_error(result, "read-only")
 
 
+@pytest.mark.soak
 def test_read_only_folder_for_a_report(tiny_disk, tmp_path):
     (tmp_path / "good.csv").write_text(GOOD)
     subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
@@ -171,6 +172,7 @@ def test_read_only_folder_for_a_report(tiny_disk, tmp_path):
     assert_one_clear_error(mudkit("report", "trace_profile", *arguments, cwd=tmp_path), "read-only")
 
 
+@pytest.mark.soak
 def test_a_full_disk_under_a_report(tiny_disk, tmp_path):
     (tmp_path / "good.csv").write_text(GOOD)
     arguments = ["--param", "trace=good.csv", "--out", tiny_disk]

@@ -114,6 +114,7 @@ def devices(lab, cloud):
     ]
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_blind_journal_loses_an_edit_and_is_not_told(chapter, seed):
     lab = Lab(seed)

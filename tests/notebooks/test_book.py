@@ -46,6 +46,7 @@ def test_a_book_is_made_and_made_again(chapters, tmp_path):
     assert 'href="00_part.html"' in pages["01_part.html"]
 
 
+@pytest.mark.soak
 def test_a_chapter_that_fails_leaves_what_was_there(chapters, tmp_path):
     index = make_book(chapters[:1], tmp_path / "book")
     notebook = nbformat.read(chapters[1], as_version=4)

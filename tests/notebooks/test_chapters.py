@@ -244,7 +244,7 @@ def test_runs_and_says_what_it_said_before(chapter):
     assert time.monotonic() - started < 240
 
 
-@pytest.mark.soak(keep=2)
+@pytest.mark.soak(keep=1)
 def test_a_wrong_number_is_noticed(chapter, tmp_path):
     notebook = copy.deepcopy(nbformat.read(chapter, as_version=4))
     last = code_cells(notebook, CHECKED)[0]

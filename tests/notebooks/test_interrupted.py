@@ -66,6 +66,7 @@ def replaced(cell, tmp_path, monkeypatch):
     monkeypatch.setattr("mudkit.report.run._TEMPLATES", tmp_path)
 
 
+@pytest.mark.soak
 def test_an_interrupt_that_reaches_the_kernel_alone_stops_the_report(tmp_path, monkeypatch):
     replaced("raise KeyboardInterrupt", tmp_path, monkeypatch)
     with pytest.raises(KeyboardInterrupt):

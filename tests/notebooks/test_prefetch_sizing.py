@@ -107,6 +107,7 @@ def test_logs_of_ones_own(logs, folder):
     assert set(manifest["inputs"]) == {"arrivals", "reads", "outages"}
 
 
+@pytest.mark.soak
 def test_a_bad_line_is_told(logs, folder):
     bad = folder / "bad.csv"
     bad.write_text(f"time\n{T0}\n{T0 + 9}\n{T0 + 5}\n")

@@ -98,6 +98,7 @@ def test_an_unchanged_report_is_not_run_again(report, folder, parameters):
     assert run_report("trace_profile", parameters, build=folder / "build", progress=False) == report
 
 
+@pytest.mark.soak
 def test_a_changed_input_or_a_damaged_output_is(report, folder, parameters, monkeypatch):
     """The run itself is replaced by a mark: that it starts is what counts here."""
     started = []

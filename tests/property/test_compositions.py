@@ -28,6 +28,7 @@ KEEPS_ALL = (
 )
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize(("composition", "order"), KEEPS_ALL)
 @examples(15)
 @given(said=said, ages=ages)

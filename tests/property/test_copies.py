@@ -12,6 +12,7 @@ from mudkit.sources.workloads import Poisson
 TASK = TASKS["friends nearby"].over(devices=5, hours=0.3)
 
 
+@pytest.mark.soak(keep=3)
 @pytest.mark.parametrize("system", ADAPTERS)
 def test_a_copy_of_a_machine_goes_on_as_the_machine_does(system: str) -> None:
     with alike(at_s=400.0) as counts:

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -98,6 +99,7 @@ def test_counts_are_exact(points, reads, horizon, cuts):
     assert +held == +expected_held
 
 
+@pytest.mark.soak
 @given(st.integers(0, 2**32 - 1))
 def test_many_points_and_reads_over_many_pieces(seed):
     """Random places, several pieces and blocks: the sizes at which the ranks and bits wrap."""

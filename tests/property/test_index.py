@@ -134,6 +134,7 @@ def test_the_index_equals_one_by_one(steps: list[tuple[Any, ...]]) -> None:
     assert len(index) == len(reference.all)
 
 
+@pytest.mark.soak(keep=1)
 @examples(60)
 @given(
     subscriptions=st.lists(st.tuples(predicates(SHAPES), data, data), min_size=30, max_size=120),
@@ -223,6 +224,7 @@ def test_functions_and_lookups_are_evaluated_one_by_one() -> None:
 corner = st.tuples(*[st.one_of(st.integers(-5, 5).map(float), st.just(-np.inf))] * 3)
 
 
+@pytest.mark.soak(keep=1)
 @examples(300)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(["insert", "insert", "insert", "move", "remove"]), st.integers(0, 200), corner), max_size=150),
@@ -268,7 +270,7 @@ def test_corners_that_wander_leave_no_trail() -> None:
     for entry in range(500):
         tree.insert(entry, (float(entry), -float(entry)))
     at_first = tree.blocks
-    for step in range(1, 200):
+    for step in range(1, 40):
         for entry in range(0, 500, 3):
             tree.move(entry, (entry + step * 1000.0, -(entry + step * 1000.0)))
     assert tree.blocks <= 4 * at_first + 8

@@ -114,6 +114,7 @@ def test_on_demand_wastes_nothing(story, most, threshold):
     assert real.forwarded == real.read
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("policy", ["on-line", "on-demand", "buffer", "rate", "unified"])
 @given(
     seed=st.integers(0, 1 << 32),
@@ -152,6 +153,7 @@ BETWEEN = [
 ]
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("policy", ["buffer", "rate", "unified"])
 def test_waste_and_loss_lie_between_those_of_on_demand_and_on_line(policy):
     """Over a few seeds together: of one run a few messages may be wasted more than on-line, at its end."""

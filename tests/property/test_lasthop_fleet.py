@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -221,6 +222,7 @@ class Ward:
         self.world.run(1100 * S)
 
 
+@pytest.mark.soak
 @examples(200)
 @given(traffic, faults, st.sampled_from([0.0, 0.2, 0.4]), WANTED, st.sampled_from([None, None, 1, 3]))
 def test_what_is_promised(

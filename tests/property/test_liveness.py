@@ -248,6 +248,7 @@ REQUESTS = [
 ]
 
 
+@pytest.mark.soak(keep=120)
 @pytest.mark.parametrize("every_s", EVERY_S)
 @pytest.mark.parametrize(("system", "name"), REQUESTS)
 def test_what_is_asked_while_everything_is_lost_is_answered_soon_after(

@@ -133,6 +133,7 @@ def by_place(rejected):
     return rejected.sort_by(list(BOTH.items()))
 
 
+@pytest.mark.soak(keep=3)
 @pytest.mark.parametrize("kind", KINDS)
 @examples(40)
 @given(rows=ROWS, data=st.data(), batch_rows=st.integers(1, 40))
@@ -185,6 +186,7 @@ def spread(folder, kind, rows, of, names):
             Path(folder, f"{name}.csv").write_text(lines(kind, mine, [""] * len(mine)))
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("kind", ["geolife", "csv"])
 @examples(60)
 @given(rows=st.lists(ROW, min_size=2, max_size=25), data=st.data())
@@ -252,6 +254,7 @@ def test_neither_order_nor_files_matter_to_an_access_log(rows, data):
     assert loads[1].rejected_by_reason() == loads[0].rejected_by_reason()
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("kind", KINDS)
 @examples(40)
 @given(rows=ROWS, data=st.data())

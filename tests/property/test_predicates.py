@@ -11,7 +11,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from predicate_fixtures import Row, rows
+from predicate_fixtures import rows
 from predicate_strategies import conditions, make, scopes
 
 from mudkit.predicates import Predicate, register_functions
@@ -56,29 +56,27 @@ def vectorised(predicate: Predicate, data: list[Data]) -> list[bool | None]:
     ]
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:60])
-def test_the_fixtures_in_python(row: Row) -> None:
-    text, record, receiver, expected = row
-    predicate = Predicate(text)
-    assert predicate(record, receiver=receiver) is expected
-    assert predicate.form.matches(predicate.constants, None, record, receiver, {}, {}) is (expected is True)
+def test_the_fixtures_in_python() -> None:
+    for text, record, receiver, expected in rows():
+        predicate = Predicate(text)
+        assert predicate(record, receiver=receiver) is expected, text
+        matches = predicate.form.matches(predicate.constants, None, record, receiver, {}, {})
+        assert matches is (expected is True), text
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:60])
-def test_the_fixtures_in_numpy(row: Row) -> None:
-    text, record, receiver, expected = row
+def test_the_fixtures_in_numpy() -> None:
     other: Data = {"record": {"n": "x"}, "receiver": {}, "auth": {}}
-    same: Data = {"record": record, "receiver": receiver, "auth": {}}
-    predicate = Predicate(text)
-    assert vectorised(predicate, [same, other, same])[::2] == [expected, expected]
-    assert vectorised(predicate, [other]) == [python(predicate, other)]
+    for text, record, receiver, expected in rows():
+        same: Data = {"record": record, "receiver": receiver, "auth": {}}
+        predicate = Predicate(text)
+        assert vectorised(predicate, [same, other, same])[::2] == [expected, expected], text
+        assert vectorised(predicate, [other]) == [python(predicate, other)], text
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:60])
-def test_the_fixtures_in_sqlite(connection: sqlite3.Connection, row: Row) -> None:
-    text, record, receiver, expected = row
-    data: Data = {"record": record, "receiver": receiver, "auth": {}}
-    assert in_sqlite(connection, Predicate(text), data) is expected
+def test_the_fixtures_in_sqlite(connection: sqlite3.Connection) -> None:
+    for text, record, receiver, expected in rows():
+        data: Data = {"record": record, "receiver": receiver, "auth": {}}
+        assert in_sqlite(connection, Predicate(text), data) is expected, text
 
 
 @examples(1000)

@@ -156,6 +156,7 @@ def driven(engine: Any, story: Any, fails: int = 0) -> Driven:
     return made
 
 
+@pytest.mark.soak(keep=4)
 @pytest.mark.parametrize(
     "function",
     [

@@ -166,11 +166,13 @@ def test_the_runs_have_everything_in_them(runs: dict[str, Lab]) -> None:
     assert statuses == {*STATUSES} - {"refused"}
 
 
+@pytest.mark.soak
 def test_again_in_this_process(known: dict[str, dict[str, str]]) -> None:
     for name, make in RUNS.items():
         assert sums(make()) == known[name]
 
 
+@pytest.mark.soak
 def test_another_seed_is_another_run(runs: dict[str, Lab], known: dict[str, dict[str, str]]) -> None:
     for name, make in RUNS.items():
         lab = make(8)
@@ -214,6 +216,7 @@ WRITE = """
     """
 
 
+@pytest.mark.soak
 def test_in_other_processes(known: dict[str, dict[str, str]], tmp_path: Path) -> None:
     """With other hash seeds, in another folder and time zone, on another day."""
     write = textwrap.dedent(WRITE.format(folder=str(Path(__file__).parent)))
@@ -439,6 +442,7 @@ class Silent:
         pass
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("mobility", ["commute", "waypoint"])
 def test_a_scenario_with_more_devices_moves_asks_and_publishes_as_before(mobility: str) -> None:
     """Trips begin in whole seconds, some of them just when positions are taken."""

@@ -56,11 +56,11 @@ def variants(spark, rows):
     ).cache()
 
 
-def test_variant(spark):
+def test_variant(spark, scaled):
     rows = list(itertools.product(shared.RECORDS, shared.READERS))
     frame = variants(spark, rows)
     layout = Layout(record="data", receiver="reader")
-    predicates = [shared.predicate(text) for text in shared.CASES]
+    predicates = [shared.predicate(text) for text in shared.CASES[:: scaled(1, 4)]]
     for first in range(0, len(predicates), 16):
         check(frame, predicates[first : first + 16], rows, layout)
 

@@ -74,7 +74,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.soak(keep=2)
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", OPTIONS)
 def test_parts_make_no_difference(spark, folder, tmp_path, job):
     wanted = at_once(spark, folder, job)
@@ -88,6 +88,7 @@ def test_parts_make_no_difference(spark, folder, tmp_path, job):
     assert names(tmp_path) == ["1", "4", "None"]
 
 
+@pytest.mark.soak
 def test_an_access_log_has_a_folder_of_its_own(spark, folder, tmp_path):
     whole = trace.load(folder)
     for name, positions, reads in (
@@ -102,6 +103,7 @@ def test_an_access_log_has_a_folder_of_its_own(spark, folder, tmp_path):
         assert stored(tmp_path / job) == at_once(spark, folder, job)
 
 
+@pytest.mark.soak
 def test_some_positions(spark, folder, tmp_path):
     where = "device != 'b' AND lat < 38.1"
     for job in ("label_writes", "label_reads"):
@@ -122,7 +124,7 @@ class Stop:
         return self.function(*arguments)
 
 
-@pytest.mark.soak(keep=2)
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", OPTIONS)
 def test_a_stopped_job_goes_on(spark, folder, tmp_path, job, monkeypatch):
     out, write = tmp_path / "out", jobs._write
@@ -144,6 +146,7 @@ def test_a_stopped_job_goes_on(spark, folder, tmp_path, job, monkeypatch):
     assert names(tmp_path) == ["out"]
 
 
+@pytest.mark.soak(keep=1, group="another")
 def test_something_else_never_goes_on(spark, folder, tmp_path, monkeypatch):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy, copy_function=shutil.copy)  # with new dates
@@ -210,6 +213,7 @@ def test_bad_options_leave_nothing(spark, folder, tmp_path, job, options, kind, 
     assert names(tmp_path) == []
 
 
+@pytest.mark.soak
 def test_traces_that_lack_something(spark, folder, tmp_path):
     with pytest.raises(InputMissing):
         pipeline.run_job(spark, "cells", tmp_path / "no", tmp_path / "out")
@@ -262,6 +266,7 @@ def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, outc
     assert all((out / file).read_bytes() == (wanted / file).read_bytes() for file in files)
 
 
+@pytest.mark.soak(keep=1, group="another")
 def test_an_ingest_with_other_options_never_goes_on(spark, cabs, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(_ingest, "check_plausible", Stop(None, 0))

@@ -25,6 +25,9 @@ T0 = 1_700_000_000
 # As they stand these take a minute: the paper's third figure with ten seeds, and years of messages.
 LESS = {
     "**FIGURES[3], seeds=range(10)": "{'prefetch_limit': [1, 16], 'outage': [0.9]}, {'days': 30}, [1]",
+    "[NEWS.over(devices=12), TRAFFIC.over(devices=12)], ADAPTERS, seeds=range(2)": (
+        "[NEWS.over(devices=4, hours=4.0), TRAFFIC.over(devices=4, hours=0.2)], ADAPTERS, seeds=range(1)"
+    ),
     "days=180)": "days=6)",
     "compare_sharing(Scenario(outages=Outages(0.9)))": "compare_sharing(Scenario(outages=Outages(0.9), days=6))",
 }

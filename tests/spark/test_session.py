@@ -72,7 +72,7 @@ def run(tmp_path):
     return run
 
 
-@pytest.mark.soak(keep=2, group="own session")
+@pytest.mark.soak(keep=1, group="own session")
 def test_a_start_is_silent_and_leaves_nothing_behind(run):
     answer = run(
         """
@@ -127,7 +127,7 @@ def pids() -> set[int]:
     return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
 
 
-@pytest.mark.soak(keep=2, group="own session")
+@pytest.mark.soak(keep=1, group="own session")
 def test_a_dead_session_is_replaced_and_a_live_one_is_not(run):
     answer = run(
         """
@@ -156,7 +156,7 @@ def test_a_dead_session_is_replaced_and_a_live_one_is_not(run):
     }
 
 
-@pytest.mark.soak(keep=2, group="own session")
+@pytest.mark.soak(keep=1, group="own session")
 def test_spark_connect(run):
     answer = run(
         """
@@ -201,7 +201,7 @@ def test_spark_connect(run):
     }
 
 
-@pytest.mark.soak(keep=2, group="own session")
+@pytest.mark.soak(keep=1, group="own session")
 def test_a_session_that_somebody_else_started_is_used_and_left_alone(run):
     answer = run(
         """
@@ -233,7 +233,7 @@ def test_a_session_that_somebody_else_started_is_used_and_left_alone(run):
     }
 
 
-@pytest.mark.soak(keep=2, group="own session")
+@pytest.mark.soak(keep=1, group="own session")
 def test_an_old_java_on_the_path_goes_unnoticed(run, tmp_path):
     old = tmp_path / "old"
     old.mkdir()
@@ -263,14 +263,14 @@ def can_be_alone() -> bool:
     return subprocess.run([*ALONE, "true"], capture_output=True).returncode == 0
 
 
-@pytest.mark.soak(keep=2, group="own session")
+@pytest.mark.soak(keep=1, group="own session")
 @pytest.mark.skipif(not can_be_alone(), reason="needs the right to make a network of its own")
 def test_spark_starts_without_a_network(run):
     answer = run("told['count'] = pipeline.session().range(3).count()", *ALONE)
     assert answer == {"count": 3}
 
 
-@pytest.mark.soak(keep=2, group="own session")
+@pytest.mark.soak(keep=1, group="own session")
 def test_the_jvm_ends_with_a_python_that_is_killed(tmp_path):
     code = """
         pipeline.session()

@@ -153,6 +153,7 @@ def test_the_engines_agree(spark, folder, worlds, expected, tmp_path):
         streaming.aggregate_stream(events, worlds, tmp_path / "out", delay_s=DELAY_S, shares=3)
 
 
+@pytest.mark.soak
 def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_path):
     code = """
         import signal, sys

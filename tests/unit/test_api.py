@@ -30,6 +30,7 @@ def test_the_reference_is_built(tmp_path):
     assert not re.search(r'<(?:script|link)[^>]+(?:src|href)="(?:https?:)?//', "".join(pages.values()))
 
 
+@pytest.mark.soak
 def test_a_package_shows_what_stands_under_the_constants_that_it_imports(tmp_path):
     packages = ["mudkit.experiment.adapters", "mudkit.experiment.tasks"]
     subprocess.run(

@@ -208,6 +208,7 @@ def test_a_class_is_judged_into_one_file(tmp_path):
         run("judge", tmp_path / "ann.py", "--out", out)
 
 
+@pytest.mark.soak
 @pytest.mark.process
 def test_verdicts_open_in_a_spreadsheet(tmp_path):
     (tmp_path / "Žofia.py").write_text("def take(seen, message):\n    return True\n", encoding="utf-8")
@@ -295,6 +296,7 @@ def test_root_is_allowed_at_the_default_address_only(tmp_path, monkeypatch, user
     assert said == (is_told if user == 0 and "--ServerApp.ip=127.0.0.1" in ours else "")
 
 
+@pytest.mark.soak
 @pytest.mark.process
 def test_jupyterlab_starts_as_it_is_told_and_asks_nobody(tmp_path):
     command = [sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--ip=127.0.0.1"]
@@ -350,6 +352,7 @@ def test_what_cannot_be_judged_is_an_error(tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.soak
 @pytest.mark.process
 def test_when_nothing_was_judged_the_status_says_so(tmp_path):
     (tmp_path / "none.py").write_text("x = 1\n")

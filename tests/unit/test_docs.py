@@ -62,6 +62,7 @@ def sections():
     return APPLICATIONS.read_text(encoding="utf-8").split("\n## ")[1:]
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("section", sections(), ids=lambda section: section.partition("\n")[0])
 def test_an_application_prints_what_stands_below_it(section, capsys):
     blocks = BLOCK.findall(section)

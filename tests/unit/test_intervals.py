@@ -32,6 +32,7 @@ def test_nothing_measured_has_no_value() -> None:
     assert math.isnan(intervals.share(0, 0).value)
 
 
+@pytest.mark.soak
 def test_an_interval_covers_the_mean_about_as_often_as_it_says() -> None:
     generator = np.random.default_rng(1)
     covered = 0

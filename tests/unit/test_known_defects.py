@@ -119,6 +119,7 @@ def test_sublim_restored_server():
     assert [number for number in heard if number >= 100] == list(range(100, 110))
 
 
+@pytest.mark.soak
 def test_mud_lost_burst_of_queued_writes():
     """Queued writes that are lost once are answered within three minutes after the loss."""
     lab = Lab(seed=1, record_messages=False)

@@ -57,6 +57,7 @@ def installed(tmp_path_factory):
     return room / "installed"
 
 
+@pytest.mark.soak
 def test_a_wheel_of_the_sdist_holds_every_file(installed):
     assert [file for file in tracked() if not (installed / file).is_file()] == []
 

@@ -158,7 +158,7 @@ class Contrail(System):
         self._ports[item.sender].publish(sealed, item.name, expires_s, only=only, called=item.name)
 
     def _receive(self, phone: str, item: Sealed) -> None:
-        self._out(phone, item.metadata["called"])
+        self._out(phone, str(item.metadata["called"]))
 
     # -- as a part of a chain
 

@@ -37,7 +37,7 @@ def figure_sweep(
         The seeds of the runs; figures are over all of them.
     """
     figure = FIGURES[number]
-    whole = figure["over"] | over
+    whole = {**figure["over"], **over}
     left = {name: values for name, values in whole.items() if name not in fixed}
     settings = {**figure["fixed"], **fixed}
     if math.prod(map(len, left.values())) * len(seeds) < _MANY:

@@ -16,6 +16,7 @@ from mudkit.systems.radiator import (
     broadcast,
     pack,
 )
+from mudkit.wire import Value
 
 __all__ = ["CLIENTS", "ENCODING", "aggregates", "chain_of", "messages", "push_bytes"]
 
@@ -87,9 +88,14 @@ def chain_of(size: int, seed: int, clients: int = CLIENTS) -> list[list[str]]:
     return [[name(each), f"192.168.0.{each % _MACHINES + 2}:{9000 + each // _MACHINES}"] for each in members]
 
 
-def push_bytes(context: Context, chain: Sequence[Any]) -> int:
+def push_bytes(context: Context, chain: Sequence[Value]) -> int:
     """Give the size of one push: an aggregate, and the chain behind its first recipient."""
-    push = {"kind": "push", "aggregate": "5f0c1a2b 1", "context": context.describe(), "chain": chain}
+    push: dict[str, Value] = {
+        "kind": "push",
+        "aggregate": "5f0c1a2b 1",
+        "context": context.describe(),
+        "chain": chain,
+    }
     return len(pack(push, compress=True))
 
 

@@ -51,8 +51,9 @@ def decision(verdict: Verdict) -> str:
     if out is None:
         return "nothing"
     parts = [name for name in ("pulse",) if name in out]
-    if "ecg" in out:
-        parts.append(f"ecg {len(out['ecg'])}")
+    ecg = out.get("ecg")
+    if isinstance(ecg, bytes | str):
+        parts.append(f"ecg {len(ecg)}")
     return ", ".join(parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -26,6 +26,7 @@ from mudkit.systems.contrail.device.receiving import listener
 from mudkit.systems.contrail.items import Item, check_name, pack
 from mudkit.systems.contrail.relay import NAME, PORT, Directories, Relay
 from mudkit.systems.displays import OnHost
+from mudkit.wire import Value
 
 __all__ = ["Group", "Module", "Port"]
 
@@ -79,7 +80,7 @@ class Port(OnHost):
         self._idle_us = _us("idle_timeout_ms", idle_timeout_ms)
         self._batch = whole_number("batch_size", batch_size, 1, 1 << 31)
         self._on_filter = on_filter
-        self._on_item: Callable[[Item], Any] | None = None
+        self._on_item: Callable[[Item], object] | None = None
         self._taken: set[int] = set()
         if on_filter is not None:
             self.installed.listen(decisions(name), self._decide)
@@ -175,7 +176,7 @@ class Port(OnHost):
         Operation
             Results in the filter's number when a relay has the filter.
         """
-        given: Any = to
+        given: Value | tuple[str | Group, str] = to
         target, remote = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
         if not isinstance(target, str | Group):
             raise ParameterError(
@@ -198,7 +199,7 @@ class Port(OnHost):
         """Remove an own filter, by its number."""
         return self.installed.call(operations.Remove(whole_number("slot", slot, 0, 1 << 62)))
 
-    def on_accepted(self, callback: Callable[[Predicate, str], Any]) -> None:
+    def on_accepted(self, callback: Callable[[Predicate, str], None]) -> None:
         """Call ``callback`` with each filter that is accepted from then on, and its device.
 
         An application may publish recent items again for it.
@@ -272,7 +273,7 @@ class Port(OnHost):
         operation.add_done_callback(self._received)
         return operation
 
-    def on_item(self, callback: Callable[[Item], Any]) -> None:
+    def on_item(self, callback: Callable[[Item], object]) -> None:
         """Call ``callback`` with each item that arrives, and with those that wait."""
         self._on_item = callback
         self.installed.call(operations.Listen(self.name))
@@ -410,7 +411,7 @@ class Module(OnHost):
             lambda operation: self._register(operation.result())
         )
 
-    def _own_facts(self) -> dict[str, Any]:
+    def _own_facts(self) -> dict[str, Value]:
         return {"relays": ", ".join(relay.name for relay in self._relays)}
 
     def open_port(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from mudkit.errors import MudkitError, ParameterError, brief
-from mudkit.wire import is_too_deep
+from mudkit.wire import Fields, Value, is_too_deep
 
 __all__ = [
     "MAX_BYTES",
@@ -35,9 +35,9 @@ _HEAD: Final = 6
 
 Endpoint = tuple[str, str]
 """A device and one of its ports."""
-Metadata = Mapping[str, Any]
+Metadata: TypeAlias = Fields
 """What an application says of its item: a mapping that JSON can hold."""
-_read: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_read: Final = msgspec.json.Decoder(dict[str, Value]).decode
 
 
 class KeysChanged(MudkitError, RuntimeError):
@@ -110,7 +110,7 @@ class Backlogged(msgspec.Struct, frozen=True):
     taken: tuple[Endpoint, ...] = ()
 
 
-def pack(item: Any, called: str | None = None) -> bytes:
+def pack(item: Item | Value, called: str | None = None) -> bytes:
     """Encode an item, with its name in the deliveries.
 
     Raises
@@ -175,7 +175,7 @@ def item_name(source: Endpoint, item: str, seq: int, data: bytes) -> str:
     return called or f"{source[0]}/{source[1]}/{item} {seq}"
 
 
-def check_name(what: str, name: str | None) -> str:
+def check_name(what: str, name: Value) -> str:
     """Return the name of a port, item, group or device, or raise ParameterError if it cannot be one."""
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
         raise ParameterError(

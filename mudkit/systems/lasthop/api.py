@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final, Unpack
 
 import msgspec
 
@@ -16,6 +16,7 @@ from mudkit.systems.arguments import check_device, check_lab, is_storable
 from mudkit.systems.displays import OnHost
 from mudkit.systems.lasthop.device.context_handler import Following
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
+from mudkit.systems.lasthop.messages import Content
 from mudkit.systems.lasthop.operations import (
     Follow,
     Held,
@@ -28,7 +29,8 @@ from mudkit.systems.lasthop.operations import (
     Unsubscribe,
 )
 from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
-from mudkit.systems.lasthop.subscription import Subscription, check_topic
+from mudkit.systems.lasthop.subscription import Limits, Subscription, check_topic
+from mudkit.wire import Value
 
 __all__ = ["NAME", "Publications", "Subscriber", "Topic"]
 
@@ -105,7 +107,7 @@ class Topic(OnHost):
         expires_s: float | None = None,
         *,
         item: str | None = None,
-        **attributes: Any,
+        **attributes: Value,
     ) -> Operation:
         """Publish a message.
 
@@ -215,7 +217,7 @@ class Subscriber(OnHost):
             watch=("loc",),
         )
 
-    def subscribe(self, topic: str | Subscription, **settings: Any) -> Operation:
+    def subscribe(self, topic: str | Subscription, **settings: Unpack[Limits]) -> Operation:
         """Subscribe to a topic, or go on with other limits; done when the server knows.
 
         Parameters
@@ -254,7 +256,10 @@ class Subscriber(OnHost):
         return self.installed.call(Read(check_topic(topic)))
 
     def follow(
-        self, topic: str | Subscription, places: Mapping[str, tuple[float, float, float]], **settings: Any
+        self,
+        topic: str | Subscription,
+        places: Mapping[str, tuple[float, float, float]],
+        **settings: Unpack[Limits],
     ) -> Operation:
         """Be subscribed to a topic as long as the device is at one of some places (Last hop 3.3).
 
@@ -278,16 +283,16 @@ class Subscriber(OnHost):
         """Tell how many messages of each topic are on the device."""
         return self.installed.call(Held())
 
-    def on_message(self, callback: Callable[[Any], None]) -> None:
+    def on_message(self, callback: Callable[[Content], None]) -> None:
         """Call ``callback`` with each message that is shown as it comes."""
         self.installed.listen(APP, callback)
 
-    def on_arrival(self, callback: Callable[[Any], None]) -> None:
+    def on_arrival(self, callback: Callable[[Content], None]) -> None:
         """Call ``callback`` with each message that comes to the device: shown, or kept there to be read."""
         self.installed.listen(ARRIVALS, callback)
 
 
-def _subscription(topic: str | Subscription, settings: Mapping[str, Any]) -> Subscription:
+def _subscription(topic: str | Subscription, settings: Limits) -> Subscription:
     if not isinstance(topic, Subscription):
         return Subscription(topic, **settings)
     if settings:

@@ -7,7 +7,7 @@ messages to the device belongs to one session and has its name.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -17,6 +17,7 @@ from mudkit.systems.arguments import is_storable
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import Accepts, Count
+from mudkit.wire import Value
 
 __all__ = [
     "Ack",
@@ -47,7 +48,7 @@ __all__ = [
     "Welcome",
 ]
 
-Content: TypeAlias = dict[str, Any]
+Content: TypeAlias = dict[str, Value]
 """What a publisher says of a message: the application's own."""
 _Text = Annotated[str, Meta(min_length=1, max_length=1 << 16)]
 _Rank = Annotated[float, Meta(ge=-1e9, le=1e9)]
@@ -304,7 +305,7 @@ class FromDevice(Accepts[Hello | DeviceFacts | Read | Ack]):
     def __init__(self) -> None:
         super().__init__(Hello, DeviceFacts, Read, Ack)
 
-    def decode(self, message: Any) -> Hello | DeviceFacts | Read | Ack | None:
+    def decode(self, message: Struct | Value) -> Hello | DeviceFacts | Read | Ack | None:
         """Give a message as what it is, or None: all that it wants must be something that can be had."""
         decoded = super().decode(message)
         facts = decoded.facts if isinstance(decoded, Hello | DeviceFacts) else []
@@ -321,7 +322,7 @@ class FromServer(Accepts[Welcome | FactsAck | Identify | Stream]):
     def __init__(self) -> None:
         super().__init__(Welcome, FactsAck, Identify, Stream)
 
-    def decode(self, message: Any) -> Welcome | FactsAck | Identify | Stream | None:
+    def decode(self, message: Struct | Value) -> Welcome | FactsAck | Identify | Stream | None:
         """Give a message as what it is, or None: what it brings must be something that can be stored."""
         decoded = super().decode(message)
         brought = decoded.body if isinstance(decoded, Stream) else None

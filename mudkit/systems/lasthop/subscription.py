@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.lasthop.servers.indexer import check_query
 from mudkit.systems.lasthop.spool.policies import Forwarding
+from mudkit.wire import Value
 
-__all__ = ["MODES", "Subscription", "check_topic"]
+__all__ = ["MODES", "Limits", "Subscription", "check_topic"]
 
 MODES: Final = ("on-line", "on-demand")
 _DAY_US: Final = 86_400_000_000
@@ -21,7 +23,7 @@ _LONGEST: Final = 1 << 16
 _SHOWN: Final = 200
 
 
-def check_topic(topic: Any, what: str = "topic") -> str:
+def check_topic(topic: Value, what: str = "topic") -> str:
     """Check the name of a topic, or of something else.
 
     Raises
@@ -36,6 +38,19 @@ def check_topic(topic: Any, what: str = "topic") -> str:
             expected=f"a text on one line, of at most {_LONGEST:,} letters",
         )
     return topic
+
+
+class Limits(TypedDict, total=False):
+    """Fields of a :class:`Subscription` other than the topic."""
+
+    max: int | None
+    threshold: float
+    mode: str
+    policy: str | Forwarding
+    quiet_h: tuple[float, float] | None
+    interrupt: float | None
+    at_h: tuple[float, ...]
+    per_day: int | None
 
 
 @check_init
@@ -93,7 +108,7 @@ class Subscription:
             of_kind(name, hours, tuple, list, expected="hours of the day, such as (22, 7)")
             for each in hours:
                 number(name, each, 0.0, 24.0)
-        quiet: Any = self.quiet_h  # as it came
+        quiet: Sequence[float] | None = self.quiet_h  # as it came
         if quiet is not None and (len(quiet) != 2 or quiet[0] == quiet[1]):
             raise ParameterError(
                 "Quiet hours have a beginning and an end.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
@@ -16,7 +16,6 @@ from mudkit.systems.mud.administration import TableAdministration, check_app
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.write_path import WRITE_TYPES
-from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.operations import (
     Delete,
     Held,
@@ -31,9 +30,11 @@ from mudkit.systems.mud.operations import (
 )
 from mudkit.systems.mud.policies.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
+from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
+from mudkit.wire import Fields, Value
 
 __all__ = ["Client"]
 
@@ -94,13 +95,13 @@ class Client(OnHost, TableAdministration):
         app: str,
         token: str | None = None,
         max_rows: int = 10_000,
-        read_policy: ReadPolicy | ShippedPolicy | None = None,
-        write_policy: WritePolicy | ShippedPolicy | None = None,
+        read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None = None,
+        write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
         prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
         check_device(device)
         of_kind("cloud", cloud, Cloud, expected="the cloud of the lab, such as Cloud(lab)")
-        given: Any = app
+        given: Value = app
         if not isinstance(given, str) or not app or "/" in app or "\n" in app:
             raise ParameterError(
                 "This is no name of an app.", where="app", found=brief(app), expected="a text without '/'"
@@ -136,7 +137,7 @@ class Client(OnHost, TableAdministration):
         self._authority = cloud.authority
         self._watched = 0
 
-    def _own_facts(self) -> dict[str, Any]:
+    def _own_facts(self) -> dict[str, Value]:
         return {"device": self.device.name, "app": self._app}
 
     # -- records
@@ -214,7 +215,7 @@ class Client(OnHost, TableAdministration):
         data: Fields | None = None,
         utility: Utility | None = None,
         sync_timestamp: float | None = None,
-        callback: Callable[[Any], None] | None = None,
+        callback: Callable[[Operation], None] | Callable[[Change | Fields], None] | None = None,
         *,
         latest: bool = False,
         aggregate: str | None = None,

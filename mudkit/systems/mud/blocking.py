@@ -2,16 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Concatenate, ParamSpec, TypeVar
 
-from mudkit.arguments import check_calls
+from mudkit.arguments import check_init
+from mudkit.events import Operation
 from mudkit.systems.mud.api import Client
 from mudkit.systems.mud.result import ReadResult
 
 __all__ = ["BlockingClient"]
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
-@check_calls
+
+def _waiting(
+    call: Callable[Concatenate[Client, _P], Operation], result: Callable[[Operation, float], _T]
+) -> Callable[Concatenate[BlockingClient, _P], _T]:
+    """Return a method that calls a method of :class:`Client` and waits for its result."""
+
+    @wraps(call)
+    def wait(client: BlockingClient, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
+        return result(call(client.client, *arguments, **named), client.timeout_s)
+
+    wait.__doc__ = f"{result.__doc__} See :meth:`Client.{call.__name__}`."
+    vars(wait)["__signature__"] = signature(call).replace(
+        return_annotation=signature(result).return_annotation
+    )
+    return wait
+
+
+def _nothing(operation: Operation, timeout_s: float) -> None:
+    """Wait until it is done."""
+    operation.result(timeout_s)
+
+
+def _version(operation: Operation, timeout_s: float) -> int:
+    """Return the new version of the record."""
+    version: int = operation.result(timeout_s)
+    return version
+
+
+def _records(operation: Operation, timeout_s: float) -> ReadResult | int:
+    """Return the records, or the handle of a continuous read."""
+    records: ReadResult | int = operation.result(timeout_s)
+    return records
+
+
+@check_init
 class BlockingClient:
     """A client whose calls return results and raise errors.
 
@@ -35,39 +75,13 @@ class BlockingClient:
 
     def __init__(self, client: Client, timeout_s: float = 86_400) -> None:
         self.client = client
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
 
-    def create(self, *arguments: Any, **named: Any) -> None:
-        """See :meth:`Client.create`."""
-        self.client.create(*arguments, **named).result(self._timeout_s)
-
-    def alter(self, *arguments: Any, **named: Any) -> None:
-        """See :meth:`Client.alter`."""
-        self.client.alter(*arguments, **named).result(self._timeout_s)
-
-    def drop(self, table: str) -> None:
-        """See :meth:`Client.drop`."""
-        self.client.drop(table).result(self._timeout_s)
-
-    def write(self, *arguments: Any, **named: Any) -> int:
-        """Return the new version of the record; see :meth:`Client.write`."""
-        version: int = self.client.write(*arguments, **named).result(self._timeout_s)
-        return version
-
-    def delete(self, *arguments: Any, **named: Any) -> int:
-        """Return the new version of the record; see :meth:`Client.delete`."""
-        version: int = self.client.delete(*arguments, **named).result(self._timeout_s)
-        return version
-
-    def read(self, *arguments: Any, **named: Any) -> ReadResult | int:
-        """Return the records, or the handle of a continuous read; see :meth:`Client.read`."""
-        answer: ReadResult | int = self.client.read(*arguments, **named).result(self._timeout_s)
-        return answer
-
-    def update_data(self, *arguments: Any, **named: Any) -> None:
-        """See :meth:`Client.update_data`."""
-        self.client.update_data(*arguments, **named).result(self._timeout_s)
-
-    def unregister(self, handle: int) -> None:
-        """See :meth:`Client.unregister`."""
-        self.client.unregister(handle).result(self._timeout_s)
+    create = _waiting(Client.create, _nothing)
+    alter = _waiting(Client.alter, _nothing)
+    drop = _waiting(Client.drop, _nothing)
+    write = _waiting(Client.write, _version)
+    delete = _waiting(Client.delete, _version)
+    read = _waiting(Client.read, _records)
+    update_data = _waiting(Client.update_data, _nothing)
+    unregister = _waiting(Client.unregister, _nothing)

@@ -8,8 +8,7 @@ checked where they are used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -20,6 +19,7 @@ from mudkit.predicates.exchange import from_json, to_json
 from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import Accepts, Count, Name
 from mudkit.tokens import Claims
+from mudkit.wire import Fields, Value
 
 __all__ = [
     "BACK_END_FROM_GATEWAY",
@@ -54,7 +54,6 @@ __all__ = [
     "DropRequest",
     "Endpoint",
     "Error",
-    "Fields",
     "FollowLog",
     "FollowPolicies",
     "Following",
@@ -102,8 +101,6 @@ __all__ = [
     "WriteResult",
 ]
 
-Fields: TypeAlias = Mapping[str, Any]
-"""An application's mapping: a record, the data of a reader, or the properties of a table."""
 Lsn: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 62)]
 """Position in the log; -1: no entry."""
 Endpoint: TypeAlias = Annotated[str, Meta(max_length=1024, pattern=r"\A[^\n]+/[^/\n]+\Z")]
@@ -123,7 +120,7 @@ class SentPredicate(Struct, frozen=True):
     """A bound predicate as text and constants; a part of messages."""
 
     text: str
-    constants: list[Any]
+    constants: list[Value]
 
     @classmethod
     def of(cls, predicate: Predicate | None) -> SentPredicate | None:
@@ -579,7 +576,7 @@ class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):
     partition: Count
     lsn: Count
     rows: list[Row] | UnsetType = UNSET
-    state: list[Any] | UnsetType = UNSET
+    state: list[Value] | UnsetType = UNSET
     error: Error | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -718,9 +715,12 @@ class Life(Struct, frozen=True, tag_field="what", tag="life"):
     life: Count
 
 
-def _check_document(document: Fields) -> None:
+def _version_of(document: Fields) -> int:
+    """Return the version of a policy's document; raise ValueError if it has none."""
     version = document.get("version")
-    _check_consistent(type(version) is int and 0 <= version < 1 << 62)
+    if type(version) is not int or not 0 <= version < 1 << 62:
+        raise ValueError("the document has no version")
+    return version
 
 
 class ShippedPolicy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
@@ -732,7 +732,12 @@ class ShippedPolicy(Struct, frozen=True, tag_field="what", tag="policy", kw_only
     to: list[str] | None
 
     def __post_init__(self) -> None:
-        _check_document(self.document)
+        _version_of(self.document)
+
+    @property
+    def version(self) -> int:
+        """Version of the policy."""
+        return _version_of(self.document)
 
 
 class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
@@ -743,7 +748,7 @@ class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
     document: Fields
 
     def __post_init__(self) -> None:
-        _check_document(self.document)
+        _version_of(self.document)
 
 
 Notification: TypeAlias = Tell | Life | Policy

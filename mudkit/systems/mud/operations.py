@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.policies.utility import Utility
+from mudkit.wire import Fields
 
 __all__ = [
     "Alter",

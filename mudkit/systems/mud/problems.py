@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from msgspec import UNSET
 
@@ -18,6 +18,7 @@ from mudkit.errors import (
     TokenExpired,
 )
 from mudkit.systems.mud.messages import Error
+from mudkit.wire import Fields
 
 __all__ = ["Conflict", "decode_error", "encode_error"]
 
@@ -45,9 +46,9 @@ class Conflict(Displayed, MudkitError, RuntimeError):
         self,
         summary: str,
         *,
-        store: Mapping[str, Any] | None = None,
-        local: Mapping[str, Any] | None = None,
-        base: Mapping[str, Any] | None = None,
+        store: Fields | None = None,
+        local: Fields | None = None,
+        base: Fields | None = None,
         **fields: str | None,
     ) -> None:
         super().__init__(summary, **fields)
@@ -62,13 +63,9 @@ class Conflict(Displayed, MudkitError, RuntimeError):
         facts = {"": self.summary, "store": "not shown by its writer" if self.store is None else None}
         return View("mud.Conflict", facts, [first_rows(columns, rows, len(names))])
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = {name: getattr(self, name) for name in ("store", "local", "base", *_FIELDS)}
-        return _rebuilt, (self.summary, fields)
-
-
-def _rebuilt(summary: str, fields: dict[str, Any]) -> Conflict:
-    return Conflict(summary, **fields)
+    def __reduce__(self) -> tuple[partial[Conflict], tuple[str]]:
+        texts = {name: getattr(self, name) for name in _FIELDS}
+        return partial(Conflict, store=self.store, local=self.local, base=self.base, **texts), (self.summary,)
 
 
 def encode_error(error: MudkitError) -> Error:

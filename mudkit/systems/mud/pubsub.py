@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
 from mudkit.systems.mud.api import Client
-from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.result import Change
+from mudkit.wire import Fields, Value
 
 __all__ = ["PubSub"]
 
@@ -46,7 +45,7 @@ class PubSub:
         self._client = client
         self._table = table
 
-    def publish(self, topic: str, /, predicate: str | Predicate | None = None, **message: Any) -> Operation:
+    def publish(self, topic: str, /, predicate: str | Predicate | None = None, **message: Value) -> Operation:
         """Publish a message.
 
         Parameters

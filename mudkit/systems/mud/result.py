@@ -10,7 +10,7 @@ import msgspec
 
 from mudkit import words
 from mudkit.display import MAX_COLUMNS, MAX_ROWS, Displayed, View, first_rows
-from mudkit.systems.mud.messages import Fields
+from mudkit.wire import Fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,12 +70,13 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
 
         if self.aggregates is not None:
             return pd.DataFrame([self.aggregates])
-        keys = pd.Index(list(self.records), dtype=object, name="key")
+        keys = pd.Index(list(self.records), dtype="object", name="key")
         table = pd.DataFrame(list(self.records.values()), index=keys)
         for name in table.select_dtypes("float"):
             values = [each.get(str(name)) for each in self.records.values()]
             if {type(value) for value in values} == {int, type(None)}:  # pandas has made floats of them
-                table[name] = pd.array(values, dtype="Int64")
+                whole = [value if isinstance(value, int) else None for value in values]
+                table[name] = pd.array(whole, dtype="Int64")
         return table.sort_index()
 
     def _view(self) -> View:

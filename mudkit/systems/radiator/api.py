@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,7 @@ from mudkit.systems.radiator.packing import check_size
 from mudkit.systems.radiator.servers.chains import Chainability
 from mudkit.systems.radiator.servers.server import ServerMachine
 from mudkit.systems.radiator.servers.settings import Settings
+from mudkit.wire import Fields, Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,7 @@ NAME: Final = "radiator"
 _PORT: Final = "radiator"
 _LONGEST: Final = 512
 
-_Attributes: TypeAlias = Annotated[Mapping[str, Any] | None, 'a mapping such as {"p2p_enabled": True}']
+_Attributes: TypeAlias = Annotated[Fields | None, 'a mapping such as {"p2p_enabled": True}']
 
 
 @check_calls
@@ -189,12 +190,12 @@ class Client(OnHost):
         client_id: str | None = None,
         receive: Callable[[Context], None] | None = None,
         attributes: _Attributes = None,
-        machine: Callable[..., ClientMachine] = ClientMachine,
+        machine: type[ClientMachine] = ClientMachine,
     ) -> None:
         check_device(device)
         of_kind("server", server, Server, expected="the server of Radiator, such as Server(lab, function)")
         self.client_id = device.name if client_id is None else client_id
-        given: Any = self.client_id
+        given: Value = self.client_id
         if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST:
             raise ParameterError(
                 "This is no client id.",
@@ -214,7 +215,7 @@ class Client(OnHost):
             self.installed.listen(APP, receive)
         self.registered = self.register(attributes)
 
-    def _own_facts(self) -> dict[str, Any]:
+    def _own_facts(self) -> dict[str, Value]:
         return {"client": self.client_id, "registered": self.registered.done()}
 
     def register(self, attributes: _Attributes = None) -> Operation:
@@ -227,7 +228,7 @@ class Client(OnHost):
         ParameterError
             The attributes are no mapping, or not one that JSON can hold.
         """
-        registered: Any = attributes
+        registered: Value = attributes
         if registered is not None and not isinstance(registered, Mapping):
             raise ParameterError(
                 "Attributes have names.",
@@ -251,7 +252,7 @@ class Client(OnHost):
         ParameterError
             It is no context, or not one that JSON can hold.
         """
-        given: Any = context
+        given: Value | Context = context
         if not isinstance(given, Context):
             raise ParameterError(
                 "This is no context.", where="context", found=brief(given, 200), expected="a Context"
@@ -260,11 +261,11 @@ class Client(OnHost):
         return self.installed.call(Propagate(ContextFields.of(Context.read(described))))
 
 
-def _as_json(where: str, value: Any) -> Any:
+def _as_json(where: str, value: dict[str, Value]) -> dict[str, Value]:
     """Give it as it is after its way over the network; it can be stored, too."""
     try:
         sent = msgspec.json.encode(value)
-        given = msgspec.json.decode(sent)
+        given: dict[str, Value] = msgspec.json.decode(sent)
         msgspec.msgpack.encode(given)  # whole numbers of at most 64 bit
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ParameterError(

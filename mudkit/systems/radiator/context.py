@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from mudkit.errors import ContextProblem, ParameterError, brief
+from mudkit.wire import Fields, Value
 
-__all__ = ["Attributes", "Context", "Value"]
-
-Value: TypeAlias = Any
-"""What an application says of something: whatever JSON can hold."""
-Attributes: TypeAlias = Mapping[str, Value]
-"""What is known of a client or its people, by name."""
+__all__ = ["Context"]
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -43,7 +39,7 @@ class Context(msgspec.Struct, frozen=True):
     """
 
     people: frozenset[str] = frozenset()
-    attributes: Attributes = {}
+    attributes: Fields = {}
     span_us: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -55,7 +51,7 @@ class Context(msgspec.Struct, frozen=True):
             first, last = _pair(self.span_us)
             msgspec.structs.force_setattr(self, "span_us", (first, last))
 
-    def __getitem__(self, name: str) -> Value:
+    def __getitem__(self, name: str) -> Any:
         """Give an attribute.
 
         Raises
@@ -74,11 +70,11 @@ class Context(msgspec.Struct, frozen=True):
                 remedy="propagate a context with it, or give it at registration",
             ) from None
 
-    def get(self, name: str, default: Value = None) -> Value:
+    def get(self, name: str, default: Value = None) -> Any:
         """Give an attribute, or the default where it has none."""
         return self.attributes.get(name, default)
 
-    def over(self, attributes: Attributes) -> Context:
+    def over(self, attributes: Fields) -> Context:
         """Give the same with attributes beneath its own."""
         if attributes.keys() <= self.attributes.keys():
             return self
@@ -94,26 +90,27 @@ class Context(msgspec.Struct, frozen=True):
         return {"people": sorted(self.people), "span_us": span, "attributes": self.attributes}
 
     @classmethod
-    def read(cls, described: Mapping[str, Value]) -> Context:
+    def read(cls, described: Mapping[str, Any]) -> Context:
         """Take what :meth:`describe` gave, also after its way through JSON."""
         span = described["span_us"]
         return cls(described["people"], described["attributes"], None if span is None else tuple(span))
 
 
-def _names(given: Any) -> frozenset[str]:
+def _names(given: Value | Iterable[str]) -> frozenset[str]:
     if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
         names = list(given)
+        people = frozenset(name for name in names if isinstance(name, str))
         if all(isinstance(name, str) for name in names):
-            return frozenset(names)
+            return people
     raise _refused("people", given, "names of people, such as {'ann'}")
 
 
-def _check_attributes(given: Any) -> None:
+def _check_attributes(given: Value) -> None:
     if not isinstance(given, Mapping):
         raise _refused("attributes", given, "a mapping of names to values")
 
 
-def _pair(given: Any) -> tuple[int, int]:
+def _pair(given: tuple[int, int]) -> tuple[int, int]:
     try:
         first, last = given
         if type(first) is int and type(last) is int and first <= last:
@@ -123,5 +120,5 @@ def _pair(given: Any) -> tuple[int, int]:
     raise _refused("span_us", given, "its begin and its end in µs, whole numbers, the begin first")
 
 
-def _refused(where: str, found: Any, expected: str) -> ParameterError:
+def _refused(where: str, found: Value | Iterable[str], expected: str) -> ParameterError:
     return ParameterError("This is no context.", where=where, found=brief(found, 200), expected=expected)

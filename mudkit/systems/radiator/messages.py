@@ -19,10 +19,10 @@ from typing import Annotated, Final, TypeAlias, TypeVar
 import msgspec
 
 from mudkit.events import Effect, Received, SendFailed
-from mudkit.systems.radiator.context import Attributes, Context, Value
+from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.packing import inflated, unpack
 from mudkit.systems.receiving import Count, Name, dropped
-from mudkit.wire import is_too_deep
+from mudkit.wire import Fields, Value, is_too_deep
 
 __all__ = [
     "FROM_CLIENTS",
@@ -98,7 +98,7 @@ class Register(_FromClient, frozen=True, tag="register"):
         Whether this client has had another incarnation: contexts name theirs then. Absent: no.
     """
 
-    attributes: Attributes
+    attributes: Fields
     incarnation: Name
     turn: Count
     first: Count

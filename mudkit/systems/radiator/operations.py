@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mudkit.systems.radiator.context import Attributes
 from mudkit.systems.radiator.messages import ContextFields
+from mudkit.wire import Fields
 
 __all__ = ["Clients", "Counts", "Propagate", "Register", "Unregister", "Waiting"]
 
@@ -13,7 +13,7 @@ __all__ = ["Clients", "Counts", "Propagate", "Register", "Unregister", "Waiting"
 class Register(msgspec.Struct, frozen=True, tag_field="operation", tag="register"):
     """Register the client, or register it again with other attributes (4.1)."""
 
-    attributes: Attributes
+    attributes: Fields
 
 
 class Unregister(msgspec.Struct, frozen=True, tag_field="operation", tag="unregister"):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from mudkit.errors import ParameterError
+from mudkit.wire import Value
 
 __all__ = ["LEVEL", "MOST_BYTES", "check_size", "inflated", "pack", "unpack"]
 
@@ -24,7 +25,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
 
-def pack(message: Any, compress: bool) -> bytes:
+def pack(message: Value | msgspec.Struct, compress: bool) -> bytes:
     """Encode a message for the network.
 
     Parameters
@@ -43,7 +44,7 @@ def pack(message: Any, compress: bool) -> bytes:
     return gzip.compress(text, LEVEL, mtime=0) if compress else text
 
 
-def unpack(sent: bytes) -> Any:
+def unpack(sent: bytes) -> Value:
     """Decode what :func:`pack` encoded, with lists for tuples; None if the bytes are no such message.
 
     It raises for no bytes at all, and makes no more than :data:`MOST_BYTES` of them.

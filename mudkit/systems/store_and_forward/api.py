@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
@@ -16,6 +16,7 @@ from mudkit.systems.store_and_forward.device.client import APP, ClientMachine
 from mudkit.systems.store_and_forward.messages import MOST_LETTERS
 from mudkit.systems.store_and_forward.operations import Read, Submit
 from mudkit.systems.store_and_forward.servers.relay import RelayMachine
+from mudkit.wire import Value
 
 __all__ = [
     "NAME",
@@ -77,9 +78,7 @@ class Client(OnHost):
     [{'from': 'ann', 'text': 'lunch?'}]
     """
 
-    def __init__(
-        self, device: Host, relay: Relay, machine: Callable[..., ClientMachine] = ClientMachine
-    ) -> None:
+    def __init__(self, device: Host, relay: Relay, machine: type[ClientMachine] = ClientMachine) -> None:
         check_device(device)
         of_kind("relay", relay, Relay, expected="the relay of the lab, such as Relay(lab)")
         address = relay.installed.address
@@ -129,12 +128,12 @@ class Client(OnHost):
         """Read what has come since the last time: a list of ``{'from': …, 'text': …}``."""
         return self.installed.call(Read())
 
-    def on_message(self, callback: Callable[[Any], None]) -> None:
+    def on_message(self, callback: Callable[[dict[str, str]], None]) -> None:
         """Call ``callback`` with each message when it comes."""
         self.installed.listen(APP, callback)
 
 
-def _check_text(name: str, given: Any, expected: str) -> None:
+def _check_text(name: str, given: Value, expected: str) -> None:
     if not isinstance(given, str) or not 0 < len(given) <= MOST_LETTERS or not given.isprintable():
         raise ParameterError(
             "This is no name.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from mudkit.arguments import check_arguments, check_calls
 from mudkit.errors import OperationLost, ParameterError, brief
@@ -21,12 +21,14 @@ from mudkit.systems.sublim._policy.state import Beyond, checked_bytes
 from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.device.client import APP, PROBLEMS, ClientMachine
 from mudkit.systems.sublim.device.plain_client import PlainClientMachine
-from mudkit.systems.sublim.operations import Publish, Read, SetPolicy, State
+from mudkit.systems.sublim.messages import Body, PolicyText
+from mudkit.systems.sublim.operations import Publish, Read, Served, SetPolicy, State
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import AnyPolicy
 from mudkit.systems.sublim.servers.plain_access_point import LANGUAGE, PlainAccessPointMachine
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site
+from mudkit.wire import Fields, Value
 
 __all__ = ["NAME", "AccessPoint", "PlainSubscriber", "PublishServer", "Subscriber", "explain"]
 
@@ -70,10 +72,10 @@ class PublishServer(OnHost):
             NAME, lambda ports: PublishServerMachine(ports, lab.start_us, self.sites), name=_PORT
         )
 
-    def _own_facts(self) -> dict[str, Any]:
+    def _own_facts(self) -> dict[str, Value]:
         return {"access points": len(self.access_points)}
 
-    def publish(self, message: Mapping[str, Any], item: str | None = None) -> Operation:
+    def publish(self, message: Fields, item: str | None = None) -> Operation:
         """Publish a message for all subscribers that are served by now; their policies decide.
 
         Parameters
@@ -95,7 +97,7 @@ class PublishServer(OnHost):
                 found=brief(message, 80),
                 expected='a mapping such as {"patient": 7, "pulse": 48}',
             )
-        given: Any = item
+        given: Value = item
         if given is not None and (not isinstance(given, str) or not given):
             raise ParameterError(
                 "This is no name of an item.", where="item", found=brief(item), expected="a text"
@@ -159,9 +161,9 @@ class AccessPoint(OnHost):
         net.access_points.append(self)
         net.sites.append(Site(self.installed.address, at, range_m, stateful))
 
-    def state(self, subscriber: str) -> Mapping[str, Any] | None:
+    def state(self, subscriber: str) -> Served | None:
         """Tell what it keeps of a subscriber; None: another one serves it."""
-        state: Mapping[str, Any] | None = self.installed.call(State(subscriber)).result()
+        state: Served | None = self.installed.call(State(subscriber)).result()
         return state
 
 
@@ -221,7 +223,7 @@ class Subscriber(OnHost):
             watch=("loc", "battery_share", "bandwidth_kbps"),
         )
 
-    def _own_facts(self) -> dict[str, Any]:
+    def _own_facts(self) -> dict[str, Value]:
         return {"policy": None if self.policy is None else self.policy.name}
 
     def set_policy(self, policy: AnyPolicy) -> Operation:
@@ -243,7 +245,7 @@ class Subscriber(OnHost):
         if isinstance(policy, FunctionPolicy):
             key = f"{policy.name} of {self.name}"
             self.net.functions[key] = policy
-            sent: Any = {"function": key}
+            sent: PolicyText = {"function": key}
         else:
             sent = checked(policy).describe()
         self.policy = policy
@@ -253,15 +255,15 @@ class Subscriber(OnHost):
         """Read what has come since the last time: a list of messages, empty also before it is attached."""
         return self.installed.call(Read())
 
-    def on_message(self, callback: Callable[[Any], None]) -> None:
+    def on_message(self, callback: Callable[[Body], None]) -> None:
         """Call ``callback`` with each message when it comes."""
         self.installed.listen(APP, callback)
 
-    def on_problem(self, callback: Callable[[Any], None]) -> None:
+    def on_problem(self, callback: Callable[[str], None]) -> None:
         """Call ``callback`` with the reason when the policy was stopped for the first time."""
         self.installed.listen(PROBLEMS, callback)
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> Served:
         """Give what the access point keeps of it: ``variables``, ``automatic`` and what belongs to them.
 
         Raises
@@ -316,13 +318,13 @@ class PlainSubscriber(OnHost):
         """Read what has come since the last time: a list of messages."""
         return self.installed.call(Read())
 
-    def on_message(self, callback: Callable[[Any], None]) -> None:
+    def on_message(self, callback: Callable[[Body], None]) -> None:
         """Call ``callback`` with each message when it comes."""
         self.installed.listen(APP, callback)
 
 
 @check_arguments
-def explain(message: Mapping[str, Any], subscriber: Subscriber) -> Explanation:
+def explain(message: Fields, subscriber: Subscriber) -> Explanation:
     """Explain what a subscriber's policy would do with a message now; nothing is changed.
 
     Parameters
@@ -345,9 +347,9 @@ def explain(message: Mapping[str, Any], subscriber: Subscriber) -> Explanation:
     return Explanation(subscriber.policy.decide(*given), subscriber.policy.explain(*given))
 
 
-def _check_server(given: Any) -> None:
+def _check_server(given: PublishServer) -> None:
     of_kind("net", given, PublishServer, expected="the publish server, such as PublishServer(lab)")
 
 
-def _is_named(message: Any) -> bool:
+def _is_named(message: Value) -> bool:
     return isinstance(message, Mapping) and all(isinstance(name, str) for name in message)

@@ -8,12 +8,13 @@ Messages are numbered by the publish server; deliveries by the state of a subscr
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
 from mudkit.delivery.session import Lineage
 from mudkit.systems.receiving import Accepts, Count, Name
+from mudkit.wire import Value
 
 __all__ = [
     "FROM_CLIENT",
@@ -54,9 +55,9 @@ __all__ = [
     "StateTransferAck",
 ]
 
-Body: TypeAlias = dict[str, Any]
+Body: TypeAlias = dict[str, Value]
 """What is published, and what a policy keeps in its variables: the application's own."""
-PolicyText: TypeAlias = dict[str, Any]
+PolicyText: TypeAlias = dict[str, Value]
 """A policy as JSON can hold it, see :meth:`Policy.describe`; or the name of a function."""
 _Subscriber = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 """A name of a device. It has no control characters: lines of them are the keys of stores."""

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NotRequired, TypedDict
+
 import msgspec
 
 from mudkit.systems.sublim.messages import Body, PolicyText
 
-__all__ = ["Publish", "Read", "SetPolicy", "State"]
+__all__ = ["Publish", "Read", "Served", "SetPolicy", "State"]
+
+
+class Served(TypedDict):
+    """What an access point keeps of a subscriber: the fields of ``Kept`` on the wire, and its time."""
+
+    epoch: int
+    address: str
+    report: int
+    automatic: dict[str, float]
+    variables: Body
+    next: int
+    last: int
+    policy: int
+    stopped: int
+    skipped: int
+    incarnation: str
+    lineage: NotRequired[dict[str, int]]
+    now_us: int
 
 
 class Publish(msgspec.Struct, frozen=True, tag_field="operation", tag="publish"):

@@ -108,7 +108,7 @@ class Campaign:
         hours = draw.uniform(0.02, self.minutes / 60) if is_short else 100.0
         if is_short:
             self.expires_us[name] = hours * 3600e6
-        writes: tuple[WritePolicy | ShippedPolicy | None, ...] = (
+        writes: tuple[WritePolicy | ShippedPolicy[WritePolicy] | None, ...] = (
             HeldBack(random.Random(draw.random())),
             ShippedPolicy(),
             None,
@@ -149,8 +149,9 @@ class Campaign:
     def _note_write(self, key: str, value: Any) -> None:
         if isinstance(value, PendingWrite) and value.data is not None:
             base = None if value.base is None else value.base.data
-            self.replaces[value.data["v"]] = value.replaces
-            self.bases[value.data["v"]] = None if base is None else base["v"]
+            written = str(value.data["v"])
+            self.replaces[written] = value.replaces
+            self.bases[written] = None if base is None else str(base["v"])
 
     def _watch_kills(self) -> None:
         world, before = self.lab.world, self.lab.world.on_incident
@@ -193,7 +194,9 @@ class Campaign:
         first = next(iter(self.clients.values()))
         first.create(MAIN, split=["g", "p"][: draw.randint(0, 2)]).result()
         if self.work.with_side:
-            first.create(SIDE).result()
+            made = first.create(SIDE)
+            made.result()
+            self.work.creations.append(made)
         plan = self._plan(world.now_us)
         for at_us, what in plan:
             if at_us > world.now_us:

@@ -165,8 +165,10 @@ class Judgement:
                 self._judge_values(read, [each["v"] for each in read.result().records.values()])
         for each in work.writes:
             error = _error(each.operation) if each.operation.status == "failed" else None
-            if isinstance(error, Conflict) and error.store is not None and error.store["data"] is not None:
-                self._judge_values(each.operation, [error.store["data"]["v"]])
+            if isinstance(error, Conflict) and error.store is not None:
+                match error.store["data"]:
+                    case {"v": str(value)}:
+                        self._judge_values(each.operation, [value])
 
     def _judge_values(self, operation: Any, values: list[str]) -> None:
         data = operation.call.asked["reader"]
@@ -387,7 +389,7 @@ class Judgement:
             ]
             if all(matches):
                 self.problems.append(
-                    f"a conditional write of {key} that replaces {wanted} met a false conflict"
+                    f"a conditional write of {key} that replaces {wanted!r} met a false conflict"
                 )
 
     def _judge_history(self) -> None:

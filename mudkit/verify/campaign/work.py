@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from mudkit.systems.mud import Artefact, Client, Cloud, freshness
 from mudkit.systems.mud.policies.policies import NEVER
+from mudkit.wire import Value
 
 __all__ = ["APP", "MAIN", "SIDE", "Burst", "HeldBack", "Said", "Ship", "Watch", "Work", "Written"]
 
@@ -175,7 +176,7 @@ class Work:
         value = f"{name} {self._count}"
         is_hidden = self._with_predicates and draw.random() < 0.5
         predicate = f"receiver.group = '{draw.choice('xy')}'" if is_hidden else None
-        record = {"v": value, "n": self._count % 3}
+        record: dict[str, Value] = {"v": value, "n": self._count % 3}
         made = self._clients[name].write(table, key, record, kind, predicate, data=self._data(name))
         self.writes.append(Written(name, table, key, kind, value, made))
         return made

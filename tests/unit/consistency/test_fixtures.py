@@ -25,9 +25,13 @@ def test_there_are_enough_and_every_model_is_met_and_not_met():
     assert len({fixture.source.split(",")[0].split(" and")[0] for fixture in FIXTURES}) >= 7
 
 
-@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.name)
-def test_fixture(fixture, model):
+def test_a_fixture_under_every_model(fixture):
+    for model in MODELS:
+        is_as_stated(fixture, model)
+
+
+def is_as_stated(fixture, model):
     verdict = check(History.parse(fixture.text), model, reads=ALL_TYPES)
     assert verdict.status == (Status.OK if fixture.legal(model) else Status.ILLEGAL), (
         f"{verdict}\n{fixture.why}"
@@ -41,22 +45,18 @@ def test_fixture(fixture, model):
         assert views_hold(list(verdict.history), verdict.views["x"], model) is None
 
 
-@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.name)
-def test_the_table_keeps_the_implications(fixture):
-    for model in MODELS:
-        if fixture.legal(model):
-            assert all(fixture.legal(weaker) for weaker in implied_models(model)), model
+def test_the_table_keeps_the_implications():
+    for fixture in FIXTURES:
+        for model in MODELS:
+            if fixture.legal(model):
+                assert all(fixture.legal(weaker) for weaker in implied_models(model)), (fixture.name, model)
 
 
-@pytest.mark.parametrize(
-    "fixture",
-    [each for each in FIXTURES if len(History.parse(each.text)) <= 7],
-    ids=lambda fixture: fixture.name,
-)
-def test_the_oracle_agrees(fixture):
-    operations = list(History.parse(fixture.text))
-    for model in MODELS:
-        assert meets(operations, model) == fixture.legal(model), model
+def test_the_oracle_agrees():
+    for fixture in FIXTURES:
+        operations = list(History.parse(fixture.text))
+        for model in MODELS if len(operations) <= 7 else ():
+            assert meets(operations, model) == fixture.legal(model), (fixture.name, model)
 
 
 def test_fork_sequential_differs_only_where_there_are_conditions():

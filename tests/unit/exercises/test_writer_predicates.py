@@ -48,6 +48,7 @@ def test_right_ones_pass(piece):
     assert verdict.diagram() is None
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
     told_apart(

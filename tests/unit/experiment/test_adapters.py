@@ -32,6 +32,7 @@ def test_its_deliveries_are_those_of_the_scenario(done):
     assert set(done.bill["system"]) == {"contrail"}
 
 
+@pytest.mark.soak
 def test_the_same_seed_is_the_same_run(done):
     again = run(SCENARIO, Contrail, seed=1)
     assert again.bill.equals(done.bill)

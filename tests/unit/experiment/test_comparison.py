@@ -92,6 +92,7 @@ def test_what_parties_learnt_is_there_for_the_first_seed(board):
     assert scoreboard(_TASKS[1:], _SYSTEMS, seeds=[1], privacy=False).privacy.empty
 
 
+@pytest.mark.soak
 def test_runs_are_spread_by_a_map_of_ones_own(board):
     def backwards(function, plan):
         return [function(each) for each in reversed(list(plan))][::-1]
@@ -100,6 +101,7 @@ def test_runs_are_spread_by_a_map_of_ones_own(board):
     assert again.runs.equals(board.runs)
 
 
+@pytest.mark.soak
 def test_who_changes_what_all_depend_on_is_found_out():
     class Cheat(Mud):
         def __init__(self, testbed):
@@ -240,6 +242,7 @@ def result():
     return scoreboard([TASK], TWO, seeds=[4, 5])
 
 
+@pytest.mark.soak
 def test_it_is_of_the_first_seed_and_of_each_system(result):
     for name, make in TWO.items():
         entry = run(TASK, make, 4, name=name)

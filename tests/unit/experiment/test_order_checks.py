@@ -193,6 +193,7 @@ def test_the_table_says_what_held_on_how_many_stories_and_the_smallest_that_brea
     assert result.equals(orders(["writer predicates and aggregation by time"], scenarios=4, seed=1))
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("composition", "order", "promise"),
     [
@@ -267,6 +268,7 @@ def test_the_predicate_of_an_aggregate_is_for_the_one_that_it_is_sent_to():
         meant_by(want, items, "most")
 
 
+@pytest.mark.soak
 def test_compositions_enter_the_scoreboard():
     small = TASKS["traffic alerts"].over(devices=4, hours=1.0, outage=0.0)
     entries = {name: run(small, make, 2, name=name) for name, make in COMPOSITIONS.items()}

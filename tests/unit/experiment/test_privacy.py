@@ -181,6 +181,7 @@ def known():
     return {name: (entry, knowledge(entry).set_index("party")) for name, entry in entries.items()}
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("system", ["to everyone", "MUD", "Last hop", "Radiator", "SUBLIM"])
 def test_servers_read_everything_that_is_sent_in_clear(known, system):
     entry, table = known[system]

@@ -107,6 +107,7 @@ def test_two_systems_on_one_seed_see_the_same():
     )
 
 
+@pytest.mark.soak
 def test_receivers_are_others_distinct_and_drawn_evenly():
     scenario = Scenario(
         devices=6, hours=24, receivers=2, items=Poisson(per_day=1000), reads=Poisson(per_day=0)
@@ -143,6 +144,7 @@ def test_items_of_devices_that_are_off_are_there_too(system):
     assert (after["status"] == "lost").all()
 
 
+@pytest.mark.soak
 def test_compare_by_hand():
     seeds, scenario = [3, 5, 8, 9], replace(SCENARIO, devices=4, hours=2.0, queries=None)
     result = compare(scenario, SYSTEMS, seeds)
@@ -188,6 +190,7 @@ def test_one_seed_has_no_interval():
     )
 
 
+@pytest.mark.soak
 @pytest.mark.process
 def test_runs_may_be_spread_over_processes():
     scenario = Scenario(devices=2, hours=1)
@@ -319,6 +322,7 @@ def test_a_system_does_a_task(entries, task, system):
     assert result["server_events"] > 0
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize(
     ("task", "system", "seed"),
     [
@@ -405,6 +409,7 @@ def test_what_waits_for_nobody_at_radiators_server_is_billed_in_the_end(entries)
     assert came > 0.9 * most > 0
 
 
+@pytest.mark.soak
 def test_contrail_keeps_its_connections_open_if_it_is_told_to():
     task = small["ward telemetry"]
     polls = run(task, ADAPTERS["Contrail"], seed=2).measures()
@@ -423,6 +428,7 @@ def test_what_no_task_uses_is_refused(changes):
         TRAFFIC.over(**changes)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_compositions_have_names(name):
     assert run(small["ward telemetry"], COMPOSITIONS[name], seed=2, held=False).system

@@ -306,6 +306,7 @@ def test_a_message_of_one_phone_to_itself_is_no_message_over_a_link():
     assert not place.has_arrived(B, "one")
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("system", ADAPTERS)
 @pytest.mark.parametrize("task", TASKS)
 def test_all_systems_are_believed(system, task):

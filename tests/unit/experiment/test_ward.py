@@ -17,6 +17,7 @@ def rounds():
     return {name: SMALL.run(3, name) for name in POLICIES}
 
 
+@pytest.mark.soak
 def test_a_run_is_a_function_of_its_seed(rounds):
     again = SMALL.run(3, "stateful")
     assert again.shown.equals(rounds["stateful"].shown)

@@ -30,6 +30,7 @@ def test_a_picture_a_bucket_in_local_time():
     assert figure.layout.title.text == "cells"
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("hours", [1, 48, 49, 500])
 def test_many_buckets_are_joined_and_nothing_is_lost(hours):
     table = cells(hours, places=2)

@@ -60,6 +60,7 @@ def test_an_unknown_object_is_refused_by_name():
         geometry.rings(SQUARES, "lakes")
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("scale", ["110m", "50m"])
 def test_the_land_is_where_it_is(scale):
     land = [geometry.continuous(ring) for ring in geometry.rings(assets.land_topology(scale), "land")]

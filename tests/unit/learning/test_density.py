@@ -75,6 +75,7 @@ def each_in_a_cell_of_its_own(devices=24):
     return labels, reads, written(rows)
 
 
+@pytest.mark.soak
 def test_a_tree_finds_what_depends_on_the_density():
     labels, reads, positions = each_in_a_cell_of_its_own()
     policies = [Tree(features=features) for features in ("extended", "dense")]

@@ -22,6 +22,7 @@ def by_policy(policies, labels=LABELS, reads=READS, **options):
     }
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("folds", ["device", "time"])
 def test_a_tree_finds_the_rule_behind_the_labels(folds):
     rows = by_policy([FixedRule(), Always(), Tree(), Tree(match=FixedRule()), Bound()], folds=folds)

@@ -18,6 +18,7 @@ def compared():
     return scoreboard(SMALL, SOME, seeds=[1, 2])
 
 
+@pytest.mark.soak
 def test_tasks_are_told(compared):
     table = scoring.asked(list(TASKS.values()))
     assert list(table["task"]) == list(TASKS)
@@ -108,6 +109,7 @@ def test_every_measure_is_explained():
     assert scoring.meanings().count("\n") == len(LABELS) - 1
 
 
+@pytest.mark.soak
 def test_pairs_say_whether_the_order_matters():
     named = ["writer predicates and a daily limit", "a rate limit and sealing"]
     tried = orders(named)

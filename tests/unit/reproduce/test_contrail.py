@@ -19,6 +19,7 @@ SMALL = {
 }
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_measurement_has_every_figure_and_the_verdict_of_a_large_one(name):
     row = next(each for each in ROWS if each.name == name)
@@ -40,6 +41,7 @@ def test_c8_is_about_ten_thousand_manipulations():
     assert judge(row, measured)[0] == NOT_REPRODUCIBLE
 
 
+@pytest.mark.soak
 def test_more_instances_serve_more_clients():
     loads = ((10, 1), (60, 1), (60, 10))
     measured = measures.scale(loads=loads, service_ms=60.0, minutes=0.5)

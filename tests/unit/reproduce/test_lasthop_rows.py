@@ -79,6 +79,7 @@ def test_l3_wants_the_loss_small_from_16_on(often):
     assert judge(L3, Measured(late, {}))[0] == "not reproducible"
 
 
+@pytest.mark.soak
 def test_l4_rises_to_just_below_total_outage():
     measured = complete(
         L4,
@@ -90,6 +91,7 @@ def test_l4_rises_to_just_below_total_outage():
     assert 0.4 < measured.figures["loss at 50 % over loss at 95 %, 2 a day"].median < 0.65
 
 
+@pytest.mark.soak
 def test_l5_peaks_between():
     measured = complete(
         L5,
@@ -103,6 +105,7 @@ def test_l5_peaks_between():
     assert measured.figures["share of all that comes that is lost at 4 min, 2 a day"].median < 0.01
 
 
+@pytest.mark.soak
 def test_l6_has_a_gap_for_long_times_and_none_for_short():
     measured = complete(
         L6,
@@ -153,6 +156,7 @@ def test_two_models_of_one_paper_agree(outage, limit):
     assert (list(run.forwarded_ids), list(run.read_ids)) == (forwarded, read)
 
 
+@pytest.mark.soak
 def test_many_runs_go_over_processes_and_give_the_same(monkeypatch):
     over, fixed, seeds = {"max": [4, 8], "user_frequency": [2.0]}, {"days": 3}, [1, 2, 3]
     here = lasthop_runs.figure_sweep(1, over, fixed, seeds)

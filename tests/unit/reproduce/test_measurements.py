@@ -48,6 +48,7 @@ def m1():
     )
 
 
+@pytest.mark.soak
 def test_m1_measures_all_that_is_required(m1):
     assert {required.figure for required in M1.required} <= set(m1.figures)
     for name, figure in m1.figures.items():
@@ -70,6 +71,7 @@ def test_a_difference_between_index_and_one_by_one_is_noticed(monkeypatch):
     assert 0 < matching._agreement(MatchingLoad(300, 2)) < 1
 
 
+@pytest.mark.soak
 def test_m2_measures_all_that_is_required():
     measured = capacity.measure(subscriptions=2000, topics=[10], seeds=[1])
     assert {required.figure for required in M2.required} <= set(measured.figures)
@@ -149,6 +151,7 @@ def test_f5_measures_all_that_is_required():
     assert all(figure.low > 0 for figure in measured.figures.values())
 
 
+@pytest.mark.soak
 def test_the_kernel_small():
     measured = kernel.measure(devices=20, hours=1, repeats=1, fleet=30, fleet_hours=2, seeds=[3])
     assert {required.figure for required in F1.required} <= set(measured.figures)
@@ -248,6 +251,7 @@ def test_f2_says_that_its_peer_is_missing(monkeypatch):
         spark_labels.measure()
 
 
+@pytest.mark.soak
 def test_a_side_that_ends_early_says_so(tmp_path):
     with (
         pytest.raises(EnvironmentProblem, match="There is no"),
@@ -340,6 +344,7 @@ def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
     assert measured.figures["runs in which a promise was broken"].median > 0
 
 
+@pytest.mark.soak
 def test_m6_is_not_reproduced_when_a_seeded_bug_is_not_caught():
     bugs = [Bug("none", "nothing", ())] * 4
     measured = campaign.measure(seeds=range(2), bugs=bugs)

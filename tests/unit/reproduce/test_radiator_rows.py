@@ -115,6 +115,7 @@ def test_r5_measures_the_engines():
     assert "300 clients" in measured.parameters["messages"]["without a key"]
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_r5_has_all_that_is_required():
     engines = {"clients": 60, "many": 500, "few": 60, "literal": 3, "unkeyed": 5, "beside": 20, "runs": 1}

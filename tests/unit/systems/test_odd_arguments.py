@@ -235,6 +235,7 @@ def shown(parameter: str, odd: Any) -> str:
     return f"{parameter}={brief(odd, 30)}"
 
 
+@pytest.mark.soak(keep=60)
 @pytest.mark.parametrize("name", CALLS)
 def test_an_odd_argument_is_refused_in_words_or_means_what_its_annotation_says(name: str) -> None:
     warnings.simplefilter("ignore")

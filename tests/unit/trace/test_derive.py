@@ -133,6 +133,7 @@ def every(minutes, days, device="a"):
 T0 = 1_211_100_000
 
 
+@pytest.mark.soak
 def test_poisson_comes_as_often_as_it_says():
     for per_day, days in ((24, 50), (0.5, 2000), (2000, 1)):
         reads = derive_reads(every(10, days), Rule("poisson", per_day=per_day), box_km=1, window_s=60)
@@ -150,6 +151,7 @@ def test_poisson_says_its_rate_and_seed():
     assert not set(times(other)) & set(times(reads))
 
 
+@pytest.mark.soak
 def test_poisson_reads_are_at_the_last_place():
     table = every(5, 3)
     at = {int(row["ts"].timestamp()): row["lat"] for row in table.to_pylist()}

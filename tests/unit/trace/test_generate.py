@@ -157,6 +157,7 @@ def test_a_row_at_midnight_is_written_once(tmp_path):
     assert by_device(read_table(tmp_path / "trace", "positions")).equals(whole.positions)
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("offset_h", [-12.0, -6.0, 0.0, 4.5, 14.0])
 def test_streaming_gives_the_same_rows_in_every_zone_and_in_blocks_of_cars(tmp_path, monkeypatch, offset_h):
     whole = generate(**SMALL, **LATE, towns=2, utc_offset_h=offset_h)

@@ -90,6 +90,7 @@ def test_across_the_date_line():
     assert np.flatnonzero(judge(device, t_us, lat, lon).verdict).tolist() == [50]
 
 
+@pytest.mark.soak
 def test_a_long_trace_of_two_phones_is_judged_in_time():
     """Each row contradicts the one before it: the work stays bounded."""
     n = 4000

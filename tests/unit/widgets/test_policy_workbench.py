@@ -115,6 +115,7 @@ FINDINGS = {
 }
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("kind", FINDINGS)
 def test_findings_have_lines(bench, kind):
     text, line, words = FINDINGS[kind]

@@ -86,6 +86,7 @@ def statuses(widget):
     return {name: result for name, result, _ in table_rows(widget.table.value)[1:]}
 
 
+@pytest.mark.soak
 def test_the_table_says_what_the_checker_says():
     widget = ViewsExplorer(FORKED)
     for text in (FORKED, BACK, "ann: w1\nbob:    r1"):

@@ -16,7 +16,7 @@ those forgotten counts as obsolete. Filters of groups that were left are bounded
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,7 @@ from mudkit.systems.contrail.device.core import Core, PortState
 from mudkit.systems.contrail.items import Endpoint, Metadata
 from mudkit.systems.contrail.messages import Filter
 from mudkit.systems.receiving import Count
+from mudkit.wire import Value
 
 __all__ = [
     "CONTEXT",
@@ -59,7 +60,7 @@ MAX_EXPIRED: Final = 1000
 """Number of expired installed filters whose late items are accepted."""
 _MATCHING: Final = ("accepted", "asked")
 
-PredicateJson: TypeAlias = dict[str, Any]
+PredicateJson: TypeAlias = dict[str, Value]
 """A predicate as :mod:`mudkit.predicates.exchange` writes it."""
 
 

@@ -38,6 +38,7 @@ from mudkit.events import (
     SendFailed,
     TimerFired,
 )
+from mudkit.predicates.values import point
 from mudkit.systems.contrail import operations
 from mudkit.systems.contrail.device.core import BITS, IDENTITY, Change, Core, PortState, Settings
 from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters, decisions
@@ -411,12 +412,12 @@ class ModuleMachine:
 
     def _choose_gateways(self) -> None:
         """Choose the nearest gateway of each provider; without a place, the first."""
-        loc = self._context.get("loc")
+        loc = point(self._context.get("loc"))
         for relay, gateways in enumerate(self._settings.relays):
             nearest = gateways[0][0]
             if loc is not None:
                 placed = [
-                    (float(distance_km(loc[0], loc[1], place[0], place[1])), each)
+                    (float(distance_km(*loc, place[0], place[1])), each)
                     for each, place in gateways
                     if place is not None
                 ]

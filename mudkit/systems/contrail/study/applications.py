@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -13,6 +13,7 @@ from mudkit.predicates import Predicate
 from mudkit.systems.contrail.api import Module, Port
 from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.systems.contrail.items import Item
+from mudkit.wire import Value
 
 __all__ = ["TABLE_1", "Aggregator", "Alarm", "Chat", "Photos", "Sensor", "SharedLocation", "Video"]
 
@@ -125,7 +126,7 @@ class Alarm:
         module: Module,
         device: str,
         area: tuple[float, float, float, float],
-        on_away: Callable[[Any], None],
+        on_away: Callable[[Value], None],
         lasts_s: float | None = None,
     ) -> None:
         self._port = _port(module, f"alarm for {device}", "location")
@@ -180,7 +181,7 @@ class Photos:
             port.on_item(self._came)
             port.on_accepted(partial(self._asked, hops))
 
-    def share(self, name: str, photo: bytes, **tags: Any) -> None:
+    def share(self, name: str, photo: bytes, **tags: Value) -> None:
         """Take a photograph into the library; friends who have asked for such get it."""
         self._own[name] = Item({**tags, "owner": self._me, "name": name}, photo)
         self._publish(f"{self._me}/{name}", self._own[name])
@@ -207,11 +208,12 @@ class Photos:
                     )
 
     def _came(self, item: Item) -> None:
-        key = f"{item.metadata['owner']}/{item.metadata['name']}"
-        if key in self._received or item.metadata["owner"] == self._me:
+        owner, name = str(item.metadata["owner"]), str(item.metadata["name"])
+        key = f"{owner}/{name}"
+        if key in self._received or owner == self._me:
             return
         self._received[key] = item
-        self._on_photo(item.metadata["owner"], item.metadata["name"], item.payload)
+        self._on_photo(owner, name, item.payload)
         self._publish(key, item)  # to who has asked this device to ask
 
     def _publish(self, key: str, item: Item) -> None:
@@ -264,6 +266,9 @@ class Aggregator:
 
     def _came(self, item: Item) -> None:
         count = msgspec.convert(item.metadata.get("count", 1), int)
-        self._latest[item.source[0] if item.source else ""] = float(item.metadata["value"]), count
+        self._latest[item.source[0] if item.source else ""] = (
+            msgspec.convert(item.metadata["value"], float),
+            count,
+        )
         mean, total = self.mean
         self._out.publish(Item({"value": mean, "count": total}), "reading")

@@ -5,14 +5,15 @@ It runs on the device: where a user is nobody else learns, but what she subscrib
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.units import distance_km
+from mudkit.wire import Fields, Value
 
 __all__ = ["PLACE", "Following"]
 
@@ -45,7 +46,7 @@ class Following:
     places: Mapping[str, tuple[float, float, float]]
 
     def __post_init__(self) -> None:
-        places: Any = self.places  # as it came
+        places: Fields | Value = self.places  # as it came
         if not isinstance(places, Mapping) or not places:
             raise ParameterError(
                 "There is no place to be at.",
@@ -53,7 +54,8 @@ class Following:
                 found=brief(self.places),
                 expected="places by name, as {'Tromsø': (69.65, 18.96, 20.0)}",
             )
-        for name, place in places.items():
+        items: Iterable[tuple[Value, Value]] = places.items()
+        for name, place in items:
             if (
                 not isinstance(name, str)
                 or not name

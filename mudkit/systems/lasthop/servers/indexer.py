@@ -6,13 +6,13 @@ publisher and the subscribers of all else do not notice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.predicates.tree import Call, walk
+from mudkit.wire import Fields
 
 __all__ = ["Indexer", "check_query", "is_query", "problem", "query"]
 
@@ -99,7 +99,7 @@ class Indexer:
         if self._queries.pop(topic, None) is not None:
             self._index.remove(topic)
 
-    def topics(self, message: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    def topics(self, message: Fields) -> tuple[list[str], list[str]]:
         """Find the topics that a message belongs to besides its own.
 
         Returns
@@ -116,7 +116,7 @@ class Indexer:
         except PredicateError:  # of one of them: the index cannot say of which
             return self._one_by_one(message)
 
-    def _one_by_one(self, message: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    def _one_by_one(self, message: Fields) -> tuple[list[str], list[str]]:
         matches, problems = [], []
         for topic, predicate in self._queries.items():
             try:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from mudkit.systems.lasthop.spool.policies import Forwarding
-from mudkit.systems.lasthop.spool.ranked import Message
+from mudkit.systems.lasthop.spool.ranked import Message, Take
 from mudkit.systems.lasthop.spool.spool import Spool
 
 __all__ = ["PaperSpool"]
@@ -34,8 +32,8 @@ class PaperSpool(Spool):
         self,
         threshold: float,
         prefetch_limit: int,
-        forward: Callable[[Message], object],
-        retract: Callable[[Message], object],
+        forward: Take,
+        retract: Take,
     ) -> None:
         self.queue_size = 0
         self._printed_limit = prefetch_limit

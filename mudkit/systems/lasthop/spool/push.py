@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, Literal
@@ -41,7 +41,7 @@ from typing import Final, Literal
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
-from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked, Take
 
 __all__ = ["WHEN_FULL", "Push", "PushSpool", "policy_of"]
 
@@ -166,8 +166,8 @@ class PushSpool:
         self,
         threshold: float,
         policy: Push,
-        forward: Callable[[Message], object],
-        retract: Callable[[Message], object],
+        forward: Take,
+        retract: Take,
     ) -> None:
         self._threshold = threshold
         self._policy = policy

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-__all__ = ["FOREVER_US", "NOWHERE", "Entry", "Message", "Ranked"]
+__all__ = ["FOREVER_US", "NOWHERE", "Entry", "Message", "Ranked", "Take"]
 
 FOREVER_US: Final = 1 << 62
 """The expiration of what does not expire."""
@@ -45,6 +45,10 @@ class Message(msgspec.Struct, gc=False, eq=False):
 
 Entry = tuple[float, int, Message]
 """``(-rank, order, message)``: sorted, the highest rank comes first, of equals the one that came first."""
+
+
+Take: TypeAlias = Callable[[Message], None]
+"""Function that takes a message that is forwarded, retracted or finished."""
 
 
 class Ranked:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
 from mudkit.systems.lasthop.spool.statistics import Habits
 from mudkit.units import US_PER_S
+from mudkit.wire import Value
 
 __all__ = ["Item", "Situation", "chosen"]
 
@@ -87,7 +88,7 @@ def chosen(
     ParameterError
         It chooses what does not wait.
     """
-    answer: Any = rule(situation)
+    answer: Iterable[Item] | Value = rule(situation)
     if not isinstance(answer, Iterable):
         raise ParameterError(
             "A rule gives what is to go.", where="rule", found=brief(answer), expected=_EXPECTED

@@ -7,13 +7,12 @@ not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from heapq import heappush
-from typing import Any
 
 from mudkit.systems.lasthop.spool.policies import Forwarding
-from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message
-from mudkit.systems.lasthop.spool.spool import CREDIT, DEVICE, Spool
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Take
+from mudkit.systems.lasthop.spool.spool import CAPACITY, CREDIT, DEVICE, Spool
 
 __all__ = ["ServedSpool"]
 
@@ -28,7 +27,7 @@ class ServedSpool(Spool):
     forward, retract : callable
     ended : callable
         Takes each message that is finished: read, expired, retracted or let go.
-    **settings
+    capacity : int
         As for :class:`Spool`.
     """
 
@@ -36,14 +35,15 @@ class ServedSpool(Spool):
         self,
         threshold: float,
         policy: Forwarding,
-        forward: Callable[[Message], object],
-        retract: Callable[[Message], object],
-        ended: Callable[[Message], object],
-        **settings: Any,
+        forward: Take,
+        retract: Take,
+        ended: Take,
+        *,
+        capacity: int = CAPACITY,
     ) -> None:
         self._ended = ended
         self._room = math.inf
-        super().__init__(threshold, policy, forward, retract, **settings)
+        super().__init__(threshold, policy, forward, retract, capacity=capacity)
 
     @property
     def room(self) -> float:

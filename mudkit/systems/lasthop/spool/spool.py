@@ -37,19 +37,19 @@ What the printed code leaves open or has wrong, and what is done here:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding
-from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
 from mudkit.systems.lasthop.spool.rules import Situation, chosen
 from mudkit.systems.lasthop.spool.statistics import Habits
 
 __all__ = ["CREDIT", "DEVICE", "Spool"]
 
 _OUTGOING, _PREFETCH, _HOLDING, _DELAYED, DEVICE = range(5)
-_CAPACITY: Final = 100_000
+CAPACITY: Final = 100_000
 _REMEMBER_S: Final = 7 * 86_400.0
 CREDIT: Final = 64.0
 """So many forwards the rate policy may have in hand when a link comes back."""
@@ -89,10 +89,10 @@ class Spool:
         self,
         threshold: float,
         policy: Forwarding,
-        forward: Callable[[Message], object],
-        retract: Callable[[Message], object],
+        forward: Take,
+        retract: Take,
         *,
-        capacity: int = _CAPACITY,
+        capacity: int = CAPACITY,
         remember_s: float = _REMEMBER_S,
     ) -> None:
         self._threshold = threshold

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from mudkit.sources.parameters import number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.study.scenario import Drawn
-from mudkit.systems.lasthop.study.simulation import Simulated, beginning, most_of, play
+from mudkit.systems.lasthop.study.simulation import Map, Simulated, beginning, most_of, play
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ def compare(
     max: float | None = 8,  # noqa: A002 - the name of the API
     threshold: float = 0.0,
     seeds: Iterable[int] = range(10),
-    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of the API
+    map: Map = map,  # noqa: A002 - the name of the API
 ) -> pd.DataFrame:
     """Run policies under conditions; all policies see the same events of a condition and seed.
 
@@ -92,7 +92,7 @@ def compare(
             found=f"{len(conditions)} conditions, {len(policies)} policies, {len(numbers)} seeds",
         )
     plan = [(name, conditions[name], seed) for name in conditions for seed in numbers]
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, str | float]] = []
     with bar(len(plan), "runs", "") as done:
         for some in map(partial(_run, dict(policies), most, threshold), plan):
             rows += some
@@ -100,7 +100,9 @@ def compare(
     runs = pd.DataFrame(rows)
     measures = []
     for names, table in runs.groupby(["condition", "policy"], sort=False):
-        row: dict[str, Any] = dict(zip(("condition", "policy"), names, strict=True)) | {"runs": len(table)}
+        row: dict[str, Hashable] = dict(zip(("condition", "policy"), names, strict=True)) | {
+            "runs": len(table)
+        }
         for measure in ("waste", "loss"):
             row |= interval(measure, table[measure].to_numpy())
         measures.append(row)
@@ -115,11 +117,11 @@ def interval(measure: str, values: NDArray[np.float64]) -> dict[str, float]:
 
 def _run(
     policies: Mapping[str, Forwarding | Push], most: float, threshold: float, plan: tuple[str, Drawable, int]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, str | float]]:
     name, condition, seed = plan
     drawn = condition.draw(seed)
     online = play(drawn, beginning(Forwarding("on-line"), threshold), most)
-    rows = []
+    rows: list[dict[str, str | float]] = []
     for policy, given in policies.items():
         run = Simulated(play(drawn, beginning(given, threshold), most), online, {})
         rows.append({"condition": name, "policy": policy, "waste": run.waste, "loss": run.loss})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mudkit.systems.lasthop.spool.ranked import Message
+from mudkit.systems.lasthop.spool.ranked import Message, Ranked, Take
 from mudkit.systems.lasthop.study.scenario import Drawn
 from mudkit.systems.lasthop.study.simulation import Begin, play
 
@@ -39,7 +39,7 @@ def message_lifecycles(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:
 
     watched: list[_Watched] = []
 
-    def watch(forward: Callable[[Message], object], retract: Callable[[Message], object]) -> Any:
+    def watch(forward: Take, retract: Take) -> _Watched:
         watched.append(_Watched(begin, forward, retract))
         return watched[0]
 
@@ -66,7 +66,7 @@ def message_lifecycles(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:
 class _Watched:
     """A spool, and when what happened to it."""
 
-    def __init__(self, begin: Begin, forward: Callable[[Message], object], retract: Any) -> None:
+    def __init__(self, begin: Begin, forward: Take, retract: Take) -> None:
         self.forwarded_us: dict[Hashable, int] = {}
         self.read_us: dict[Hashable, int] = {}
         self._now_us = 0
@@ -77,12 +77,21 @@ class _Watched:
 
         self._spool = begin(noted, retract)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._spool, name)
+    @property
+    def device(self) -> Ranked:
+        return self._spool.device
 
-    def notification(self, now_us: int, *arguments: Any) -> None:
+    @property
+    def is_up(self) -> bool:
+        return self._spool.is_up
+
+    @property
+    def due_us(self) -> int:
+        return self._spool.due_us
+
+    def notification(self, now_us: int, identity: Hashable, rank: float, expires_us: int) -> None:
         self.timeout(now_us)
-        self._spool.notification(now_us, *arguments)
+        self._spool.notification(now_us, identity, rank, expires_us)
 
     def network(self, now_us: int, *, is_up: bool) -> None:
         self.timeout(now_us)

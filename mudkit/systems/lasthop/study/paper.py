@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, TypedDict
+
+from mudkit.systems.lasthop.study.simulation import Parameter
 
 __all__ = ["FIGURES", "HOUR_S"]
 
@@ -11,7 +14,15 @@ _OUTAGES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 _TIMES_S: Final = tuple(float(4**power) for power in range(2, 10))
 """From 16 seconds to 3 days."""
 
-FIGURES: Final[dict[int, dict[str, Any]]] = {
+
+class Sweep(TypedDict):
+    """Parameters of the runs of a figure."""
+
+    over: dict[str, Sequence[Parameter]]
+    fixed: dict[str, Parameter]
+
+
+FIGURES: Final[dict[int, Sweep]] = {
     1: {
         "over": {
             "max": [2**power for power in range(7)],

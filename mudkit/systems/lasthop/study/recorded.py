@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,11 @@ from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Recorded
 from mudkit.systems.lasthop.study.scenario import Drawn, Scenario
 from mudkit.units import US_PER_S
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from mudkit.trace import LoadedLinks
 
 __all__ = ["Condition", "Link", "Unlocks", "conditions", "drawer_ages_s", "read_share"]
 
@@ -49,7 +54,7 @@ class Link:
         See :class:`~mudkit.sources.link_replay.LinkReplay`.
     """
 
-    links: Any
+    links: LoadedLinks | pa.Table
     device: str
     gap_s: float = 10.0
     length_us: int = field(init=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.units import US_PER_S
+from mudkit.wire import Value
 
 __all__ = ["LAWS", "READ", "SWITCH", "Drawn", "Expiration", "Scenario"]
 
@@ -53,6 +54,11 @@ class Expiration:
                 found=brief(self.law),
                 expected=", ".join(LAWS),
             )
+
+    @classmethod
+    def of(cls, given: Expiration | float) -> Expiration:
+        """Return an expiration, or that of a mean in seconds."""
+        return given if isinstance(given, Expiration) else cls(given)
 
     def draw_us(self, seed: int, count: int) -> NDArray[np.int64]:
         """Draw times from arrival to expiration, at least 1 µs.
@@ -147,9 +153,8 @@ class Scenario:
     def __post_init__(self) -> None:
         check_ranges(self)
         object.__setattr__(self, "outages", outages_of(self.outages, name="outages"))
-        given: Any = self.expiration
-        if given is not None and not isinstance(given, Expiration):
-            object.__setattr__(self, "expiration", Expiration(given))
+        if self.expiration is not None:
+            object.__setattr__(self, "expiration", Expiration.of(self.expiration))
 
     def draw(self, seed: int) -> Drawn:
         """Draw everything.
@@ -169,7 +174,7 @@ class Scenario:
         switches_us, starts_up = _switches_us(self.outages, seed, end_us)
         return Drawn(arrivals_us, expires_us, ranks, self._reads_us(seed, end_us), switches_us, starts_up)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Value]:
         """Tell all that a result must state."""
         expiration = None
         if self.expiration is not None:

@@ -15,10 +15,10 @@ together: ``same_link`` is the case that they always do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from mudkit.systems.lasthop.spool.ranked import Message
 from mudkit.systems.lasthop.spool.spool import Spool
 from mudkit.systems.lasthop.study.comparing import interval
 from mudkit.systems.lasthop.study.scenario import Drawn, Scenario
-from mudkit.systems.lasthop.study.simulation import most_of
+from mudkit.systems.lasthop.study.simulation import Map, most_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -276,7 +276,7 @@ def compare_sharing(
     threshold: float = 0.0,
     size_bytes: float = 2000.0,
     seeds: Iterable[int] = range(10),
-    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of the API
+    map: Map = map,  # noqa: A002 - the name of the API
 ) -> pd.DataFrame:
     """Compare the three ways, seed by seed on the same events.
 
@@ -311,10 +311,10 @@ def compare_sharing(
     forwarding = Forwarding.of(policy)
     if not numbers:
         raise ParameterError("There is nothing to run.", where="seeds", found="none", expected="at least one")
-    rows: list[dict[str, Any]] = []
-    settings = {"devices": devices, "same_link": same_link}
+    rows: list[dict[str, str | float]] = []
+    run = partial(_run, scenario, forwarding, devices, same_link, max, threshold, size_bytes)
     with bar(len(numbers), "runs", "") as done:
-        for some in map(partial(_run, scenario, forwarding, settings, max, threshold, size_bytes), numbers):
+        for some in map(run, numbers):
             rows += some
             done(len(rows) // len(MODES))
     measures = [name for name in rows[0] if name not in ("mode", "seed")]
@@ -335,15 +335,16 @@ def compare_sharing(
 def _run(
     scenario: Scenario,
     policy: Forwarding,
-    settings: dict[str, Any],
+    devices: int,
+    same_link: bool,
     most: float | None,
     threshold: float,
     size_bytes: float,
     seed: int,
-) -> list[dict[str, Any]]:
-    drawn = Devices.draw(scenario, seed, **settings)
+) -> list[dict[str, str | float]]:
+    drawn = Devices.draw(scenario, seed, devices=devices, same_link=same_link)
     best = play_devices(drawn, Forwarding("on-line"), "shared", max=most, threshold=threshold)
-    rows = []
+    rows: list[dict[str, str | float]] = []
     for mode in MODES:
         run = play_devices(drawn, policy, mode, max=most, threshold=threshold)
         rows.append(

@@ -4,24 +4,80 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from mudkit.sources.outages import Outages, outages_of
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push, PushSpool, policy_of
-from mudkit.systems.lasthop.spool.ranked import Message
+from mudkit.systems.lasthop.spool.ranked import Message, Ranked, Take
 from mudkit.systems.lasthop.spool.spool import Spool
 from mudkit.systems.lasthop.study.best import online
 from mudkit.systems.lasthop.study.scenario import SWITCH, Drawn, Expiration, Scenario
+from mudkit.wire import Value
 
-__all__ = ["Begin", "Outcome", "Simulated", "beginning", "expected_waste", "most_of", "play", "simulate"]
+__all__ = [
+    "Begin",
+    "Map",
+    "Outcome",
+    "Parameter",
+    "Simulated",
+    "beginning",
+    "expected_waste",
+    "most_of",
+    "play",
+    "simulate",
+]
 
-Begin = Callable[[Callable[[Message], object], Callable[[Message], object]], Spool | PushSpool]
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+Parameter: TypeAlias = Value | Forwarding | Push | Outages | Expiration
+"""Parameter of :func:`simulate`."""
+
+
+class Map(Protocol):
+    """Function that spreads runs: the built-in ``map``, or ``pipeline.spread(spark)``."""
+
+    def __call__(self, function: Callable[[_T], _R], items: Iterable[_T], /) -> Iterable[_R]:
+        """Apply a function to items, in their order."""
+
+
+class Spooling(Protocol):
+    """A spool as :func:`play` uses it."""
+
+    @property
+    def device(self) -> Ranked:
+        """Messages on the device."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a link."""
+
+    @property
+    def due_us(self) -> int:
+        """When :meth:`timeout` is to be called next."""
+
+    def notification(self, now_us: int, identity: Hashable, rank: float, expires_us: int) -> None:
+        """Take a message."""
+
+    def network(self, now_us: int, *, is_up: bool) -> None:
+        """Note a change of the link."""
+
+    def read(self, now_us: int, most: float) -> list[Message]:
+        """Return the best messages."""
+
+    def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
+        """Note what was read without a link."""
+
+    def timeout(self, now_us: int) -> None:
+        """Let expire what expires."""
+
+
+Begin = Callable[[Take, Take], Spooling]
 """Makes a spool from the functions that take what is forwarded and what is retracted."""
 _KEPT: Final = 4
 """So many scenarios and seeds with what on-line forwarding makes of them: each takes about 2 MB a year."""
@@ -61,7 +117,7 @@ class Simulated:
 
     outcome: Outcome
     online: Outcome
-    parameters: dict[str, Any]
+    parameters: Mapping[str, Parameter]
 
     @property
     def waste(self) -> float:
@@ -177,14 +233,19 @@ def simulate(
     given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
     policy = policy_of(policy, **{name: value for name, value in given.items() if value is not None})
     most = most_of(max)
-    if expiration is not None and not isinstance(expiration, Expiration):
-        expiration = Expiration(expiration)
-    scenario = Scenario(event_frequency, user_frequency, outage, expiration, expiring_share, days, reads_cv)
+    lasting = None if expiration is None else Expiration.of(expiration)
+    scenario = Scenario(event_frequency, user_frequency, outage, lasting, expiring_share, days, reads_cv)
     threshold = number("threshold", threshold, -1e9, 1e9)
     seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
     drawn, online = _best(scenario, seed, most, threshold)
     outcome = online if policy.kind == "on-line" else play(drawn, beginning(policy, threshold), most)
-    described = scenario.describe() | {"max": max, "threshold": threshold, "policy": policy, "seed": seed}
+    described: dict[str, Parameter] = {
+        **scenario.describe(),
+        "max": max,
+        "threshold": threshold,
+        "policy": policy,
+        "seed": seed,
+    }
     return Simulated(outcome, online, described)
 
 

@@ -7,10 +7,10 @@ that prefetches least.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.comparing import interval
 from mudkit.systems.lasthop.study.scenario import Drawn, Scenario
-from mudkit.systems.lasthop.study.simulation import Simulated, beginning, most_of, play
+from mudkit.systems.lasthop.study.simulation import Map, Simulated, beginning, most_of, play
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +113,7 @@ def size_prefetch(
     limits: Iterable[int] = LIMITS,
     thresholds_s: Iterable[float] = THRESHOLDS_S,
     loss_weight: float = 1.0,
-    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of the API
+    map: Map = map,  # noqa: A002 - the name of the API
 ) -> Sizing:
     """Find the prefetch limit and the expiration threshold that cost least.
 

@@ -5,28 +5,35 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mudkit.errors import ParameterError, brief, did_you_mean
 from mudkit.progress import bar
-from mudkit.systems.lasthop.study.simulation import simulate
+from mudkit.sources.outages import Outages
+from mudkit.systems.lasthop.spool.policies import Forwarding
+from mudkit.systems.lasthop.spool.push import Push
+from mudkit.systems.lasthop.study.scenario import Expiration
+from mudkit.systems.lasthop.study.simulation import Map, Parameter, Simulated, simulate
+from mudkit.wire import Value
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["sweep"]
 
+_T = TypeVar("_T")
+
 _PARAMETERS = inspect.signature(simulate).parameters
 _OF_POLICIES: Final = ("policy", "prefetch_limit", "expiration_threshold_s")
 
 
 def sweep(
-    over: Mapping[str, Sequence[Any]],
-    fixed: Mapping[str, Any] | None = None,
+    over: Mapping[str, Sequence[Parameter]],
+    fixed: Mapping[str, Parameter] | None = None,
     seeds: Iterable[int] = range(10),
-    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of the API
+    map: Map = map,  # noqa: A002 - the name of the API
 ) -> pd.DataFrame:
     """Run :func:`simulate` for all combinations of values, with each seed.
 
@@ -60,10 +67,10 @@ def sweep(
     """
     import pandas as pd
 
-    fixed = dict(fixed or {})
+    others = dict(fixed or {})
     values = {name: _listed(name, given) for name, given in over.items()}
     numbers = _listed("seeds", seeds)
-    _check_names(values, fixed)
+    _check_names(values, others)
     points = [
         dict(zip(values, point, strict=True)) | {"seed": seed}
         for point in itertools.product(*values.values())
@@ -79,26 +86,30 @@ def sweep(
         )
     # Runs that differ in the policy only, one after the other: they share their events and the best service.
     order = sorted(range(len(points)), key=lambda each: _scenario(points[each]))
-    by_number: dict[int, dict[str, Any]] = {}
+    by_number: dict[int, dict[str, Parameter]] = {}
     with bar(len(points), "runs", "") as done:
-        runs = map(partial(_run, fixed), [points[each] for each in order])
+        runs = map(partial(_run, others), [points[each] for each in order])
         for each, figures in zip(order, runs, strict=True):
-            by_number[each] = points[each] | figures
+            by_number[each] = {**points[each], **figures}
             done(len(by_number))
     table = pd.DataFrame([by_number[each] for each in range(len(points))])
     defaults = {name: each.default for name, each in _PARAMETERS.items() if name != "seed"}
-    stated = {name: _plain(value) for name, value in (defaults | fixed | values).items()}
-    table.attrs["parameters"] = stated | {"seeds": numbers}
+    stated: dict[str, Parameter] = {
+        **{name: _plain(value) for name, value in {**defaults, **others}.items()},
+        **{name: [_plain(each) for each in listed] for name, listed in values.items()},
+    }
+    table.attrs["parameters"] = {**stated, "seeds": numbers}
     return table
 
 
-def _scenario(point: Mapping[str, Any]) -> str:
+def _scenario(point: Mapping[str, Parameter]) -> str:
     """Name the events of a run."""
     return repr([value for name, value in point.items() if name not in _OF_POLICIES])
 
 
-def _run(fixed: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
-    run = simulate(**fixed, **point)
+def _run(fixed: Mapping[str, Parameter], point: Mapping[str, Parameter]) -> dict[str, float]:
+    checked: Callable[..., Simulated] = simulate  # it checks the kinds of parameters itself
+    run = checked(**fixed, **point)
     return {
         "waste": run.waste,
         "loss": run.loss,
@@ -108,15 +119,15 @@ def _run(fixed: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _listed(name: str, given: Any) -> list[Any]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
+def _listed(name: str, given: Iterable[_T]) -> list[_T]:
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
         raise ParameterError(
             "Values to run over are several.", where=name, found=brief(given), expected="a list, as [1, 2, 4]"
         )
     return list(given)
 
 
-def _check_names(over: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+def _check_names(over: Iterable[str], fixed: Iterable[str]) -> None:
     for name in (*over, *fixed):
         if name == "seed":
             raise ParameterError(
@@ -139,8 +150,8 @@ def _check_names(over: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Parameter) -> Value:
     """Give what a table may be stored with."""
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Forwarding | Push | Outages | Expiration):
         return asdict(value)
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+    return value

@@ -16,11 +16,11 @@ import msgspec
 from mudkit.errors import PredicateError
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable
-from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.policies.policies import Asked, Cached
 from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, tables_of_sent
 from mudkit.systems.mud.tables.replica import is_visible, record_of
 from mudkit.tokens import Claims
+from mudkit.wire import Fields
 
 __all__ = ["Cache", "Held"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import TypeVar
 from zlib import crc32
 
 from msgspec import UNSET
@@ -61,7 +61,6 @@ from mudkit.systems.mud.messages import (
     AlterRequest,
     CreateRequest,
     DropRequest,
-    Fields,
     Identify,
     Outcome,
     Redirect,
@@ -91,6 +90,7 @@ from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name
 from mudkit.systems.receiving import dropped
 from mudkit.tokens import Claims, claimed
+from mudkit.wire import Fields
 
 __all__ = ["ClientMachine", "Settings"]
 
@@ -124,8 +124,8 @@ class Settings:
     gateways: Sequence[str]
     servers: Sequence[str]
     max_rows: int
-    read_policy: ReadPolicy | ShippedPolicy | None
-    write_policy: WritePolicy | ShippedPolicy
+    read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None
+    write_policy: WritePolicy | ShippedPolicy[WritePolicy]
     prefetch_policy: PrefetchPolicy | None
 
 
@@ -170,17 +170,17 @@ class ClientMachine:
             ports, self.local, self._connection, settings.servers, self._policy_slots
         )
 
-    def _read_policy(self, policy: ReadPolicy | ShippedPolicy | None) -> ReadPolicy | None:
+    def _read_policy(self, policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None) -> ReadPolicy | None:
         if not isinstance(policy, ShippedPolicy):
             return policy
         self._policy_slots.append(PolicySlot(self._store, "read"))
-        return ShippedReads(self._policy_slots[-1], cast("ReadPolicy | None", policy.until))
+        return ShippedReads(self._policy_slots[-1], policy.until)
 
-    def _write_policy(self, policy: WritePolicy | ShippedPolicy) -> WritePolicy:
+    def _write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy]) -> WritePolicy:
         if not isinstance(policy, ShippedPolicy):
             return policy
         self._policy_slots.append(PolicySlot(self._store, "write"))
-        return ShippedWrites(self._policy_slots[-1], cast("WritePolicy | None", policy.until))
+        return ShippedWrites(self._policy_slots[-1], policy.until)
 
     def overview(self) -> View:
         """Return what it holds and waits for, as a display shows it."""

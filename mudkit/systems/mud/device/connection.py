@@ -25,7 +25,6 @@ from mudkit.systems.mud.messages import (
     CreateRequest,
     DropRequest,
     Error,
-    Fields,
     IdentifiedRequest,
     Outcome,
     PlacedPart,
@@ -43,6 +42,7 @@ from mudkit.systems.mud.policies.policies import Asked
 from mudkit.systems.mud.tables.partitioning import netid_of
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
+from mudkit.wire import Fields
 
 __all__ = [
     "RETRY",

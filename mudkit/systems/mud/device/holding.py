@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
-from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.tables.queries import tables_of_sent
 from mudkit.systems.mud.tables.replica import columns_of, is_visible
+from mudkit.wire import Fields, Value
 
 __all__ = ["holdings"]
 
 
-def holdings(local: Local, name: str, reader: Fields, auth: Fields, now_us: int) -> Iterator[dict[str, Any]]:
+def holdings(
+    local: Local, name: str, reader: Fields, auth: Mapping[str, str], now_us: int
+) -> Iterator[dict[str, Value]]:
     """Yield the versions held of a table's records, by key; pending ones after the committed one.
 
     Parameters

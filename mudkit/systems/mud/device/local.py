@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from mudkit.delivery.outbox import Outbox
 from mudkit.events import Ports, Store
-from mudkit.systems.mud.messages import Fields, Row, SentPredicate
+from mudkit.systems.mud.messages import Row, SentPredicate
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.systems.mud.tables.table import Table
+from mudkit.wire import Fields
 
 __all__ = ["HeldRow", "Local", "PendingWrite", "Version"]
 

@@ -14,21 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Generic, Literal, TypeVar
 
 from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.values import point
-from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.policies.artefact import FEATURES, Artefact
-from mudkit.systems.mud.policies.policies import Asked, Cached, Now, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies.policies import NEVER, Asked, Cached, Now, ReadPolicy, WritePolicy
 from mudkit.units import US_PER_S, distance_km, solar_time
+from mudkit.wire import Fields
 
 __all__ = ["PolicySlot", "ShippedPolicy", "ShippedReads", "ShippedWrites"]
 
+_P = TypeVar("_P", bound=ReadPolicy | WritePolicy, covariant=True)
+
 
 @dataclass(frozen=True)
-class ShippedPolicy:
+class ShippedPolicy(Generic[_P]):
     """Read or write policy that follows the one shipped by the cloud.
 
     Parameters
@@ -37,7 +39,7 @@ class ShippedPolicy:
         What counts until one has come; by default a read's utility decides, and writes go at once.
     """
 
-    until: ReadPolicy | WritePolicy | None = None
+    until: _P | None = None
 
 
 class PolicySlot:
@@ -133,7 +135,8 @@ class ShippedReads:
         there = _said(_place(last.asked, last.context), context, last.age_s)
         said |= {f"cached_{name}": there[name] for name in ("lat", "lon", "hour")}
         said |= {"distance": _distance_km(said), "density": _density(artefact, said)}
-        return cast("Literal['local', 'remote']", artefact.decide([said[name] for name in artefact.features]))
+        where = artefact.decide([said[name] for name in artefact.features])
+        return "local" if where == "local" else "remote"
 
 
 class ShippedWrites:
@@ -156,7 +159,8 @@ class ShippedWrites:
             return self._until.delay(write, context)
         said = _NOTHING_CACHED | _said(point(context.get("loc")), context, 0.0)
         said["density"] = _density(artefact, said)
-        return cast("float | Literal['never']", artefact.decide([said[name] for name in artefact.features]))
+        delay = artefact.decide([said[name] for name in artefact.features])
+        return NEVER if isinstance(delay, str) else delay
 
 
 _NOTHING_CACHED: dict[str, float | None] = dict.fromkeys(FEATURES)
@@ -171,8 +175,9 @@ def _said(place: tuple[float, float] | None, context: Fields, age_s: float) -> d
     """Say where and when something was, ``age_s`` before now; hours are those of mean solar time."""
     lat, lon = place or (None, None)
     hour = weekday = None
-    if lon is not None and "clock_us" in context and "now_us" in context:
-        t_us = context["clock_us"] + context["now_us"] - round(age_s * US_PER_S)
+    clock_us, now_us = context.get("clock_us"), context.get("now_us")
+    if lon is not None and isinstance(clock_us, int | float) and isinstance(now_us, int | float):
+        t_us = clock_us + now_us - round(age_s * US_PER_S)
         hours, weekdays = solar_time(t_us, lon)
         hour, weekday = float(hours), float(weekdays)
     return {"lat": lat, "lon": lon, "hour": hour, "weekday": weekday}

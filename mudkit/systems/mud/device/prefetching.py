@@ -21,10 +21,10 @@ from mudkit.events import Effect, SetTimer
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.device.read_path import ReadPath
-from mudkit.systems.mud.messages import Fields
 from mudkit.systems.mud.policies.policies import Asked, Expected, PrefetchPolicy
 from mudkit.systems.mud.policies.utility import Plan, freshness
 from mudkit.systems.mud.tables.queries import keys_of
+from mudkit.wire import Fields
 
 __all__ = ["LOOK", "Prefetching"]
 

@@ -33,13 +33,14 @@ from mudkit.systems.mud.device.connection import Answer, Connection, PendingAsk,
 from mudkit.systems.mud.device.local import HeldRow, Local, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
-from mudkit.systems.mud.messages import Fields, PlacedPart, ReadRequest, SentPredicate
+from mudkit.systems.mud.messages import PlacedPart, ReadRequest, SentPredicate
 from mudkit.systems.mud.operations import Read
 from mudkit.systems.mud.policies.policies import Asked, ReadPolicy
 from mudkit.systems.mud.problems import decode_error
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names, keys_of, only_key, tables_of
 from mudkit.systems.mud.tables.replica import columns_of, detached
+from mudkit.wire import Fields
 
 __all__ = ["READ_TYPES", "ReadPath", "asked_of"]
 

@@ -31,11 +31,11 @@ from mudkit.events import Complete, Effect, Ports, Record, SetTimer
 from mudkit.systems.mud import operations
 from mudkit.systems.mud.device.connection import Connection, Query, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.messages import Fields, Outcome, Refused, Row, SentPredicate, WriteRequest
+from mudkit.systems.mud.messages import Outcome, Refused, Row, SentPredicate, WriteRequest
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
 from mudkit.systems.mud.problems import Conflict, decode_error
 from mudkit.systems.mud.tables.records import check_key, check_record, value_hash
-from mudkit.wire import as_wire
+from mudkit.wire import Fields, as_wire
 
 __all__ = ["DUE", "WRITE_TYPES", "ReadOrder", "WritePath"]
 

@@ -26,8 +26,9 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Branch, Displayed, View, tree
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.mud.policies.density import Density
+from mudkit.wire import Fields, Value
 
 __all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "action_text", "question", "sha256"]
 
@@ -66,7 +68,7 @@ Action = str | float
 """``local`` or ``remote`` for a read; for a write seconds, or ``never``."""
 
 _Node = tuple[int, float, int, int, int]
-
+_Tied: TypeAlias = Action | tuple[int, float, "_Tied", "_Tied", "_Tied"]
 
 _MAX_COUNTED: Final = 10_000
 _MAX_LEVELS: Final = 3
@@ -103,7 +105,7 @@ def action_text(action: Action) -> str:
     return action if isinstance(action, str) else words.duration(action) if action else "at once"
 
 
-def sha256(document: Mapping[str, Any]) -> str:
+def sha256(document: Fields) -> str:
     """Give the digest of a document, but for the digest that it holds."""
     rest = {name: value for name, value in document.items() if name != "sha256"}
     written = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -133,14 +135,23 @@ class Artefact(Displayed):
     version: int
     features: tuple[str, ...]
     nodes: tuple[_Node | Action, ...]
-    document: Mapping[str, Any]
+    document: Fields
     density: Density | None = None
-    root: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.nodes:
             raise _refused("nodes", "none", "one node at least")
-        object.__setattr__(self, "root", _tied(self.nodes))
+
+    @cached_property
+    def root(self) -> _Tied:
+        """Root of the nodes, each with its children, so that deciding looks nothing up."""
+        tied: list[_Tied] = list(self.nodes)
+        for number in range(len(tied) - 1, -1, -1):  # children come after their parents
+            node = self.nodes[number]
+            if isinstance(node, tuple):
+                feature, threshold, left, right, unknown = node
+                tied[number] = (feature, _most(threshold), tied[left], tied[right], tied[unknown])
+        return tied[0]
 
     @classmethod
     @check_arguments
@@ -149,12 +160,12 @@ class Artefact(Displayed):
         kind: str,
         version: int,
         features: Sequence[str],
-        nodes: Sequence[Sequence[Any]],
+        nodes: Sequence[Sequence[float]],
         actions: Sequence[Action],
         *,
         density: Density | None = None,
         costs: Sequence[Sequence[float]] | None = None,
-        manifest: Mapping[str, Any] | None = None,
+        manifest: Fields | None = None,
     ) -> Artefact:
         """Make one, with its digest; see the module for what these are.
 
@@ -163,7 +174,7 @@ class Artefact(Displayed):
         ParameterError
             It could not be used.
         """
-        document = {
+        document: dict[str, Value] = {
             "format": FORMAT,
             "kind": kind,
             "version": version,
@@ -174,14 +185,10 @@ class Artefact(Displayed):
             "costs": costs,
             "manifest": dict(manifest or {}),
         }
-        try:
-            digest = sha256(document)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise _refused("nodes, manifest", brief(error), "what JSON can hold") from error
-        return cls.read({**document, "sha256": digest})
+        return cls._signed(document)
 
     @classmethod
-    def read(cls, document: Any) -> Artefact:
+    def read(cls, document: Value) -> Artefact:
         """Read one, and check all of it.
 
         Raises
@@ -205,10 +212,11 @@ class Artefact(Displayed):
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
             raise _refused("version", repr(version), "a whole number, 1 or more")
         features = _features(document.get("features"))
-        actions = document.get("actions")
-        if not isinstance(actions, list) or not all(_is_action(kind, each) for each in actions):
+        given = document.get("actions")
+        actions = [each for each in given if _is_action(kind, each)] if isinstance(given, list) else None
+        if actions is None or actions != given:
             expected = "local, remote" if kind == "read" else "seconds, 0 or more, or never"
-            raise _refused("actions", repr(actions)[:200], expected)
+            raise _refused("actions", repr(given)[:200], expected)
         nodes = _nodes(document.get("nodes"), len(features), actions)
         table = document.get("density")
         if ("density" in features) is (table is None):
@@ -263,14 +271,11 @@ class Artefact(Displayed):
         ParameterError
             It could not be used.
         """
-        document = self.document
-        names = list(self.features)
-        names += [name for name in ("lat", "lon") if name not in names]
-        lat, lon, actions = names.index("lat"), names.index("lon"), list(document["actions"])
-        if action not in actions:
-            actions.append(action)
+        names = list(dict.fromkeys((*self.features, "lat", "lon")))
+        lat, lon = names.index("lat"), names.index("lon")
+        actions = list(dict.fromkeys([*(node for node in self.nodes if not isinstance(node, tuple)), action]))
         rest = 5  # where this one's nodes begin
-        nodes: list[list[Any]] = [
+        nodes: list[Value] = [
             [lat, south, rest, 1, rest],
             [lat, north, 2, rest, rest],
             [lon, west, rest, 3, rest],
@@ -278,20 +283,22 @@ class Artefact(Displayed):
             [actions.index(action)],
         ]
         nodes += [
-            node if len(node) == 1 else [*node[:2], *(child + rest for child in node[2:])]
-            for node in document["nodes"]
+            [*node[:2], *(child + rest for child in node[2:])]
+            if isinstance(node, tuple)
+            else [actions.index(node)]
+            for node in self.nodes
         ]
-        manifest = {**document["manifest"], "but inside": [south, north, west, east], "action": action}
-        return Artefact.create(
-            self.kind,
-            version,
-            names,
-            nodes,
-            actions,
-            density=self.density,
-            costs=document["costs"],
-            manifest=manifest,
-        )
+        manifest = self.document.get("manifest")
+        inside = {"but inside": [south, north, west, east], "action": action}
+        document: dict[str, Value] = {
+            **self.document,
+            "version": version,
+            "features": [[name, FEATURES[name]] for name in names],
+            "nodes": nodes,
+            "actions": actions,
+            "manifest": {**manifest, **inside} if isinstance(manifest, Mapping) else inside,
+        }
+        return self._signed(document)
 
     def renewed(self, version: int) -> Artefact:
         """Make the same as another version: what devices had instead goes back to it.
@@ -301,8 +308,16 @@ class Artefact(Displayed):
         ParameterError
             The version is not usable.
         """
-        document = {**self.document, "version": version}
-        return Artefact.read({**document, "sha256": sha256(document)})
+        return self._signed({**self.document, "version": version})
+
+    @classmethod
+    def _signed(cls, document: Fields) -> Artefact:
+        """Read a document without a digest, or with an old one."""
+        try:
+            digest = sha256(document)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _refused("nodes, manifest", brief(error), "what JSON can hold") from error
+        return cls.read({**document, "sha256": digest})
 
     def decide(self, values: Sequence[float | None]) -> Action:
         """Decide; as scikit-learn does, values are taken as float32.
@@ -312,35 +327,19 @@ class Artefact(Displayed):
         values : sequence of float or None
             The values of the features, in their order; None: unknown, as NaN is.
         """
-        try:
-            return _decide(self.root, values)
-        except TypeError:
-            return _decide(self.root, [math.nan if each is None else each for each in values])
-
-
-def _decide(node: Any, values: Sequence[Any]) -> Action:
-    while node.__class__ is tuple:
-        feature, most, left, right, unknown = node
-        value = values[feature]
-        if value <= most:
-            node = left
-        elif value > most:
-            node = right
-        else:
-            node = unknown
-    action: Action = node
-    return action
-
-
-def _tied(nodes: Sequence[_Node | Action]) -> Any:
-    """Tie nodes to their children, so that deciding looks nothing up."""
-    tied: list[Any] = list(nodes)
-    for number in range(len(nodes) - 1, -1, -1):  # children come after their parents
-        node = nodes[number]
-        if isinstance(node, tuple):
-            feature, threshold, *children = node
-            tied[number] = (feature, _most(threshold), *(tied[child] for child in children))
-    return tied[0]
+        node = self.root
+        while isinstance(node, tuple):
+            feature, most, left, right, unknown = node
+            value = values[feature]
+            if value is None:
+                node = unknown
+            elif value <= most:
+                node = left
+            elif value > most:
+                node = right
+            else:  # not a number
+                node = unknown
+        return node
 
 
 def _most(threshold: float) -> float:
@@ -361,22 +360,21 @@ def _most(threshold: float) -> float:
     return middle if is_even else math.nextafter(middle, -math.inf)
 
 
-def _features(given: Any) -> tuple[str, ...]:
+def _features(given: Value) -> tuple[str, ...]:
     if not isinstance(given, list):
         raise _refused("features", repr(given), "a list of names with their units")
+    names = []
     for each in given:
-        if (
-            not isinstance(each, list)
-            or len(each) != 2
-            or each[0] not in _NAMES
-            or FEATURES[each[0]] != each[1]
-        ):
-            expected = ", ".join(f"{name} in {unit}" for name, unit in FEATURES.items())
-            raise _refused("features", repr(each), expected)
-    return tuple(each[0] for each in given)
+        match each:
+            case [str(name), unit] if FEATURES.get(name, ...) == unit:
+                names.append(name)
+            case _:
+                expected = ", ".join(f"{name} in {unit}" for name, unit in FEATURES.items())
+                raise _refused("features", repr(each), expected)
+    return tuple(names)
 
 
-def _is_action(kind: str, action: Any) -> bool:
+def _is_action(kind: str, action: Value) -> TypeGuard[Action]:
     if kind == "read":
         return action in ("local", "remote")
     if action == "never":
@@ -384,7 +382,7 @@ def _is_action(kind: str, action: Any) -> bool:
     return isinstance(action, int | float) and not isinstance(action, bool) and 0 <= action < math.inf
 
 
-def _nodes(given: Any, features: int, actions: Sequence[Action]) -> tuple[_Node | Action, ...]:
+def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Node | Action, ...]:
     if not isinstance(given, list) or not 1 <= len(given) <= _MOST_NODES:
         raise _refused("nodes", f"{type(given).__name__}", f"a list of 1 to {_MOST_NODES:,} nodes")
     nodes: list[_Node | Action] = []

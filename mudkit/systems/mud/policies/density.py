@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeGuard
 
 from mudkit.errors import ParameterError
+from mudkit.wire import Value
 
 __all__ = ["HOURS", "Density"]
 
@@ -53,13 +54,13 @@ class Density:
         rates = self.cells.get((math.floor(lat / self.cell_deg), math.floor(lon / self.cell_deg)))
         return 0.0 if rates is None else rates[int(hour) % HOURS]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Value]:
         """Give it as JSON can hold it."""
-        cells = [[*place, list(rates)] for place, rates in sorted(self.cells.items())]
+        cells: list[Value] = [[*place, list(rates)] for place, rates in sorted(self.cells.items())]
         return {"cell_deg": self.cell_deg, "cells": cells}
 
     @classmethod
-    def read(cls, document: Any) -> Density:
+    def read(cls, document: Value) -> Density:
         """Read one, and check all of it.
 
         Raises
@@ -84,14 +85,14 @@ class Density:
                 case [int(row), int(column), list() as rates] if (
                     (row, column) not in read and len(rates) == HOURS and all(map(_is_rate, rates))
                 ):
-                    read[row, column] = tuple(map(float, rates))
+                    read[row, column] = tuple(float(rate) for rate in rates if _is_rate(rate))
                 case _:
                     expected = f"[row, column, {HOURS} numbers, 0 or more], each cell once"
                     raise _refused(f"density.cells[{number}]", repr(cell)[:200], expected)
         return cls(float(size), read)
 
 
-def _is_rate(rate: Any) -> bool:
+def _is_rate(rate: Value) -> TypeGuard[float]:
     return isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate < math.inf
 
 

@@ -6,9 +6,9 @@ and what a reader may see are not its business. What is learnt on the server com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -18,6 +18,7 @@ from mudkit.predicates.values import point
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.mud.policies.utility import Utility, freshness
 from mudkit.units import distance_km
+from mudkit.wire import Fields
 
 __all__ = [
     "NEVER",
@@ -45,7 +46,7 @@ class Asked(msgspec.Struct, frozen=True):
     table: str
     predicate: Predicate | None
     type: str
-    reader: Mapping[str, Any]
+    reader: Fields
     utility: Utility | None
 
 
@@ -55,7 +56,7 @@ class Cached:
 
     asked: Asked
     age_s: float
-    context: Mapping[str, Any]
+    context: Fields
     records: int | None = None
     """In the answer; None: not known."""
 
@@ -90,7 +91,7 @@ class ReadPolicy(Protocol):
     """
 
     def decide(
-        self, query: Asked, context: Mapping[str, Any], cache: Sequence[Cached]
+        self, query: Asked, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
         """Say where; None: as the read's utility has it."""
         ...
@@ -99,7 +100,7 @@ class ReadPolicy(Protocol):
 class WritePolicy(Protocol):
     """Says when a write is sent; the context is as for a :class:`ReadPolicy`."""
 
-    def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
+    def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """Give seconds, :data:`NEVER`, or None for now."""
         ...
 
@@ -112,7 +113,7 @@ class PrefetchPolicy(Protocol):
         """Say how often to look."""
         ...
 
-    def wanted(self, expected: Sequence[Expected], context: Mapping[str, Any]) -> Sequence[Asked]:
+    def wanted(self, expected: Sequence[Expected], context: Fields) -> Sequence[Asked]:
         """Give what is to be fetched now."""
         ...
 
@@ -121,7 +122,7 @@ class AlwaysRemote:
     """Everything is asked for anew."""
 
     def decide(
-        self, query: Asked, context: Mapping[str, Any], cache: Sequence[Cached]
+        self, query: Asked, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
         """See :class:`ReadPolicy`."""
         return "remote"
@@ -141,7 +142,7 @@ class Freshness:
         self._max_age_s = max_age_s
 
     def decide(
-        self, query: Asked, context: Mapping[str, Any], cache: Sequence[Cached]
+        self, query: Asked, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
         """See :class:`ReadPolicy`."""
         same = [each for each in cache if each.asked.table == query.table]
@@ -162,7 +163,7 @@ class NearAndRecent:
     within_s: float = 600.0
 
     def decide(
-        self, query: Asked, context: Mapping[str, Any], cache: Sequence[Cached]
+        self, query: Asked, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
         """See :class:`ReadPolicy`."""
         here = point(query.reader.get("loc")) or point(context.get("loc"))
@@ -183,7 +184,7 @@ class NearAndRecent:
 class Now:
     """Every write is sent at once."""
 
-    def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
+    def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """See :class:`WritePolicy`."""
         return None
 
@@ -199,7 +200,7 @@ class Later:
     def __init__(self, delay_s: float) -> None:
         self._delay_s = number("delay_s", delay_s, 0.0, 1e9)
 
-    def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
+    def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """See :class:`WritePolicy`."""
         return self._delay_s
 
@@ -220,7 +221,7 @@ class Habits:
         self._least_times = whole_number("min_reads", min_reads, 2, 1 << 31)
         self.every_s = number("every_s", every_s, 1e-3, 1e9)
 
-    def wanted(self, expected: Sequence[Expected], context: Mapping[str, Any]) -> Sequence[Asked]:
+    def wanted(self, expected: Sequence[Expected], context: Fields) -> Sequence[Asked]:
         """See :class:`PrefetchPolicy`."""
         return [
             each.asked

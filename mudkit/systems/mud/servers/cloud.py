@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from mudkit.arguments import check_calls
 from mudkit.display import Displayed, View
-from mudkit.events import Installed, Network, Operation
+from mudkit.events import Installed, Make, Network, Operation
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
 from mudkit.systems.mud.operations import Ship
@@ -19,6 +19,7 @@ from mudkit.systems.mud.servers.generator import Generator
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.replica import Replica
+from mudkit.wire import Fields
 
 __all__ = ["NAME", "PORT", "Cloud"]
 
@@ -87,7 +88,7 @@ class Cloud(Displayed):
         self.generator = _address("mud-policies")
         self.servers = [_address(f"mud-notifications-{each}") for each in range(1, servers + 1)]
 
-        def install(address: str, make: Callable[..., Any]) -> Installed:
+        def install(address: str, make: Make) -> Installed:
             return lab.server(address.split("/")[0]).install(NAME, make, name=PORT)
 
         self._installed_back_end = install(
@@ -133,9 +134,7 @@ class Cloud(Displayed):
         }
         return View("mud.Cloud", servers | dict(inner.facts), inner.tables)
 
-    def ship(
-        self, policy: Artefact | Mapping[str, Any], app: str, *, to: Sequence[str] | None = None
-    ) -> Operation:
+    def ship(self, policy: Artefact | Fields, app: str, *, to: Sequence[str] | None = None) -> Operation:
         """Ship a policy to all clients of an app that follow what the cloud ships, or to some of them.
 
         It travels over the notification channel; a client that is not there now gets it when it is.

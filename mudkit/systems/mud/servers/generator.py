@@ -92,14 +92,14 @@ class Generator:
         artefact = Artefact.read(document)
         prefix = f"policy {app}\n{artefact.kind}\n"
         known = dict(self._store.items(prefix, ShippedPolicy))
-        newest = max(known.values(), key=lambda policy: int(policy.document["version"]), default=None)
-        if newest is not None and artefact.version <= newest.document["version"]:
+        newest = max(known.values(), key=lambda policy: policy.version, default=None)
+        if newest is not None and artefact.version <= newest.version:
             if to is None or newest.to is None or newest.document != dict(document):
                 raise ParameterError(
                     "A policy of this version was shipped already.",
                     where="version",
                     found=str(artefact.version),
-                    expected=f"more than {newest.document['version']}",
+                    expected=f"more than {newest.version}",
                 )
             to = [*to, *newest.to]
         policy = ShippedPolicy(

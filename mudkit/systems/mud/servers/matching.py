@@ -12,10 +12,11 @@ from typing import TypeAlias
 
 from mudkit.errors import MudkitError, PredicateError
 from mudkit.predicates import Predicate, SubscriptionIndex
-from mudkit.systems.mud.messages import Fields, Row
+from mudkit.systems.mud.messages import Row
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table
+from mudkit.wire import Fields
 
 __all__ = ["Handle", "Matching"]
 

@@ -298,7 +298,7 @@ class NotificationServer:
 
     def _shipped(self, now_us: int, policy: ShippedPolicy) -> Sequence[Effect]:
         known = self._policies.setdefault((policy.app, policy.policy), {})
-        version = policy.document["version"]
+        version = policy.version
         if known.get(version) == policy:
             return ()
         if policy.to is None:
@@ -358,7 +358,7 @@ def _number(session: _Session) -> int:
 
 def _lacks(session: _Session, policy: ShippedPolicy) -> bool:
     """Check whether a client follows policies of this app and kind, and has no version as new as this one."""
-    version = int(policy.document["version"])
+    version = policy.version
     is_for = policy.to is None or netid_of(session.endpoint) in policy.to
     is_followed = policy.app == app_of(session.endpoint)
     return is_for and is_followed and session.policies.get(policy.policy, version) < version
@@ -366,5 +366,5 @@ def _lacks(session: _Session, policy: ShippedPolicy) -> bool:
 
 def _for_client(session: _Session, policy: ShippedPolicy) -> Policy:
     """Return a policy without the names of the other devices, and store its version."""
-    session.policies[policy.policy] = policy.document["version"]
+    session.policies[policy.policy] = policy.version
     return Policy(app=policy.app, policy=policy.policy, document=policy.document)

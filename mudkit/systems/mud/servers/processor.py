@@ -39,7 +39,6 @@ from mudkit.systems.mud.messages import (
     DataUpdate,
     DropEntry,
     Error,
-    Fields,
     Gone,
     Life,
     Log,
@@ -65,6 +64,7 @@ from mudkit.systems.mud.tables.replica import Joined, is_visible, shown
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.tokens import Claims
+from mudkit.wire import Fields
 
 __all__ = ["Processor"]
 

@@ -18,6 +18,7 @@ from mudkit.predicates.tree import And, Call, Compare, Constant, In, Name, Node,
 from mudkit.predicates.values import Members
 from mudkit.systems.mud.messages import SentPredicate
 from mudkit.systems.mud.tables.table import Table
+from mudkit.wire import Value
 
 __all__ = [
     "asks_for_keys_only",
@@ -55,7 +56,7 @@ def keys_of(predicate: Predicate | None) -> list[str] | None:
     return sorted(frozenset.intersection(*(_named(constants[slot]) for slot in slots)))
 
 
-def _named(constant: object) -> frozenset[str]:
+def _named(constant: Value | Members) -> frozenset[str]:
     """Give the keys that a constant names."""
     if isinstance(constant, Members):
         return constant.strings

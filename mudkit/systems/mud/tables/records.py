@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, Final
+from typing import Final, TypeGuard
 
 import msgspec
 
 from mudkit.errors import ParameterError
 from mudkit.events import size_bytes
+from mudkit.wire import Fields, Value
 
 __all__ = [
     "MAX_KEY_BYTES",
@@ -28,7 +29,7 @@ _LEAST: Final = -(1 << 63)
 MAX_KEY_BYTES: Final = 512
 
 
-def is_line(text: Any) -> bool:
+def is_line(text: Value) -> TypeGuard[str]:
     """Say whether something is a text of one line that UTF-8 can hold."""
     if not isinstance(text, str) or not text or "\n" in text:
         return False
@@ -41,24 +42,23 @@ def is_line(text: Any) -> bool:
     return True
 
 
-def _is_flat(data: Any) -> bool:
+def _is_flat(data: Value) -> TypeGuard[dict[str, Value]]:
     """Say whether something is plain already, as nearly all records are: names and single values."""
     if type(data) is not dict:
         return False
     for name, value in data.items():
-        kind = type(value)
         if type(name) is not str or not (
-            kind is str
-            or (kind is int and _LEAST <= value < -_LEAST)
-            or (kind is float and isfinite(value))
-            or kind is bool
+            type(value) is str
+            or (type(value) is int and _LEAST <= value < -_LEAST)
+            or (type(value) is float and isfinite(value))
             or value is None
+            or type(value) is bool
         ):
             return False
     return True
 
 
-def plain(value: Any) -> Any:
+def plain(value: Value) -> Value:
     """Give a value as others will see it: what JSON and a store hold, pairs as lists.
 
     Raises
@@ -66,10 +66,9 @@ def plain(value: Any) -> Any:
     ValueError
         It is something else.
     """
-    if value is None or isinstance(value, bool | str):
-        if isinstance(value, str):
-            value.encode()
-            return str.__str__(value)  # of a kind of its own, such as numpy's, it could not be sent
+    if isinstance(value, str):
+        return _plain_text(value)
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int) and _LEAST <= value < -_LEAST:
         return int(value)
@@ -78,11 +77,20 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, Mapping) and all(isinstance(each, str) for each in value):
-        return {plain(name): plain(each) for name, each in value.items()}
+        return _plain_fields(value)
     raise ValueError(f"{type(value).__name__}: {value!r}"[:120])
 
 
-def check_key(key: Any) -> str:
+def _plain_text(text: str) -> str:
+    text.encode()
+    return str.__str__(text)  # of a kind of its own, such as numpy's, it could not be sent
+
+
+def _plain_fields(data: Fields) -> dict[str, Value]:
+    return {_plain_text(name): plain(each) for name, each in data.items()}
+
+
+def check_key(key: Value) -> str:
     """Refuse what is no primary key.
 
     Raises
@@ -99,7 +107,7 @@ def check_key(key: Any) -> str:
     return str.__str__(key)
 
 
-def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]:
+def check_record(data: Value, names: Collection[str] = ("key",)) -> dict[str, Value]:
     """Refuse what is no record.
 
     Raises
@@ -109,13 +117,13 @@ def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]
     """
     problem = None
     is_flat = _is_flat(data)
-    if not (is_flat or (isinstance(data, Mapping) and all(isinstance(each, str) for each in data))):
+    if not isinstance(data, (dict, Mapping)) or not (is_flat or all(isinstance(each, str) for each in data)):
         problem = f"{type(data).__name__}: {data!r}"[:120]
     elif any(map(data.__contains__, names)):
         problem = "a column 'key': the primary key is given apart"
     else:
         try:
-            record: dict[str, Any] = data.copy() if is_flat else plain(data)
+            record = dict(data) if is_flat else _plain_fields(data)
             size = size_bytes(record)
         except RecursionError:
             problem = "it is nested too deep"
@@ -136,7 +144,7 @@ def check_record(data: Any, names: Collection[str] = ("key",)) -> dict[str, Any]
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def value_hash(data: Mapping[str, Any] | None) -> str | None:
+def value_hash(data: Fields | None) -> str | None:
     """Give 16 hexadecimal digits of a record's columns, by which a history tells values apart, or None."""
     if data is None:
         return None

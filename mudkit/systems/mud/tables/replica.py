@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,38 +19,39 @@ from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.messages import DropEntry, LogEntry, Row, State, TableEntry
 from mudkit.systems.mud.tables.table import Table, Version, no_such_table
 from mudkit.tokens import Claims
+from mudkit.wire import Fields, Value
 
 __all__ = ["Joined", "TableReplica", "aggregate", "claims_of", "detached", "is_visible", "record_of", "shown"]
 
 _NESTED: Final = frozenset({dict, list})
 
 
-def columns_of(version: Version, table: Table | None = None) -> dict[str, Any]:
+def columns_of(version: Version, table: Table | None = None) -> dict[str, Value]:
     """Return the columns of a version; without those removed from the table later, if it is known."""
     return dict(version.data or {}) if table is None else table.seen(version)
 
 
-def record_of(version: Version, table: Table | None = None) -> dict[str, Any]:
+def record_of(version: Version, table: Table | None = None) -> dict[str, Value]:
     """Return a version as predicates see it: its columns and its ``key``."""
     return {**columns_of(version, table), "key": version.key}
 
 
-def detached(data: Mapping[str, Any]) -> dict[str, Any]:
+def detached(data: Fields) -> dict[str, Value]:
     """Return a copy of a record that an application may change."""
     if _NESTED.isdisjoint(map(type, data.values())):
         return dict(data)
     return deepcopy(dict(data))
 
 
-def claims_of(auth: Mapping[str, Any]) -> Claims | None:
+def claims_of(auth: Mapping[str, str]) -> Claims | None:
     """Return the claims of a reader, as far as a table's level depends on them."""
     return Claims(auth["app"], auth.get("user"), None, inf) if "app" in auth else None
 
 
 def is_visible(
     version: Version,
-    reader: Mapping[str, Any],
-    auth: Mapping[str, Any],
+    reader: Fields,
+    auth: Mapping[str, str],
     table: Table | None = None,
     tables: Joined | None = None,
 ) -> bool:
@@ -72,7 +73,7 @@ def shown(row: Row, table: Table) -> Row:
     return row if row.data is None else replace(row, data=table.seen(row))
 
 
-def aggregate(rows: Iterable[Row], text: str) -> list[Any]:
+def aggregate(rows: Iterable[Row], text: str) -> list[Value]:
     """Return the state of aggregates over some rows."""
     return list(Aggregates(text).of([record_of(row) for row in rows if row.data is not None]))
 
@@ -137,8 +138,8 @@ class TableReplica:
         partition: int,
         predicate: Predicate | None,
         keys: list[str] | None,
-        reader: Mapping[str, Any],
-        auth: Mapping[str, Any],
+        reader: Fields,
+        auth: Mapping[str, str],
     ) -> list[Row]:
         """Return the rows that a read requests and its reader may see.
 
@@ -182,7 +183,7 @@ class Joined(Mapping[str, "_Joined"]):
     Every copy has all tables: a record and what it is joined with are of the same age.
     """
 
-    def __init__(self, copy: TableReplica, reader: Mapping[str, Any], auth: Mapping[str, Any]) -> None:
+    def __init__(self, copy: TableReplica, reader: Fields, auth: Mapping[str, str]) -> None:
         self._copy, self._reader, self._auth = copy, reader, auth
 
     def __getitem__(self, name: str) -> _Joined:
@@ -207,12 +208,10 @@ class _Joined:
     A join is one table deep: a record whose writer predicate has a lookup is not shown.
     """
 
-    def __init__(
-        self, copy: TableReplica, table: Table, reader: Mapping[str, Any], auth: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, copy: TableReplica, table: Table, reader: Fields, auth: Mapping[str, str]) -> None:
         self._copy, self._table, self._reader, self._auth = copy, table, reader, auth
 
-    def get(self, key: Any) -> dict[str, Any] | None:
+    def get(self, key: Value) -> dict[str, Value] | None:
         """Return a record by its primary key; None: none is visible to this reader."""
         row = self._copy.get(self._table, key) if isinstance(key, str) else None
         if row is None or row.data is None:

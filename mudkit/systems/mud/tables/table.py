@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_me
 from mudkit.systems.mud.tables.records import is_line
 from mudkit.systems.receiving import Count, Name
 from mudkit.tokens import Claims
+from mudkit.wire import Fields, Value
 
 if TYPE_CHECKING:
     from mudkit.systems.mud.messages import SentPredicate
@@ -36,9 +37,9 @@ TYPES: Final[dict[str, type | tuple[type, ...]]] = {
     "number": (int, float),
     "boolean": bool,
     "point": (list, tuple, dict),
-    "any": object,
+    "any": (),
 }
-"""Of columns."""
+"""Types of columns, and classes of their values; ``any`` accepts all values."""
 MAX_NAME: Final = 512
 """Characters of the name of a table."""
 
@@ -52,7 +53,7 @@ class Version(Protocol):
         ...
 
     @property
-    def data(self) -> Mapping[str, Any] | None:
+    def data(self) -> Fields | None:
         """Columns; None: deleted."""
         ...
 
@@ -163,7 +164,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                 expected=f"app {self.owner!r}",
             )
 
-    def check_columns(self, data: Mapping[str, Any]) -> None:
+    def check_columns(self, data: Fields) -> None:
         """Refuse a record that the schema does not allow.
 
         Raises
@@ -182,8 +183,8 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                     expected=", ".join(self.schema),
                     remedy=did_you_mean(column, self.schema),
                 )
-            fits = isinstance(value, TYPES[kind]) and (
-                kind in ("boolean", "any") or not isinstance(value, bool)
+            fits = kind == "any" or (
+                isinstance(value, TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
             )
             if value is not None and not fits:
                 raise ParameterError(
@@ -193,7 +194,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                     expected=kind,
                 )
 
-    def seen(self, version: Version) -> dict[str, Any]:
+    def seen(self, version: Version) -> dict[str, Value]:
         """Return the columns of a version without those that were removed after it was written."""
         data, removed = version.data or {}, self.removed
         if not removed:
@@ -204,7 +205,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
             if name not in removed or ((since := removed[name]) is not None and version.lsn >= since)
         }
 
-    def altered(self, properties: Mapping[str, Any], lsn: int) -> Table:
+    def altered(self, properties: Fields, lsn: int) -> Table:
         """Give the table as it is after ``alter``.
 
         Raises
@@ -245,7 +246,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         return replace(self, acl=acl, schema=schema, removed=removed, lsn=lsn)
 
     @classmethod
-    def created(cls, name: Any, owner: str, properties: Mapping[str, Any], number: int) -> Table:
+    def created(cls, name: Value, owner: str, properties: Fields, number: int) -> Table:
         """Give a new table.
 
         Raises
@@ -279,29 +280,32 @@ def _shown(claims: Claims | None) -> str:
     return "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
 
 
-def _level(acl: Any) -> Level:
+def _level(acl: Value) -> Level:
     for level in LEVELS:
         if acl == level:
             return level
     raise ParameterError("There is no such level.", where="acl", found=repr(acl), expected=", ".join(LEVELS))
 
 
-def _texts(where: str, given: Any) -> list[str]:
-    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(is_line, given)):
-        raise ParameterError(
-            "These are no texts.",
-            where=where,
-            found=repr(given)[:120],
-            expected="a list of texts of one line",
-        )
-    return [str.__str__(each) for each in given]
+def _texts(where: str, given: Value) -> list[str]:
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        texts = [str.__str__(each) for each in given if is_line(each)]
+        if len(texts) == len(given):
+            return texts
+    raise ParameterError(
+        "These are no texts.",
+        where=where,
+        found=repr(given)[:120],
+        expected="a list of texts of one line",
+    )
 
 
-def _schema(where: str, given: Any) -> dict[str, str]:
+def _schema(where: str, given: Value) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise ParameterError(
             "This is no schema.", where=where, found=repr(given)[:120], expected="a type by column"
         )
+    schema: dict[str, str] = {}
     for column, kind in given.items():
         if not is_line(column) or column == "key" or not isinstance(kind, str) or kind not in TYPES:
             raise ParameterError(
@@ -310,11 +314,12 @@ def _schema(where: str, given: Any) -> dict[str, str]:
                 found=f"{column!r}: {kind!r}",
                 expected=f"a name other than 'key', and one of {', '.join(TYPES)}",
             )
-    return {str.__str__(column): str.__str__(kind) for column, kind in given.items()}
+        schema[str.__str__(column)] = str.__str__(kind)
+    return schema
 
 
 def no_such_table(
-    name: str, tables: Mapping[str, Table] | None = None, claims: Claims | None = None
+    name: Value, tables: Mapping[str, Table] | None = None, claims: Claims | None = None
 ) -> TableProblem:
     """Give the error for a table that is not there; of the others it names those that admit who asks."""
     known = [each.name for each in (tables or {}).values() if each.admits(claims)]
@@ -327,7 +332,7 @@ def no_such_table(
     )
 
 
-def check_name(name: Any) -> str:
+def check_name(name: Value) -> str:
     """Refuse what no table can be called, as the cloud would: it takes no message with such a name.
 
     Raises

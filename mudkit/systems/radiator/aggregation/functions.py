@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.radiator.aggregation import joins
+from mudkit.wire import Value
 
 __all__ = ["check_function", "check_join"]
 
@@ -18,7 +19,7 @@ _NEEDS: Final = ((joins.people_count, "k=5"), (joins.top_k, 'by="speed_kmh"'))
 """Joins that need a setting, and how one may look."""
 
 
-def check_function(where: str, given: Any, arguments: Sequence[str]) -> None:
+def check_function(where: str, given: object, arguments: Sequence[str]) -> None:
     """Refuse what cannot be called with these arguments, in this order and no others.
 
     Raises
@@ -48,7 +49,7 @@ def check_function(where: str, given: Any, arguments: Sequence[str]) -> None:
         ) from None
 
 
-def check_join(given: Any) -> None:
+def check_join(given: joins.Join) -> None:
     """Refuse what cannot join contexts: it lacks a setting, or one of the joins of mudkit has a wrong one.
 
     Raises
@@ -74,12 +75,12 @@ def check_join(given: Any) -> None:
                 _SETTINGS[setting](f"join, {setting}", value, function)
 
 
-def _name(function: Any) -> str:
+def _name(function: object) -> str:
     function = getattr(function, "func", function)
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _names(where: str, given: Any, function: Any) -> None:
+def _names(where: str, given: Value, function: object) -> None:
     """Refuse what names no attribute, or for :func:`joins.mean` several of them."""
     is_several = function is joins.mean and where.endswith(" of")
     names = given if is_several and isinstance(given, list | tuple | set | frozenset) else [given]
@@ -95,7 +96,7 @@ def _names(where: str, given: Any, function: Any) -> None:
         )
 
 
-_SETTINGS: Final[dict[str, Callable[[str, Any, Any], Any]]] = {
+_SETTINGS: Final[dict[str, Callable[[str, Value, object], float | None]]] = {
     "k": lambda where, given, _: whole_number(where, given, 1, _MOST),
     "least": lambda where, given, _: whole_number(where, given, 1, _MOST),
     "digits": lambda where, given, _: whole_number(where, given, 0, 15),

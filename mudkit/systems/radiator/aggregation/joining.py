@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from mudkit.errors import ParameterError, PropagationProblem, brief
 from mudkit.systems.radiator.aggregation.joins import Join
@@ -43,7 +43,7 @@ def joined(join: Join, entry: Entry) -> Context:
     Exception
         What it raises.
     """
-    given: Any = join([message.context for message in entry.batch])
+    given = join([message.context for message in entry.batch])
     if type(given) is not Context:
         raise ParameterError("It gave no context.", found=brief(given, 200), expected="a Context")
     return given
@@ -93,7 +93,7 @@ def aggregates(
 
 
 def _split(
-    batch: Sequence[Message], formed: Callable[[Sequence[Message]], object]
+    batch: Sequence[Message], formed: Callable[[Sequence[Message]], T]
 ) -> tuple[list[Message], list[Message], list[tuple[Message, Exception]]]:
     """Split a batch into the part that goes, the rest that can be joined, and what cannot be joined."""
 
@@ -150,7 +150,7 @@ def _people_wanted(engine: Engine, client: str, batch: Sequence[Message]) -> int
 
 def _problem(error: Exception, join: Join, entry: Entry, remedy: str) -> PropagationProblem:
     """Return the problem that a join failed, with the senders and receivers."""
-    function: Any = getattr(join, "func", join)
+    function = getattr(join, "func", join)
     name = getattr(function, "__qualname__", type(function).__name__)
     senders = ", ".join(dict.fromkeys(repr(message.sender) for message in entry.batch))
     receivers = ", ".join(map(repr, entry.recipients[:5])) + (", …" if len(entry.recipients) > 5 else "")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from mudkit.errors import ParameterError
 from mudkit.systems.radiator.aggregation.places import Cell, box, cell
 from mudkit.systems.radiator.context import Context
+from mudkit.wire import Fields, Value
 
 __all__ = [
     "Join",
@@ -73,8 +74,8 @@ def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc
         One lacks such an attribute.
     """
     means = {name: statistics.fmean([context[name] for context in contexts]) for name in of}
-    attributes: dict[str, Any] = {**means, "messages": len(contexts)}
-    places = [context.attributes[loc] for context in contexts if loc in context.attributes]
+    attributes: dict[str, Value] = {**means, "messages": len(contexts)}
+    places = [context[loc] for context in contexts if loc in context.attributes]
     if places:
         attributes["box"] = box(places)
     return _joined(contexts, attributes)
@@ -197,7 +198,7 @@ def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None)
             expected=f"{k} at least",
             remedy=f"let the aggregability function give People({k})",
         )
-    attributes: dict[str, Any] = {"count": len(people)}
+    attributes: dict[str, Value] = {"count": len(people)}
     if loc is not None:
         attributes["box"] = bounding_box(contexts, loc=loc)["box"]
     return _joined(contexts, attributes, people=())
@@ -215,9 +216,7 @@ def _said_s(contexts: Sequence[Context]) -> float:
     return round(statistics.fmean([sum(each.span_us or (0, 0)) / 2e6 for each in contexts]), 1)
 
 
-def _joined(
-    contexts: Sequence[Context], attributes: dict[str, Any], people: Iterable[str] | None = None
-) -> Context:
+def _joined(contexts: Sequence[Context], attributes: Fields, people: Iterable[str] | None = None) -> Context:
     if people is None:
         people = frozenset().union(*[context.people for context in contexts])
     spans = [context.span_us for context in contexts if context.span_us is not None]
@@ -225,8 +224,8 @@ def _joined(
     return Context(frozenset(people), attributes, (min(begins_us), max(ends_us)))
 
 
-def _lists(contexts: Iterable[Context]) -> dict[str, Any]:
-    lists: dict[str, Any] = {}
+def _lists(contexts: Iterable[Context]) -> dict[str, list[Value]]:
+    lists: dict[str, list[Value]] = {}
     for context in contexts:
         for name, value in context.attributes.items():
             lists.setdefault(name, []).append(value)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number
 from mudkit.units import EARTH_RADIUS_KM, KM_PER_DEGREE
+from mudkit.wire import Value
 
 __all__ = ["Cell", "box", "cell", "distance_km"]
 
@@ -114,7 +115,7 @@ def distance_km(origin: Sequence[float], destination: Sequence[float]) -> float:
     return 2 * EARTH_RADIUS_KM * math.asin(math.sqrt(min(h, 1.0)))
 
 
-def _no_place(where: str, given: Any) -> ParameterError:
+def _no_place(where: str, given: Value) -> ParameterError:
     return ParameterError(
         "This is no place.", where=where, found=brief(given), expected="(lat, lon), numbers in degrees"
     )

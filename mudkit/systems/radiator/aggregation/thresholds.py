@@ -8,8 +8,8 @@ and what it gave is remembered while neither context has changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Hashable
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -37,7 +37,7 @@ class Volume(msgspec.Struct, frozen=True):
     message waits, and ``Server.problems`` says why, with the sender and the receiver.
     """
 
-    value: Any
+    value: int | Callable[..., int]
 
 
 class People(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class People(msgspec.Struct, frozen=True):
         As of :class:`Volume`.
     """
 
-    value: Any
+    value: int | Callable[..., int]
 
 
 class Time(msgspec.Struct, frozen=True):
@@ -72,11 +72,11 @@ class Time(msgspec.Struct, frozen=True):
         The time, from 0 on; a callable as of :class:`Volume`.
     """
 
-    seconds: Any
+    seconds: float | Callable[..., float]
 
 
 Threshold: TypeAlias = Volume | People | Time
-Function: TypeAlias = Callable[[Any, Any], Threshold]
+Function: TypeAlias = Callable[..., Threshold]
 
 
 class Key(NamedTuple):
@@ -93,7 +93,6 @@ class Key(NamedTuple):
     value: int
 
 
-_KINDS: Final[dict[type, str]] = {Volume: "volume", People: "people"}
 _LONGEST_S: Final = 1e9
 _MOST: Final = 1 << 60
 """What is more is as much: no queue is so long."""
@@ -122,8 +121,8 @@ class Aggregability:
     def __init__(
         self,
         function: Function,
-        key: Callable[[Context], Any] | None = None,
-        sender_key: Callable[[Context], Any] | None = None,
+        key: Callable[[Context], Hashable] | None = None,
+        sender_key: Callable[[Context], Hashable] | None = None,
     ) -> None:
         check_function("aggregability", function, ["sender", "receiver"])
         for where, given, of in (("key", key, "receiver"), ("sender_key", sender_key, "sender")):
@@ -134,11 +133,11 @@ class Aggregability:
         self.sender_key = sender_key
         self.name: str = getattr(function, "__qualname__", type(function).__name__)
 
-    def __call__(self, sender: Any, receiver: Any) -> Threshold:
+    def __call__(self, sender: Hashable, receiver: Hashable) -> Threshold:
         """Give what the function gives."""
         return self.function(sender, receiver)
 
-    def view(self, receiver: Context) -> Any:
+    def view(self, receiver: Context) -> Hashable:
         """Give what the function may see of a receiver.
 
         Raises
@@ -152,7 +151,7 @@ class Aggregability:
         hash(view)
         return view
 
-    def decide(self, sender: Context, receiver: Any) -> Key:
+    def decide(self, sender: Context, receiver: Hashable) -> Key:
         """Apply it, and bring what it gives to a key.
 
         Parameters
@@ -172,24 +171,24 @@ class Aggregability:
             return self.of_views(self.sender_key(sender), receiver)
         return self.of_views(sender, receiver)
 
-    def of_views(self, sender: Any, receiver: Any) -> Key:
+    def of_views(self, sender: Hashable, receiver: Hashable) -> Key:
         """Apply it to what it may see of both; as :meth:`decide`."""
-        given: Any = self.function(sender, receiver)
-        kind = _KINDS.get(type(given))
-        if kind is None:
+        given = self.function(sender, receiver)
+        if type(given) is Volume:
+            kind = "volume"
+        elif type(given) is People:
+            kind = "people"
+        else:
             return self._time(given, sender, receiver)
         value = given.value
         if type(value) is int and 0 < value <= _MOST:
             return Key(kind, value)
-        if callable(value):
-            value = value(sender, receiver)
-        if type(value) is not int:
-            value = _whole(value)
-        if value is None or value < 1:
+        whole = _whole(value(sender, receiver) if callable(value) else value)
+        if whole is None or whole < 1:
             raise _refused(given, "a whole number from 1 on")
-        return Key(kind, min(value, _MOST))
+        return Key(kind, min(whole, _MOST))
 
-    def _time(self, given: Any, sender: Any, receiver: Any) -> Key:
+    def _time(self, given: Threshold, sender: Hashable, receiver: Hashable) -> Key:
         if type(given) is not Time:
             raise _refused(given, "Volume, People or Time")
         value = given.seconds
@@ -216,7 +215,7 @@ class Aggregability:
 
 @check_arguments
 def aggregability(
-    *, key: Callable[[Context], Any], sender_key: Callable[[Context], Any] | None = None
+    *, key: Callable[[Context], Hashable], sender_key: Callable[[Context], Hashable] | None = None
 ) -> Callable[[Function], Aggregability]:
     """Declare what of a receiver an aggregability function looks at, and what of a sender.
 
@@ -237,7 +236,7 @@ def aggregability(
     return lambda function: Aggregability(function, key, sender_key)
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: float) -> int | None:
     if isinstance(value, bool):
         return None
     try:
@@ -246,5 +245,5 @@ def _whole(value: Any) -> int | None:
         return None
 
 
-def _refused(given: Any, expected: str) -> PropagationProblem:
+def _refused(given: Threshold, expected: str) -> PropagationProblem:
     return PropagationProblem("It gave no usable threshold.", found=brief(given, 200), expected=expected)

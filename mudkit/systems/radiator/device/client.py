@@ -56,7 +56,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.radiator import operations
-from mudkit.systems.radiator.context import Attributes, Context
+from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.device.seen import SeenAggregates
 from mudkit.systems.radiator.messages import (
     FROM_PEERS,
@@ -80,6 +80,7 @@ from mudkit.systems.radiator.messages import (
     read,
 )
 from mudkit.systems.radiator.packing import pack
+from mudkit.wire import Fields
 
 __all__ = ["APP", "ClientMachine"]
 
@@ -154,7 +155,7 @@ class ClientMachine:
         return ()
 
     @property
-    def _attributes(self) -> Attributes | None:
+    def _attributes(self) -> Fields | None:
         """What this client is registered with, or wants to be; None: it does not."""
         return self._store.get("attributes", dict)
 

@@ -16,8 +16,8 @@ What goes is what :class:`~mudkit.systems.radiator.engines.literal.ClientLists` 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from mudkit.systems.radiator.engines.groups import Groups
 from mudkit.systems.radiator.engines.literal import Entry
 from mudkit.systems.radiator.engines.pending import Batch, Message, Pending
 from mudkit.systems.radiator.problems import Problems
+from mudkit.wire import Fields
 
 __all__ = ["ClientArrays", "engine_for_many"]
 
@@ -118,9 +119,7 @@ class ClientArrays:
             return self._apart[place].messages()
         return [self._rows[row] for row in self._rows_of(place)]
 
-    def register(
-        self, now_us: int, client: str, attributes: Mapping[str, Any], *, receives: bool = True
-    ) -> list[Entry]:
+    def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
         """As :meth:`ClientLists.register`."""
         is_new = self.contexts.register(client, attributes)
         if receives and client not in self._place:

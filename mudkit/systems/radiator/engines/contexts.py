@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.pending import Message
+from mudkit.wire import Fields
 
 __all__ = ["Contexts"]
 
@@ -24,7 +22,7 @@ class Contexts:
     def __init__(self, retention_us: int) -> None:
         self._retention_us = retention_us
         self._last: dict[str, Context] = {}
-        self._attributes: dict[str, Mapping[str, Any]] = {}
+        self._attributes: dict[str, Fields] = {}
         self._current: dict[str, Context] = {}
         self._left_us: dict[str, int] = {}
 
@@ -36,7 +34,7 @@ class Contexts:
         """Give the current context of who sent a message; of one long gone, that of the message."""
         return self._current.get(message.sender, message.context)
 
-    def register(self, client: str, attributes: Mapping[str, Any]) -> bool:
+    def register(self, client: str, attributes: Fields) -> bool:
         """Take what a client gives at its registration; what it has propagated stays over it.
 
         What it has propagated before it left does not: with that its context was deleted (Radiator 4.2).

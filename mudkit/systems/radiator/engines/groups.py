@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Final
 
 from mudkit.errors import ParameterError
 from mudkit.systems.radiator.aggregation.thresholds import Aggregability, Key
@@ -29,6 +30,7 @@ from mudkit.systems.radiator.engines.contexts import Contexts
 from mudkit.systems.radiator.engines.literal import Entry
 from mudkit.systems.radiator.engines.pending import Batch, Message, Pending
 from mudkit.systems.radiator.problems import Problems, text_of
+from mudkit.wire import Fields
 
 __all__ = ["Groups"]
 
@@ -50,6 +52,14 @@ class _Failed:
         return isinstance(other, _Failed) and other._text == self._text
 
 
+@dataclass(slots=True)
+class _Sender:
+    """Sender of pending messages: its threshold now, and how many of its messages wait."""
+
+    key: Key | None
+    count: int
+
+
 class _Cohort:
     __slots__ = ("listed", "members", "must_walk", "pending", "senders", "view")
 
@@ -59,8 +69,7 @@ class _Cohort:
         self.members: dict[str, None] = {}
         self.listed: list[str] | None = None
         """The members; None: they have changed."""
-        self.senders: dict[str, list[Any]] = {}
-        """Of each sender of what waits: the threshold that it has now, and how many of its messages wait."""
+        self.senders: dict[str, _Sender] = {}
         self.must_walk = False
 
 
@@ -119,9 +128,7 @@ class Groups:
         """Give what waits for a client, the oldest first."""
         return self._of[client].pending.messages()
 
-    def register(
-        self, now_us: int, client: str, attributes: Mapping[str, Any], *, receives: bool = True
-    ) -> list[Entry]:
+    def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
         """As :meth:`ClientLists.register`."""
         self._merge()
         is_new = self.contexts.register(client, attributes)
@@ -197,7 +204,7 @@ class Groups:
                 held = cohort.senders.get(changed) if tracks and changed is not None else None
                 if (
                     cohort.must_walk
-                    or (held is not None and held[0] != key)
+                    or (held is not None and held.key != key)
                     or (is_anew and any(each.sender == changed for each in pending.messages()))
                 ):
                     self._walk(now_us, cohort, None if cohort is own else new, entries)
@@ -206,9 +213,9 @@ class Groups:
                         if not tracks:
                             pass
                         elif held is None:
-                            cohort.senders[new.sender] = [key, 1]
+                            cohort.senders[new.sender] = _Sender(key, 1)
                         else:
-                            held[1] += 1
+                            held.count += 1
                     else:
                         self._let_go(cohort, batch[:-1], entries, batch)
                         self._note_empty(cohort)
@@ -240,7 +247,7 @@ class Groups:
         cohort.must_walk = False
         waiting = Counter(message.sender for message in pending.messages())
         if self._tracks:
-            cohort.senders = {sender: [keys[sender], count] for sender, count in waiting.items()}
+            cohort.senders = {sender: _Sender(keys[sender], count) for sender, count in waiting.items()}
         self.dropped += (pending.dropped - before) * len(cohort.members)
         for batch in batches:
             self._go(cohort, batch, entries)
@@ -253,8 +260,8 @@ class Groups:
             held = senders.get(message.sender)
             if held is None:
                 continue  # several go at this moment: with the first of them all senders were forgotten
-            held[1] -= 1
-            if not held[1]:
+            held.count -= 1
+            if not held.count:
                 del senders[message.sender]
         self._go(cohort, batch, entries)
 
@@ -321,7 +328,7 @@ class Groups:
     def _beside(self, cohort: _Cohort, view: Hashable) -> _Cohort:
         """Make a cohort for which the same waits."""
         made = self._new(_Cohort(view, cohort.pending.copy()))
-        made.senders = {sender: held.copy() for sender, held in cohort.senders.items()}
+        made.senders = {sender: _Sender(held.key, held.count) for sender, held in cohort.senders.items()}
         made.must_walk = cohort.must_walk
         return made
 

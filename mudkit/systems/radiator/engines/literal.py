@@ -7,13 +7,14 @@ clients are held against, see :mod:`mudkit.systems.radiator.engines.client_array
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from mudkit.systems.radiator.aggregation.thresholds import Aggregability, Key
 from mudkit.systems.radiator.engines.contexts import Contexts
 from mudkit.systems.radiator.engines.pending import Batch, Decide, Message, Pending
 from mudkit.systems.radiator.problems import Problems
+from mudkit.wire import Fields
 
 __all__ = ["ClientLists", "Entry"]
 
@@ -75,9 +76,7 @@ class ClientLists:
         """Give what waits for a client, the oldest first."""
         return self._pending[client].messages()
 
-    def register(
-        self, now_us: int, client: str, attributes: Mapping[str, Any], *, receives: bool = True
-    ) -> list[Entry]:
+    def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
         """Take a client in, or take other attributes of one that is in; what waits for it waits on.
 
         One that does not receive here (another engine has it) is only known as a sender.

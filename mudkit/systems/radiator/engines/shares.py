@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,7 @@ from mudkit.systems.radiator.engines.groups import Groups
 from mudkit.systems.radiator.engines.literal import Entry
 from mudkit.systems.radiator.engines.pending import Message
 from mudkit.systems.radiator.packing import pack
+from mudkit.wire import Value
 
 __all__ = ["Share", "Shares"]
 
@@ -60,6 +61,9 @@ class ClientEvent(Protocol):
 Gone: TypeAlias = tuple[int, Sequence[int], Sequence[str], str | None, str | None]
 """When (µs), the messages' numbers, the recipients, the aggregate as JSON; or, instead of it, a problem."""
 
+Kept: TypeAlias = tuple[Groups, set[str], int]
+"""State of a share: engine without its function, registered clients, number of the last event."""
+
 
 class Share:
     """The engine of one share.
@@ -73,7 +77,7 @@ class Share:
         What :meth:`kept` has given; None: nothing has happened yet.
     """
 
-    def __init__(self, shares: Shares, share: int, of: int, kept: Any = None) -> None:
+    def __init__(self, shares: Shares, share: int, of: int, kept: Kept | None = None) -> None:
         self._shares, self._share, self._of = shares, share, of
         self._engine: Groups
         self._clients: set[str]
@@ -91,10 +95,10 @@ class Share:
         """When :meth:`fire` is next to be called, at the latest."""
         return self._engine.due_us
 
-    def kept(self) -> Any:
+    def kept(self) -> Kept:
         """Give all that it has to know to go on, without the programmer's functions."""
-        engine: Any = copy(self._engine)
-        engine.function = None
+        engine = copy(self._engine)
+        del engine.function
         return engine, self._clients, self._last
 
     def handle(self, event: ClientEvent) -> list[Gone]:
@@ -182,7 +186,7 @@ class Shares:
     def __post_init__(self) -> None:
         number("max_retention_s", self.max_retention_s, 1e-6, 1e9)
         check_join(self.join)
-        given: Any = self.aggregability
+        given: Aggregability | Value = self.aggregability
         if not isinstance(given, Aggregability) or given.key is None:
             name = getattr(given, "name", None) or getattr(given, "__qualname__", repr(given))
             raise ParameterError(
@@ -193,7 +197,7 @@ class Shares:
                 remedy="put @aggregability(key=…) before it",
             )
 
-    def __call__(self, share: int, of: int, kept: Any = None) -> Share:
+    def __call__(self, share: int, of: int, kept: Kept | None = None) -> Share:
         """Make the engine of a share, or bring it back from what was kept."""
         return Share(self, share, of, kept)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def chains(
     return [*alone, *made]
 
 
-def _number(given: Any) -> float:
+def _number(given: float) -> float:
     is_number = isinstance(given, bool | int | float | np.bool_ | np.integer | np.floating)
     if not is_number or math.isnan(given):
         raise ParameterError(

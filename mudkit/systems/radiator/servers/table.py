@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mudkit.systems.radiator.context import Attributes, Context
+from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.messages import ContextFields
+from mudkit.wire import Fields
 
 __all__ = ["Known", "Numbers", "Owed", "Row"]
 
@@ -53,7 +54,7 @@ class Row:
     address: str
     heard_us: int
     p2p_enabled: bool = False
-    attributes: Attributes | None = None
+    attributes: Fields | None = None
     is_there: bool = True
     """Whether nothing that the server sent has failed to reach it since it last showed life."""
     doubted_until_us: int = 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from mudkit.systems.radiator.aggregation import joins
 from mudkit.systems.radiator.aggregation.functions import check_join
@@ -31,10 +31,11 @@ from mudkit.systems.radiator.aggregation.thresholds import (
     aggregability,
 )
 from mudkit.systems.radiator.context import Context
+from mudkit.wire import Fields, Value
 
 __all__ = ["APPLICATIONS", "Application", "Sense", "friends_nearby"]
 
-Sense: TypeAlias = Callable[[str, tuple[float, float], float], Mapping[str, Any] | None]
+Sense: TypeAlias = Callable[[str, tuple[float, float], float], Fields | None]
 """What a device tells: of its name, its place, and its speed in km/h; None: nothing."""
 NEAR_KM: Final = 2.0
 _NOISE_KM: Final = 5.0
@@ -71,15 +72,15 @@ class Application:
         check_join(self.join)
 
 
-def _place_and_speed(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Any]:
+def _place_and_speed(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Value]:
     return {"loc": loc, "speed_kmh": speed_kmh}
 
 
-def _standing(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Any] | None:
+def _standing(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Value] | None:
     return {"loc": loc} if speed_kmh < 3.0 else None
 
 
-def _noise(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Any]:
+def _noise(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Value]:
     quiet, more = _NOISE_DB
     return {"loc": loc, "noise_db": quiet + more * speed_kmh}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ContextProblem, ParameterError
+from mudkit.errors import ContextProblem, ParameterError, PropagationProblem
 from mudkit.sources.parameters import number
 from mudkit.systems.radiator.aggregation import joins
 from mudkit.systems.radiator.aggregation.places import distance_km
@@ -25,14 +25,30 @@ from mudkit.units import distance_km as distances_km
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-__all__ = ["Place", "Played", "Track", "heard", "play", "rows"]
+    from mudkit.trace import Loaded
+
+__all__ = ["Heard", "Place", "Played", "Track", "heard", "play", "rows"]
 
 Place = tuple[float, float]
 """Latitude and longitude, degrees."""
 Track = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 """Where somebody was: seconds that ascend, latitudes and longitudes."""
-_HEARD: Final = ["t_s", "receiver", "aggregate", "lat", "lon", "km", "value", "messages", "said_s"]
+
+
+class Heard(NamedTuple):
+    """Cell of an aggregate at a receiver: a row of :func:`heard`, without the distance."""
+
+    t_s: float
+    receiver: str
+    aggregate: int
+    lat: float
+    lon: float
+    km: float
+    value: float
+    messages: int
+    said_s: float
 
 
 @dataclass(frozen=True)
@@ -62,12 +78,12 @@ class Played:
     heard: pd.DataFrame
     received: pd.DataFrame
     sent: pd.DataFrame
-    problems: list[Any]
+    problems: list[PropagationProblem]
 
 
 def play(
     application: Application,
-    positions: Any,
+    positions: pd.DataFrame | pa.Table | Loaded,
     *,
     watch: Collection[str] = (),
     stand: Mapping[str, Place] | None = None,
@@ -99,8 +115,8 @@ def play(
 
     number("every_s", every_s, 0.0, 1e9)
     retention_us = round(number("max_retention_s", max_retention_s, 1e-6, 1e9) * 1e6)
-    table = getattr(positions, "positions", positions)
-    frame = table if isinstance(table, pd.DataFrame) else table.to_pandas()
+    table: pd.DataFrame | pa.Table = getattr(positions, "positions", positions)
+    frame: pd.DataFrame = table if isinstance(table, pd.DataFrame) else table.to_pandas()
     frame = frame.sort_values(["ts", "device"], kind="stable", ignore_index=True)
     names, stand = set(frame["device"].unique()), dict(stand or {})
     if not names or not set(watch) <= names or names & stand.keys():
@@ -111,25 +127,33 @@ def play(
             expected=f"watch: of {', '.join(sorted(names)[:10]) or 'none'}; stand: others",
         )
     since = pd.to_datetime(frame["ts"], utc=True) - pd.Timestamp(0, tz="UTC")
-    times_us = (since // pd.Timedelta(microseconds=1)).to_numpy(np.int64)
+    times_us = np.array(since // pd.Timedelta(microseconds=1), dtype=np.int64)
     start_us = int(times_us[0])
     times_us -= start_us
     engine = engine_for_many(application.aggregability, retention_us, echo=True)
-    for first in frame.drop_duplicates("device").itertuples():
-        engine.register(0, str(first.device), {"loc": [first.lat, first.lon]})
+    firsts = frame.drop_duplicates("device")
+    for name, lat, lon in zip(firsts["device"], firsts["lat"], firsts["lon"], strict=True):
+        engine.register(0, str(name), {"loc": [float(lat), float(lon)]})
     for name, place in stand.items():
         engine.register(0, name, {"loc": list(place)})
     events = _events(application, frame, times_us.tolist(), round(every_s * 1e6), engine.problems)
     watched = {*watch, *stand}
     sums = {name: [0, 0, 0] for name in sorted(watched)}
-    aggregates: list[Any] = []
-    cells: list[Any] = []
-    received: list[Any] = []
+    aggregates: list[tuple[float, ...]] = []
+    cells: list[Heard] = []
+    received: list[tuple[int, str, str, float, float, float]] = []
     for gone in broadcast(engine, events, application.join, until_us=int(times_us[-1]) + retention_us):
         waits_s = [(gone.gone_us - each.arrived_us) / 1e6 for each in gone.batch]
         people = len({name for each in gone.batch for name in each.context.people})
         aggregates.append(
-            (gone.gone_us, len(gone.batch), people, len(gone.recipients), gone.size_bytes, np.mean(waits_s))
+            (
+                gone.gone_us,
+                len(gone.batch),
+                people,
+                len(gone.recipients),
+                gone.size_bytes,
+                float(np.mean(waits_s)),
+            )
         )
         for receiver in sorted(watched.intersection(gone.recipients)):
             more = (1, len(gone.batch), gone.size_bytes)
@@ -159,7 +183,7 @@ def play(
 
 def _cells(
     application: Application, gone: Aggregate, receiver: str, number: int, problems: Problems
-) -> list[list[Any]]:
+) -> list[Heard]:
     context = gone.context
     try:
         if context.get("cells") is None:
@@ -183,7 +207,7 @@ def _place(context: Context) -> Place:
         return math.nan, math.nan
 
 
-def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[list[Any]]:
+def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[Heard]:
     """Give a row of :func:`heard` for each cell of an aggregate that has come.
 
     Parameters
@@ -198,17 +222,17 @@ def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[li
     """
     km = context["km"]
     return [
-        [t_s, receiver, aggregate, lat, lon, km, value, count, said_s]
+        Heard(t_s, receiver, aggregate, lat, lon, km, value, count, said_s)
         for lat, lon, value, count, said_s in context["cells"]
     ]
 
 
-def heard(rows: list[list[Any]], tracks: Mapping[str, Track]) -> pd.DataFrame:
+def heard(rows: list[Heard], tracks: Mapping[str, Track]) -> pd.DataFrame:
     """Make the table of what has come to receivers, which maps are drawn from.
 
     Parameters
     ----------
-    rows : list of list
+    rows : list of Heard
         Rows that :func:`rows` gives.
     tracks : mapping of str to tuple
         Where each receiver was.
@@ -222,7 +246,7 @@ def heard(rows: list[list[Any]], tracks: Mapping[str, Track]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    table = pd.DataFrame(rows, columns=_HEARD).sort_values(["t_s", "aggregate"], ignore_index=True)
+    table = pd.DataFrame(rows, columns=Heard._fields).sort_values(["t_s", "aggregate"], ignore_index=True)
     table["distance_km"] = np.nan
     for name, those in table.groupby("receiver"):
         t_s, lat, lon = tracks[str(name)]
@@ -231,7 +255,7 @@ def heard(rows: list[list[Any]], tracks: Mapping[str, Track]) -> pd.DataFrame:
     return table
 
 
-def _track(frame: Any, times_us: Any, name: str) -> Track:
+def _track(frame: pd.DataFrame, times_us: NDArray[np.int64], name: str) -> Track:
     own = (frame["device"] == name).to_numpy()
     return times_us[own] / 1e6, frame["lat"].to_numpy()[own], frame["lon"].to_numpy()[own]
 
@@ -241,7 +265,7 @@ def _still(place: Place) -> Track:
 
 
 def _events(
-    application: Application, frame: Any, times_us: list[int], every_us: int, problems: Problems
+    application: Application, frame: pd.DataFrame, times_us: list[int], every_us: int, problems: Problems
 ) -> Iterator[Message]:
     """Give what the devices tell, in time."""
     last: dict[str, tuple[int, tuple[float, float]]] = {}
@@ -262,7 +286,7 @@ def _events(
             speed_kmh = distance_km(before, loc) / ((now_us - before_us) / 3.6e9)
         reported_us[device] = now_us
         try:
-            attributes: Mapping[str, Any] | None = application.sense(device, loc, speed_kmh)
+            attributes = application.sense(device, loc, speed_kmh)
             if attributes is None:
                 continue
             context = Context(frozenset((device,)), dict(attributes), (now_us, now_us))

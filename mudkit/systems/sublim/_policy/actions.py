@@ -20,9 +20,10 @@ Values are numbers, truth values, lists, or expressions of the one language as t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeAlias
+from inspect import signature
+from typing import ClassVar, Final, TypeAlias
 
 from mudkit.errors import brief
 from mudkit.predicates import Language
@@ -40,6 +41,7 @@ from mudkit.systems.sublim._policy.problems import PolicyError
 from mudkit.systems.sublim._policy.state import checked_bytes
 from mudkit.systems.sublim._policy.watching import Watched
 from mudkit.systems.sublim._policy.windows import Every, Summary
+from mudkit.wire import Fields, Value
 
 __all__ = [
     "ACTIONS",
@@ -106,7 +108,7 @@ class SetField:
     values : mapping of str to object
     """
 
-    values: Mapping[str, Any]
+    values: Fields
     NAME: ClassVar = "set"
 
     def __post_init__(self) -> None:
@@ -192,7 +194,7 @@ class Remember:
     values : mapping of str to object
     """
 
-    values: Mapping[str, Any]
+    values: Fields
     NAME: ClassVar = "remember"
 
     def __post_init__(self) -> None:
@@ -270,7 +272,7 @@ class Call:
 
 Action: TypeAlias = Drop | Keep | SetField | Compress | Resize | Remember | Forget | Every | Summary | Call
 
-ACTIONS: Final[dict[str, type[Any]]] = {
+ACTIONS: Final[dict[str, Callable[..., Action]]] = {
     each.NAME: each
     for each in (Drop, Keep, SetField, Compress, Resize, Remember, Forget, Every, Summary, Call)
 }
@@ -279,7 +281,7 @@ _PLAIN: Final = {"keep": "fields", "set": "values", "remember": "values", "forge
 """Actions of one parameter are written without its name."""
 
 
-def action_of(name: str, given: Any) -> Action:
+def action_of(name: str, given: Value) -> Action:
     """Make an action of its name and what stands after it.
 
     Raises
@@ -294,9 +296,8 @@ def action_of(name: str, given: Any) -> Action:
             raise PolicyError("drop takes nothing.", found=brief(given), expected="drop alone")
         return Drop()
     if name in _PLAIN:
-        made: Action = kind(given)
-        return made
-    known = [each for each in kind.__dataclass_fields__ if each != "NAME"]
+        return kind(given)
+    known = list(signature(kind).parameters)
     if not isinstance(given, Mapping):
         raise PolicyError(
             f"{name} takes parameters by name.", found=brief(given), expected=f"{{{', '.join(known)}}}"
@@ -306,17 +307,16 @@ def action_of(name: str, given: Any) -> Action:
             f"{name} has no parameter {unknown[0]!r}.", found=brief(unknown[0]), expected=", ".join(known)
         )
     try:
-        made = kind(**given)
+        return kind(**given)
     except TypeError:
         raise PolicyError(
             f"A parameter of {name} is missing.",
             found=", ".join(map(str, given)) or "none",
             expected=", ".join(known),
         ) from None
-    return made
 
 
-def described(action: Action) -> Any:
+def described(action: Action) -> Value:
     """Give an action as :func:`action_of` takes it, as JSON can hold it."""
     if isinstance(action, Drop):
         return "drop"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mudkit.events import size_bytes
 from mudkit.predicates import Predicate
 from mudkit.systems.sublim._policy.limits import MAX_MESSAGE_BYTES
 from mudkit.systems.sublim._policy.state import Beyond, State
+from mudkit.wire import Fields, Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,19 +42,19 @@ class Verdict(NamedTuple):
     """
 
     outcome: str
-    out: dict[str, Any] | None
+    out: dict[str, Value] | None
     rule: int | None
-    variables: Mapping[str, Any]
+    variables: Fields
     problem: str | None = None
 
     @classmethod
     def of(
         cls,
         outcome: str,
-        out: Any,
+        out: dict[str, Value] | None,
         rule: int | None,
         state: State,
-        before: Mapping[str, Any],
+        before: Fields,
         problem: str | None = None,
     ) -> Verdict:
         """Make a verdict, if it keeps to the limits.
@@ -70,7 +71,7 @@ class Verdict(NamedTuple):
         return cls(outcome, out, rule, state.variables, problem)
 
 
-def check_message(out: Any) -> None:
+def check_message(out: Value) -> None:
     """Refuse a message that is none or too large; what rules make of one that was published can be sent.
 
     Raises
@@ -102,7 +103,7 @@ class Seen(NamedTuple):
     name: str
     when: str | None
     truth: bool | None
-    values: dict[str, Any]
+    values: dict[str, Value]
 
 
 class Explanation(NamedTuple):
@@ -141,17 +142,17 @@ class Explanation(NamedTuple):
         return f"{verdict.outcome}: {'; '.join(part for part in parts if part)}"
 
 
-def values_of(predicate: Predicate, scopes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def values_of(predicate: Predicate, scopes: Mapping[str, Fields]) -> dict[str, Value]:
     """Give the values that a predicate sees, by scope and name."""
     values = {}
     for scope, names in predicate.names().items():
         for name in sorted(names):
-            value: Any = scopes.get(scope, {})
+            value: Value = scopes.get(scope, {})
             for part in name.split("."):
                 value = value.get(part) if isinstance(value, Mapping) else None
             values[f"{scope}.{name}"] = f"{len(value)} bytes" if isinstance(value, bytes) else value
     return values
 
 
-def _written(values: Mapping[str, Any]) -> str:
+def _written(values: Fields) -> str:
     return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in values.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from mudkit.errors import brief
 from mudkit.predicates import Language
@@ -14,6 +14,7 @@ from mudkit.systems.sublim._policy.limits import MAX_BOOKS_BYTES
 from mudkit.systems.sublim._policy.message import thawed
 from mudkit.systems.sublim._policy.problems import PolicyError
 from mudkit.systems.sublim._policy.state import State, Tables
+from mudkit.wire import Fields, Value
 
 __all__ = [
     "KEY_LETTERS",
@@ -48,14 +49,14 @@ class Doing:
 
     def __init__(
         self,
-        message: Mapping[str, Any],
+        message: Fields,
         state: State,
-        clock: Mapping[str, Any],
+        clock: Fields,
         tables: Tables,
         room_bytes: int = MAX_BOOKS_BYTES,
     ) -> None:
         self.message = message
-        self.out: Any = dict(message)
+        self.out: dict[str, Value] = dict(message)
         self.state = state
         self.clock = clock
         self.tables = tables
@@ -69,7 +70,7 @@ Step: TypeAlias = Callable[[Doing], bool]
 """Does one action; false: the message is dropped."""
 
 
-def value_of(given: Any, language: Language) -> Callable[[Doing], Any]:
+def value_of(given: Value, language: Language) -> Callable[[Doing], Value]:
     """Make what gives a value: a constant as it is, an expression as it is computed."""
     if not isinstance(given, str):
         return lambda doing: given
@@ -97,21 +98,21 @@ def key_of(per: str | None, language: Language) -> Callable[[Doing], str]:
     return key
 
 
-def check_name(what: str, given: Any) -> str:
+def check_name(what: str, given: Value) -> str:
     """Refuse what is no name."""
     if not isinstance(given, str) or not given.isidentifier():
         raise PolicyError(f"{what} takes a name.", found=brief(given), expected="letters, digits, _")
     return given
 
 
-def checked_names(what: str, given: Any) -> tuple[str, ...]:
+def checked_names(what: str, given: Value) -> tuple[str, ...]:
     """Refuse what is no list of names."""
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise PolicyError(f"{what} takes a list of names.", found=brief(given), expected="[patient, pulse]")
     return tuple(check_name(what, each) for each in given)
 
 
-def check_values(what: str, given: Any) -> None:
+def check_values(what: str, given: Value) -> None:
     """Refuse what are no values by name."""
     if not isinstance(given, Mapping) or not given:
         raise PolicyError(f"{what} takes values by name.", found=brief(given), expected="{name: value}")
@@ -125,13 +126,13 @@ def check_values(what: str, given: Any) -> None:
             )
 
 
-def check_seconds(given: Any) -> None:
+def check_seconds(given: Value) -> None:
     """Refuse what is no length of time."""
     if isinstance(given, bool) or not isinstance(given, NUMBER) or not 0 < given < 1e9:
         raise PolicyError("This is no length of time.", found=brief(given), expected="seconds, over 0")
 
 
-def check_at_least(what: str, given: Any, least: float) -> None:
+def check_at_least(what: str, given: Value, least: float) -> None:
     """Refuse a number below the least; an expression is computed later."""
     if isinstance(given, str):
         return

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mudkit.events import size_bytes
+from mudkit.wire import Fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,9 +18,9 @@ __all__ = ["decision_table"]
 
 def decision_table(
     policy: Policy,
-    messages: Mapping[str, Mapping[str, Any]],
-    states: Mapping[str, Mapping[str, Any]],
-    variables: Mapping[str, Any] | None = None,
+    messages: Mapping[str, Fields],
+    states: Mapping[str, Fields],
+    variables: Fields | None = None,
     now_s: float = 0.0,
 ) -> pd.DataFrame:
     """Decide about each message in each state, none of them after another; nothing is changed.

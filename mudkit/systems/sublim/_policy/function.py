@@ -9,20 +9,21 @@ nothing. It is no sandbox: :mod:`~mudkit.systems.sublim._policy.watching` says w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Callable
+from typing import ClassVar, TypeAlias
 
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Displayed, View
 from mudkit.systems.sublim._policy.deciding import DROPPED, SENT, STOPPED, Seen, Verdict
-from mudkit.systems.sublim._policy.message import frozen, thawed_fields
+from mudkit.systems.sublim._policy.message import frozen_fields, thawed_fields
 from mudkit.systems.sublim._policy.problems import PolicyError
 from mudkit.systems.sublim._policy.state import Beyond, State, checked_bytes
 from mudkit.systems.sublim._policy.watching import TooLong, Watched, error_text
+from mudkit.wire import Fields, Value
 
 __all__ = ["FunctionPolicy", "policy"]
 
-Decides: TypeAlias = Callable[[Mapping[str, Any], State], Mapping[str, Any] | None]
+Decides: TypeAlias = Callable[[Fields, State], Fields | None]
 
 
 @check_init
@@ -38,7 +39,7 @@ class FunctionPolicy(Displayed):
 
     kind: ClassVar = "function"
 
-    def __init__(self, function: Decides, variables: Mapping[str, Any]) -> None:
+    def __init__(self, function: Decides, variables: Fields) -> None:
         self.function = function
         self.name = getattr(function, "__name__", "policy")
         self.variables = dict(variables)
@@ -49,16 +50,16 @@ class FunctionPolicy(Displayed):
 
     def decide(
         self,
-        message: Mapping[str, Any],
-        variables: Mapping[str, Any],
-        automatic: Mapping[str, Any],
+        message: Fields,
+        variables: Fields,
+        automatic: Fields,
         now_s: float = 0.0,
     ) -> Verdict:
         """Decide about one message, as :meth:`mudkit.systems.sublim.Policy.decide`."""
         state = State(thawed_fields(variables), automatic, now_s)
         try:
             with Watched():
-                out = self.function(frozen(message), state)
+                out = self.function(frozen_fields(message), state)
             made = None if out is None else thawed_fields(out)
             checked_bytes(made, "the message")
             return Verdict.of(DROPPED if made is None else SENT, made, None, state, variables)
@@ -68,9 +69,9 @@ class FunctionPolicy(Displayed):
 
     def explain(
         self,
-        message: Mapping[str, Any],
-        variables: Mapping[str, Any],
-        automatic: Mapping[str, Any],
+        message: Fields,
+        variables: Fields,
+        automatic: Fields,
         now_s: float = 0.0,
     ) -> list[Seen]:
         """Say what it was given: a function has no rules to show."""
@@ -78,7 +79,7 @@ class FunctionPolicy(Displayed):
         values |= {f"state.{name}": each for name, each in {**variables, **automatic}.items()}
         return [Seen(0, self.name, None, True, values)]
 
-    def __call__(self, message: Mapping[str, Any], state: State) -> Mapping[str, Any] | None:
+    def __call__(self, message: Fields, state: State) -> Fields | None:
         """Call the function itself."""
         return self.function(message, state)
 
@@ -88,7 +89,7 @@ class FunctionPolicy(Displayed):
 
 @check_arguments
 def policy(
-    function: Decides | None = None, /, **variables: Any
+    function: Decides | None = None, /, **variables: Value
 ) -> FunctionPolicy | Callable[[Decides], FunctionPolicy]:
     """Return a policy that calls a function ``f(message, state)``.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Final, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,16 @@ from mudkit.arguments import check_arguments
 from mudkit.errors import brief
 from mudkit.sources.parameters import whole_number
 from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.wire import Fields, Value
 
 __all__ = [
     "RATIO",
+    "Method",
     "compress",
     "create_message",
     "expand",
     "frozen",
+    "frozen_fields",
     "method",
     "method_of",
     "ratio_of",
@@ -33,21 +36,27 @@ RATIO: Final = "_ratio"
 _MAX_RATIO: Final = 1_000_000.0
 _MAX_SAMPLES: Final = 1 << 30
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-_methods: dict[str, Callable[[dict[str, Any], Mapping[str, Any]], Any]] = {}
+Method: TypeAlias = Callable[[dict[str, Value], Fields], Fields | None]
+_F = TypeVar("_F", bound=Method)
+_methods: dict[str, Method] = {}
 
 
-def frozen(value: Any) -> Any:
+def frozen_fields(message: Fields) -> Fields:
+    """Return a message whose fields nobody can change."""
+    return MappingProxyType({name: frozen(each) for name, each in message.items()})
+
+
+def frozen(value: Value) -> Value:
     """Give a value that nobody can change: mappings are read-only, lists are tuples."""
     if isinstance(value, Mapping):
-        return MappingProxyType({name: frozen(each) for name, each in value.items()})
+        return frozen_fields(value)
     if isinstance(value, list | tuple):
         return tuple(frozen(each) for each in value)
     return value
 
 
 @check_arguments
-def create_message(message: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+def create_message(message: Fields | None = None, **fields: Value) -> dict[str, Value]:
     """Return a new message, from another one or from fields (the paper's ``createMessage``).
 
     Parameters
@@ -60,12 +69,12 @@ def create_message(message: Mapping[str, Any] | None = None, **fields: Any) -> d
     return {**thawed_fields(message or {}), **fields}
 
 
-def thawed_fields(message: Mapping[Any, Any]) -> dict[Any, Any]:
+def thawed_fields(message: Fields) -> dict[str, Value]:
     """Return a message whose fields can be changed."""
     return {name: thawed(value) for name, value in message.items()}
 
 
-def thawed(value: Any) -> Any:
+def thawed(value: Value) -> Value:
     """Undo :func:`frozen`: what JSON can hold."""
     if isinstance(value, Mapping):
         return thawed_fields(value)
@@ -73,7 +82,7 @@ def thawed(value: Any) -> Any:
 
 
 @check_arguments
-def compress(message: dict[str, Any], field: str, ratio: Any) -> dict[str, Any]:
+def compress(message: dict[str, Value], field: str, ratio: Value) -> dict[str, Value]:
     """Compress a field, with loss.
 
     Bytes are the samples of a signal, one byte each: every ``ratio`` of them become their mean. What is lost
@@ -100,7 +109,7 @@ def compress(message: dict[str, Any], field: str, ratio: Any) -> dict[str, Any]:
 
 
 @check_arguments
-def resize(message: dict[str, Any], field: str, pixels: Any) -> dict[str, Any]:
+def resize(message: dict[str, Value], field: str, pixels: Value) -> dict[str, Value]:
     """Shorten a field to the width of a display: one sample, or one character, per pixel.
 
     Parameters
@@ -140,10 +149,10 @@ def expand(samples: bytes, length: int) -> bytes:
     return bytes(np.rint(line).astype(np.uint8))
 
 
-def ratio_of(message: Mapping[str, Any], field: str) -> float:
+def ratio_of(message: Fields, field: str) -> float:
     """Say by how much a field was compressed so far."""
     ratio = message.get(field + RATIO)
-    return float(ratio) if isinstance(ratio, int | float) and _is_number(ratio) and ratio >= 1 else 1.0
+    return float(ratio) if _is_number(ratio) and ratio >= 1 else 1.0
 
 
 @check_arguments
@@ -173,7 +182,7 @@ def method(name: str) -> Callable[[_F], _F]:
     return register
 
 
-def method_of(name: str) -> Callable[[dict[str, Any], Mapping[str, Any]], Any]:
+def method_of(name: str) -> Method:
     """Find a method that was registered.
 
     Raises
@@ -191,7 +200,7 @@ def method_of(name: str) -> Callable[[dict[str, Any], Mapping[str, Any]], Any]:
     return _methods[name]
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Value) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 

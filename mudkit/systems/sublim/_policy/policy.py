@@ -13,11 +13,11 @@ loop and no Python in reach; :mod:`~mudkit.systems.sublim._policy.limits` bounds
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path as File
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Displayed, View, first_rows, one_line
@@ -30,10 +30,11 @@ from mudkit.systems.sublim._policy.deciding import DROPPED, HELD, SENT, STOPPED,
 from mudkit.systems.sublim._policy.execution import Doing, Step
 from mudkit.systems.sublim._policy.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MAX_RULES, MAX_VARIABLES
 from mudkit.systems.sublim._policy.message import thawed
-from mudkit.systems.sublim._policy.problems import Places, PolicyError
+from mudkit.systems.sublim._policy.problems import Path, Places, PolicyError
 from mudkit.systems.sublim._policy.state import AUTOMATIC, Beyond, State, Tables
 from mudkit.systems.sublim._policy.watching import TooLong, error_text
 from mudkit.systems.sublim._policy.yaml_text import read_yaml
+from mudkit.wire import Fields, Value
 
 __all__ = ["SCOPES", "Policy", "Rule"]
 
@@ -76,7 +77,7 @@ class Rule:
         """What is done, in order."""
         return tuple(self.do) if isinstance(self.do, Sequence) else (self.do,)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Value]:
         """Give it as JSON can hold it."""
         return {"name": self.name, "when": self.when, "do": [described(each) for each in self.actions]}
 
@@ -126,7 +127,7 @@ class Policy(Displayed):
         rules: Sequence[Rule],
         *,
         message: Mapping[str, str] | None = None,
-        variables: Mapping[str, Any] | None = None,
+        variables: Fields | None = None,
         places: Places | None = None,
     ) -> None:
         self.places = places or Places()
@@ -135,7 +136,7 @@ class Policy(Displayed):
             replace(rule, name=rule.name or f"rule {number}") for number, rule in enumerate(rules, start=1)
         )
         self.message = dict(message or {})
-        self.variables: dict[str, Any] = dict(variables or {})
+        self.variables: dict[str, Value] = dict(variables or {})
         if not self.rules or len(self.rules) > MAX_RULES:
             raise self.places.error(
                 ("rules",), "A policy has rules.", found=str(len(self.rules)), expected=f"1 to {MAX_RULES}"
@@ -180,26 +181,24 @@ class Policy(Displayed):
 
     @classmethod
     @check_arguments
-    def read(cls, plain: Any, places: Places | None = None) -> Policy:
+    def read(cls, plain: Value, places: Places | None = None) -> Policy:
         """Make a policy of plain data, as YAML holds it and :meth:`describe` gives it."""
         places = places or Places()
-        _check_mapping(plain, (), _PARTS, places)
-        rules = plain.get("rules")
+        parts = _checked_parts(plain, (), _PARTS, places)
+        rules = parts.get("rules")
         if not isinstance(rules, Sequence) or isinstance(rules, str):
             raise places.error(("rules",), "A policy has a list of rules.", found=brief(rules, 80))
         made = [_rule(number, each, places) for number, each in enumerate(rules)]
+        named: list[Fields] = []
         for part in ("message", "variables"):
-            if not isinstance(plain.get(part) or {}, Mapping):
-                raise places.error((part,), f"{part} are named.", found=brief(plain[part], 80))
-        return cls(
-            str(plain.get("policy", "")),
-            made,
-            message=plain.get("message"),
-            places=places,
-            variables=plain.get("variables"),
-        )
+            if not isinstance(fields := parts.get(part) or {}, Mapping):
+                raise places.error((part,), f"{part} are named.", found=brief(fields, 80))
+            named.append(fields)
+        message, variables = named
+        kinds = {name: str(kind) for name, kind in message.items()}
+        return cls(str(parts.get("policy", "")), made, message=kinds, places=places, variables=variables)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Value]:
         """Give it as JSON can hold it: what is sent to the access point."""
         return {
             "policy": self.name,
@@ -218,9 +217,9 @@ class Policy(Displayed):
 
     def fires(
         self,
-        message: Mapping[str, Any],
-        variables: Mapping[str, Any],
-        automatic: Mapping[str, Any],
+        message: Fields,
+        variables: Fields,
+        automatic: Fields,
         now_s: float = 0.0,
     ) -> int | None:
         """Say which rule fires, from 0; None: none does."""
@@ -233,9 +232,9 @@ class Policy(Displayed):
 
     def decide(
         self,
-        message: Mapping[str, Any],
-        variables: Mapping[str, Any],
-        automatic: Mapping[str, Any],
+        message: Fields,
+        variables: Fields,
+        automatic: Fields,
         now_s: float = 0.0,
     ) -> Verdict:
         """Decide about one message; nothing that is given is changed.
@@ -268,9 +267,9 @@ class Policy(Displayed):
 
     def explain(
         self,
-        message: Mapping[str, Any],
-        variables: Mapping[str, Any],
-        automatic: Mapping[str, Any],
+        message: Fields,
+        variables: Fields,
+        automatic: Fields,
         now_s: float = 0.0,
     ) -> list[Seen]:
         """Say what each rule saw, up to the one that fired; nothing is changed."""
@@ -278,7 +277,7 @@ class Policy(Displayed):
         seen = []
         for number, each in enumerate(self._compiled):
             truth = True
-            named: dict[str, Any] = {}
+            named: dict[str, Value] = {}
             if each.predicate is not None:
                 truth = each.predicate(
                     message, state=scopes["state"], clock=scopes["clock"], tables=Tables(scopes["state"])
@@ -289,7 +288,7 @@ class Policy(Displayed):
                 break
         return seen
 
-    def __reduce__(self) -> tuple[Callable[..., Policy], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[partial[Policy], tuple[str, tuple[Rule, ...]]]:
         """Copy and store it as what it was made of: what is compiled of that are functions."""
         parts = partial(Policy, message=self.message, variables=self.variables, places=self.places)
         return parts, (self.name, self.rules)
@@ -351,13 +350,13 @@ class Policy(Displayed):
         return _Compiled(rule, predicate, tuple(steps))
 
 
-def _rule(number: int, plain: Any, places: Places) -> Rule:
+def _rule(number: int, plain: Value, places: Places) -> Rule:
     path = ("rules", number)
-    _check_mapping(plain, path, _RULE, places)
-    when = plain.get("when")
+    parts = _checked_parts(plain, path, _RULE, places)
+    when = parts.get("when")
     if when is not None and not isinstance(when, str):
         raise places.error((*path, "when"), "A condition is a text.", found=brief(when))
-    given = plain.get("do", [])
+    given = parts.get("do", [])
     actions = given if isinstance(given, list) else [given]
     made: list[Action] = []
     for place, each in enumerate(actions):
@@ -372,10 +371,11 @@ def _rule(number: int, plain: Any, places: Places) -> Rule:
                     "This is not one action.", found=brief(each, 80), expected="drop, or keep: [pulse]"
                 )
     with places.at(path):
-        return Rule(when, made, str(plain.get("name") or ""))
+        return Rule(when, made, str(parts.get("name") or ""))
 
 
-def _check_mapping(plain: Any, path: tuple[Any, ...], known: Sequence[str], places: Places) -> None:
+def _checked_parts(plain: Value, path: Path, known: Sequence[str], places: Places) -> Fields:
+    """Return what has only known parts."""
     if not isinstance(plain, Mapping):
         raise places.error(path, "Here parts are named.", found=brief(plain, 80), expected=", ".join(known))
     for name in plain:
@@ -386,9 +386,10 @@ def _check_mapping(plain: Any, path: tuple[Any, ...], known: Sequence[str], plac
                 found=brief(name),
                 expected=", ".join(known),
             )
+    return plain
 
 
-def _check_declared(message: Mapping[str, str], variables: Mapping[str, Any], places: Places) -> None:
+def _check_declared(message: Mapping[str, str], variables: Fields, places: Places) -> None:
     for name, kind in message.items():
         if kind not in _FIELD_KINDS:
             raise places.error(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 from mudkit.errors import MudkitError
 
 __all__ = ["Path", "Places", "PolicyError"]
 
-Path: TypeAlias = tuple[Any, ...]
+Path: TypeAlias = tuple[str | int, ...]
 """Keys and places in lists that lead to a part of a policy, from its root."""
 
 
@@ -30,13 +31,9 @@ class PolicyError(MudkitError, ValueError):
         super().__init__(summary, **fields)
         self.line = line
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = {name: getattr(self, name) for name in ("line", "found", "expected", "remedy", "where")}
-        return _rebuilt, (self.summary, fields)
-
-
-def _rebuilt(summary: str, fields: dict[str, Any]) -> PolicyError:
-    return PolicyError(summary, **fields)
+    def __reduce__(self) -> tuple[partial[PolicyError], tuple[str]]:
+        texts = {name: getattr(self, name) for name in ("found", "expected", "remedy", "where")}
+        return partial(PolicyError, line=self.line, **texts), (self.summary,)
 
 
 class Places:
@@ -96,5 +93,5 @@ class Places:
             ) from error
 
 
-def _name(part: Any) -> str:
+def _name(part: str | int) -> str:
     return f"{part + 1}" if isinstance(part, int) else str(part)

@@ -22,6 +22,7 @@ from mudkit.events import size_bytes
 from mudkit.systems.arguments import MAX_DEPTH, is_storable
 from mudkit.systems.sublim._policy.limits import MAX_STATE_BYTES, MAX_VARIABLES
 from mudkit.systems.sublim._policy.message import thawed
+from mudkit.wire import Fields, Value
 
 __all__ = ["AUTOMATIC", "KINDS", "Beyond", "State", "Tables", "checked_bytes"]
 
@@ -34,7 +35,7 @@ class Beyond(Exception):
     """A policy has gone beyond a limit."""
 
 
-def checked_bytes(value: Any, what: str) -> int:
+def checked_bytes(value: Value, what: str) -> int:
     """Return the size of a value as it is sent.
 
     Raises
@@ -51,7 +52,7 @@ def checked_bytes(value: Any, what: str) -> int:
 
 
 @check_init
-class State(Mapping[str, Any]):
+class State(Fields):
     """Variables that a policy reads and changes while it decides.
 
     Parameters
@@ -69,19 +70,19 @@ class State(Mapping[str, Any]):
 
     def __init__(
         self,
-        variables: Mapping[str, Any],
-        automatic: Mapping[str, Any],
+        variables: Fields,
+        automatic: Fields,
         now_s: float,
         books: frozenset[str] = frozenset(),
     ) -> None:
-        self.variables: Mapping[str, Any] = variables
+        self.variables: Fields = variables
         self._automatic = automatic
         self._is_own = False
         self._books = books
         self._by_hand: set[str] = set()
         """What the policy has set itself: only this can go beyond a limit."""
         self.now_s = now_s
-        self.all: dict[str, Any] = {**variables, **automatic}
+        self.all: dict[str, Value] = {**variables, **automatic}
         """Both kinds, as predicates see them."""
 
     @property
@@ -93,7 +94,7 @@ class State(Mapping[str, Any]):
         """Give a variable, ``None`` when there is none (the paper's ``getProperty``)."""
         return self.all.get(name)
 
-    def set_property(self, name: str, value: Any) -> None:
+    def set_property(self, name: str, value: Value) -> None:
         """Set a manual variable; setting an automatic one does nothing (``setProperty``).
 
         Raises
@@ -107,7 +108,7 @@ class State(Mapping[str, Any]):
         self._by_hand.add(name)
         self.all[name] = value
 
-    def set_books(self, name: str, books: dict[str, Any]) -> None:
+    def set_books(self, name: str, books: dict[str, Value]) -> None:
         """Set the books of a rate limit or a summary: made small, and of what can be stored."""
         self._own()[name] = self.all[name] = books
 
@@ -134,14 +135,14 @@ class State(Mapping[str, Any]):
         if taken > MAX_STATE_BYTES:
             raise Beyond(f"variables of {taken} bytes; a policy may keep {MAX_STATE_BYTES}")
 
-    def _own(self) -> dict[str, Any]:
+    def _own(self) -> dict[str, Value]:
         if not self._is_own:
             self.variables = dict(self.variables)
             self._is_own = True
         assert isinstance(self.variables, dict)
         return self.variables
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Value:
         return self.all[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -151,7 +152,7 @@ class State(Mapping[str, Any]):
         return len(self.all)
 
 
-class Tables(Mapping[str, Any]):
+class Tables(Mapping[str, "_Listed"]):
     """The lists of a state as tables of the language: ``lookup('patients', message.patient, 'listed')``.
 
     It is TRUE for what the variable's list holds, and NULL otherwise.
@@ -159,7 +160,7 @@ class Tables(Mapping[str, Any]):
 
     __slots__ = ("_all",)
 
-    def __init__(self, all_variables: Mapping[str, Any]) -> None:
+    def __init__(self, all_variables: Fields) -> None:
         self._all = all_variables
 
     def __getitem__(self, name: str) -> _Listed:
@@ -178,10 +179,10 @@ class Tables(Mapping[str, Any]):
 class _Listed:
     __slots__ = ("_values",)
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: Value) -> None:
         self._values = values if isinstance(values, list | tuple) else ()
 
-    def get(self, key: Any) -> dict[str, bool] | None:
+    def get(self, key: Value) -> dict[str, bool] | None:
         for each in self._values:
             # To Python TRUE equals 1; in the language it is of another kind.
             if each == key and isinstance(each, bool) is isinstance(key, bool):

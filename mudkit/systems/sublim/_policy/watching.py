@@ -21,14 +21,16 @@ import dis
 import signal
 import sys
 import threading
-from types import CodeType
-from typing import Any, Final
+from collections.abc import Callable
+from types import CodeType, FrameType, TracebackType
+from typing import Final, TypeAlias
 
 from mudkit.systems.sublim._policy.limits import MAX_CPU_S, MAX_LINES
 
 __all__ = ["TooLong", "Watched", "error_text"]
 
 _KNOWN_CODE: Final = 1024
+_Trace: TypeAlias = Callable[[FrameType, str, object], "_Trace | None"]
 
 
 class TooLong(BaseException):
@@ -52,13 +54,15 @@ class Watched:
         if self._before is None:  # a debugger or a measure of coverage goes first
             sys.settrace(self._trace)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         sys.settrace(self._before)
         if self._is_clocked:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
             signal.signal(signal.SIGVTALRM, self._handler)
 
-    def _trace(self, frame: Any, event: str, argument: Any) -> Any:
+    def _trace(self, frame: FrameType, event: str, argument: object) -> _Trace:
         self._left -= 1
         if self._left < 0:
             raise TooLong(f"more than {MAX_LINES} lines for one message")
@@ -75,7 +79,7 @@ def error_text(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _late(*_: object) -> None:
+def _late(number: int, frame: FrameType | None) -> None:
     raise TooLong(f"more than {MAX_CPU_S:g} s of processor time for one message")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeGuard
+from typing import ClassVar, Final, TypeGuard
 
 from mudkit.predicates import Language
 from mudkit.systems.sublim._policy.execution import (
@@ -25,6 +25,7 @@ from mudkit.systems.sublim._policy.execution import (
 )
 from mudkit.systems.sublim._policy.limits import MAX_KEYS
 from mudkit.systems.sublim._policy.state import State
+from mudkit.wire import Fields, Value
 
 __all__ = ["Every", "Summary"]
 
@@ -123,10 +124,9 @@ class Summary:
             state, key = doing.state, keyed(doing)
             windows, now_s = dict(_books(state, variable)), state.now_s
             window = _window(windows.pop(key, None))
-            is_over = window is not None and now_s - window["since_s"] >= seconds
-            before = {} if is_over or window is None else window
-            since_s = before.get("since_s", now_s)
-            seen: dict[str, Any] = {"since_s": since_s}
+            is_over = window is not None and now_s - window[0] >= seconds
+            since_s, before = (now_s, {}) if is_over or window is None else window
+            seen: dict[str, Value] = {"since_s": since_s}
             for name in of:
                 seen[name] = _added(before.get(name), doing.message.get(name))
             windows[key] = seen
@@ -134,34 +134,34 @@ class Summary:
             if window is None or not is_over:
                 doing.held = f"the window of {key} began {now_s - since_s:g} s ago, less than {seconds:g}"
                 return False
-            doing.out.update({name: _summed(window.get(name)) for name in of})
+            doing.out.update({name: _summed(window[1].get(name)) for name in of})
             return True
 
         return step
 
 
-def _books(state: State, variable: str) -> Mapping[str, Any]:
+def _books(state: State, variable: str) -> Fields:
     """Give what is kept by key; what the policy put there itself is no such thing."""
     books = state.variables.get(variable)
     return books if isinstance(books, Mapping) else {}
 
 
-def _window(value: Any) -> Mapping[str, Any] | None:
-    """Give a window; what the policy put there itself is none."""
-    is_one = isinstance(value, Mapping) and isinstance(value.get("since_s"), NUMBER)
-    return value if is_one else None
+def _window(value: Value) -> tuple[float, Fields] | None:
+    """Return when a window began, and its sums; None for what the policy put there itself."""
+    since_s = value.get("since_s") if isinstance(value, Mapping) else None
+    return (since_s, value) if isinstance(value, Mapping) and isinstance(since_s, NUMBER) else None
 
 
-def _is_within(now_s: float, at_s: Any, seconds: float) -> bool:
+def _is_within(now_s: float, at_s: Value, seconds: float) -> bool:
     return isinstance(at_s, NUMBER) and now_s - at_s < seconds
 
 
-def _newest(kept: dict[str, Any], room_bytes: int, entry_bytes: int) -> dict[str, Any]:
+def _newest(kept: dict[str, Value], room_bytes: int, entry_bytes: int) -> dict[str, Value]:
     most = max(min(MAX_KEYS, room_bytes // entry_bytes), 1)
     return kept if len(kept) <= most else dict(list(kept.items())[-most:])
 
 
-def _added(earlier: Any, value: Any) -> list[float] | None:
+def _added(earlier: Value, value: Value) -> list[float] | None:
     """Add a value to ``[count, least, greatest, sum]``; what is no number does not count."""
     if not isinstance(value, NUMBER) or isinstance(value, bool) or not abs(value) < 1e300:
         return earlier if _is_summed(earlier) else None
@@ -171,11 +171,11 @@ def _added(earlier: Any, value: Any) -> list[float] | None:
     return [count + 1, min(least, value), max(greatest, value), total + value]
 
 
-def _is_summed(kept: Any) -> TypeGuard[list[float]]:
+def _is_summed(kept: Value) -> TypeGuard[list[float]]:
     return isinstance(kept, list) and len(kept) == 4 and all(isinstance(each, NUMBER) for each in kept)
 
 
-def _summed(kept: Any) -> dict[str, Any]:
+def _summed(kept: Value) -> dict[str, Value]:
     if not _is_summed(kept):
         return {"count": 0, "min": None, "max": None, "mean": None}
     count, least, greatest, total = kept

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final, Protocol
 
 import yaml
 
 from mudkit.errors import brief
 from mudkit.systems.sublim._policy.limits import MAX_TEXT
 from mudkit.systems.sublim._policy.problems import Path, Places, PolicyError
+from mudkit.wire import Value
 
 __all__ = ["read_yaml"]
 
@@ -17,7 +18,14 @@ _DEPTHS: Final = f"at most {_MAX_DEPTH} levels"
 _KNOWN: Final = ("map", "seq", "null", "bool", "int", "float", "str")
 
 
-def read_yaml(text: str, source: str) -> tuple[Any, Places]:
+class _Mark(Protocol):
+    """Place in the text: a mark of either parser of YAML."""
+
+    @property
+    def line(self) -> int: ...
+
+
+def read_yaml(text: str, source: str) -> tuple[Value, Places]:
     """Read a text.
 
     Parameters
@@ -71,7 +79,7 @@ class _Reader:
         self._lines = lines
         self._scalars = yaml.SafeLoader("")
 
-    def plain(self, node: yaml.Node, path: Path) -> Any:
+    def plain(self, node: yaml.Node, path: Path) -> Value:
         """Give a node as plain data, and note the lines below it."""
         self._lines[path] = node.start_mark.line + 1
         if node.tag.removeprefix("tag:yaml.org,2002:") not in _KNOWN:
@@ -87,12 +95,13 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self.plain(each, (*path, place)) for place, each in enumerate(node.value)]
         try:
-            return self._scalars.construct_object(node)
+            scalar: Value = self._scalars.construct_object(node)
+            return scalar
         except (yaml.YAMLError, ValueError):
             raise self._error(node, "This value cannot be read.", found=brief(node.value)) from None
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        mapping: dict[str, Any] = {}
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Value]:
+        mapping: dict[str, Value] = {}
         for key, value in node.value:
             name = key.value
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
@@ -107,7 +116,7 @@ class _Reader:
         return _error(self._places, node.start_mark, summary, **fields)
 
 
-def _error(places: Places, mark: Any, summary: str, **fields: str) -> PolicyError:
+def _error(places: Places, mark: _Mark | None, summary: str, **fields: str) -> PolicyError:
     line = None if mark is None else mark.line + 1
     where = places.source if line is None else f"{places.source}, line {line}".removeprefix(", ")
     return PolicyError(summary, line=line, where=where or None, **fields)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 
 from mudkit.predicates import tree
+from mudkit.predicates.values import Constant, Members, Point
 from mudkit.systems.sublim._policy.actions import (
+    Action,
     Compress,
     Every,
     Remember,
@@ -16,6 +18,7 @@ from mudkit.systems.sublim._policy.actions import (
     SetField,
     Summary,
 )
+from mudkit.wire import Fields, Value
 
 __all__ = [
     "_MOST_LEVELS",
@@ -41,20 +44,22 @@ class Atom(NamedTuple):
     """A part of a condition that is TRUE, FALSE or NULL as a whole."""
 
     node: tree.Node
-    constants: tuple[Any, ...]
+    constants: tuple[Constant, ...]
 
     def names(self) -> set[Name]:
         """Give the names that it looks at."""
         return {(each.scope, each.path) for each in tree.walk(self.node) if isinstance(each, tree.Name)}
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[Value]:
         """Give its constants."""
-        values: list[Any] = []
+        values: list[Value] = []
         for node in tree.walk(self.node):
             if isinstance(node, tree.Constant):
                 value = self.constants[node.slot]
-                members = [each for some in value[:3] for each in some] if _is_members(value) else [value]
-                values += [each for each in members if each is not None]
+                if isinstance(value, Members):
+                    values += [*value.numbers, *value.strings, *value.booleans]
+                elif value is not None:
+                    values.append(value)
         return values
 
     def tables(self) -> set[str]:
@@ -75,8 +80,9 @@ class Atom(NamedTuple):
         for node in tree.walk(self.node):
             if isinstance(node, tree.Call) and node.function.name == "lookup":
                 table = node.args[0]
-                if isinstance(table, tree.Constant) and isinstance(self.constants[table.slot], str):
-                    yield self.constants[table.slot], node.args[1]
+                name = self.constants[table.slot] if isinstance(table, tree.Constant) else None
+                if isinstance(name, str):
+                    yield name, node.args[1]
 
     @property
     def is_simple(self) -> bool:
@@ -89,7 +95,7 @@ class Atom(NamedTuple):
         return isinstance(self.node, tree.Name)
 
 
-def atoms(node: tree.Node, constants: tuple[Any, ...]) -> Iterator[Atom]:
+def atoms(node: tree.Node, constants: tuple[Constant, ...]) -> Iterator[Atom]:
     """Give the parts of a condition that AND, OR and NOT join."""
     if isinstance(node, tree.And | tree.Or | tree.Not):
         for each in tree.children(node):
@@ -98,9 +104,9 @@ def atoms(node: tree.Node, constants: tuple[Any, ...]) -> Iterator[Atom]:
         yield Atom(node, constants)
 
 
-def given_expressions(action: Any) -> Iterator[str]:
+def given_expressions(action: Action) -> Iterator[str]:
     """Give the texts of an action that are computed."""
-    given: list[Any] = []
+    given: list[Value] = []
     if isinstance(action, SetField | Remember):
         given = list(action.values.values())
     elif isinstance(action, Compress | Resize):
@@ -110,9 +116,7 @@ def given_expressions(action: Any) -> Iterator[str]:
     return (each for each in given if isinstance(each, str))
 
 
-def battery_levels(
-    atoms: Sequence[Atom], computed: Sequence[Atom], variables: Mapping[str, Any]
-) -> list[float]:
+def battery_levels(atoms: Sequence[Atom], computed: Sequence[Atom], variables: Fields) -> list[float]:
     """Give the charges that matter, per cent; if a condition computes with the charge, each whole one."""
     looked = [each for each in atoms if ("state", ("battery",)) in each.names()]
     used = [each for each in computed if ("state", ("battery",)) in each.names()]
@@ -129,7 +133,7 @@ def battery_levels(
     return sorted({round(each, 6) for each in levels})
 
 
-def is_of_kind(value: Any, kind: str | None) -> bool:
+def is_of_kind(value: Value, kind: str | None) -> bool:
     """Say whether a value is NULL or of a kind."""
     if value is None or kind in (None, "struct"):
         return True
@@ -140,22 +144,18 @@ def is_of_kind(value: Any, kind: str | None) -> bool:
     return isinstance(value, Mapping) if kind == "point" else isinstance(value, str)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Value) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: Value) -> TypeGuard[float | str]:
     """Say whether a value is a single one."""
     return isinstance(value, int | float | str | bool)
 
 
-def _is_members(value: Any) -> bool:
-    return hasattr(value, "numbers") and hasattr(value, "strings")
-
-
-def _points(constants: Sequence[Any]) -> list[Any]:
+def _points(constants: Sequence[Value]) -> list[Value]:
     """Give places at which a distance to constant places is small, and large."""
-    places = [(each.lat, each.lon) for each in constants if hasattr(each, "lat")]
+    places = [(each.lat, each.lon) for each in constants if isinstance(each, Point)]
     numbers = [each for each in constants if _is_number(each)]
     places += [
         (lat, lon) for lat, lon in itertools.pairwise(numbers) if abs(lat) <= 90.0 and abs(lon) <= 180.0

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mudkit.predicates import Language
 from mudkit.predicates.expression import Expression
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.values import EVERY_KIND
-from mudkit.systems.sublim._policy.actions import Call, Compress, Drop, Every, Resize, Summary
+from mudkit.systems.sublim._policy.actions import Action, Call, Compress, Drop, Every, Resize, Summary
 from mudkit.systems.sublim._policy.execution import Doing
 from mudkit.systems.sublim._policy.message import RATIO
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.state import State, Tables
 from mudkit.systems.sublim.check.atoms import given_expressions
 from mudkit.systems.sublim.check.contexts import Context, Contexts
+from mudkit.wire import Fields, Value
 
 __all__ = ["More", "Sends", "more_on_less"]
 
@@ -130,7 +131,7 @@ class _Trial:
         }
 
     def findings(self) -> Iterator[More]:
-        groups: dict[Any, tuple[Context, list[int]]] = {}
+        groups: dict[tuple[tuple[int, ...], tuple[str, ...]], tuple[Context, list[int]]] = {}
         for context in self._contexts.distinguished():
             fires = [self._fires(context, level) for level in self._levels]
             self._look(context)
@@ -257,7 +258,7 @@ def _read(text: str, language: Language) -> Expression:
     return Expression(text, language=language)
 
 
-def _is_computable(policy: Policy, action: Any, doing: Doing) -> bool:
+def _is_computable(policy: Policy, action: Action, doing: Doing) -> bool:
     """Say whether a ratio or a number of pixels is there; what is not known restricts nothing."""
     if not isinstance(action, Compress | Resize):
         return True
@@ -283,7 +284,7 @@ def _unknown(policy: Policy, number: int, field: str) -> tuple[str, ...]:
     return tuple(unknown)
 
 
-def _lengths(out: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, int]:
+def _lengths(out: Fields, message: Fields) -> dict[str, int]:
     return {
         name: _length(value)
         for name, value in out.items()
@@ -291,7 +292,7 @@ def _lengths(out: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, in
     }
 
 
-def _length(value: Any) -> int:
+def _length(value: Value) -> int:
     if isinstance(value, bytes | str):
         return len(value)
     if isinstance(value, Mapping):
@@ -299,7 +300,7 @@ def _length(value: Any) -> int:
     return 1 + sum(map(_length, value)) if isinstance(value, list | tuple) else 1
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Value) -> str:
     if isinstance(value, bytes):
         return f"of {len(value)} bytes"
     if isinstance(value, str) and len(value) > 20:

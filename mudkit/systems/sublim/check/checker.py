@@ -16,7 +16,7 @@ not checked      the conditions tell too many situations apart to look at all, o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 from mudkit.arguments import check_arguments
 from mudkit.predicates import tree
 from mudkit.predicates.expression import Expression
+from mudkit.predicates.values import Constant
 from mudkit.systems.sublim._policy.actions import (
+    Action,
     Call,
     Compress,
     Drop,
@@ -191,17 +193,18 @@ def _looked_at(policy: Policy, number: int, rule: Rule) -> Iterator[tuple[str, s
             yield "do", expression.names()["state"], _tables(expression.root, expression.constants)
 
 
-def _expressions(policy: Policy, action: Any) -> Iterator[Expression]:
+def _expressions(policy: Policy, action: Action) -> Iterator[Expression]:
     return (Expression(each, language=policy.language) for each in given_expressions(action))
 
 
-def _tables(root: tree.Node, constants: tuple[Any, ...]) -> set[str]:
+def _tables(root: tree.Node, constants: tuple[Constant, ...]) -> set[str]:
     tables = set()
     for node in tree.walk(root):
         if isinstance(node, tree.Call) and node.function.name == "lookup":
             table = node.args[0]
-            if isinstance(table, tree.Constant) and isinstance(constants[table.slot], str):
-                tables.add(constants[table.slot])
+            name = constants[table.slot] if isinstance(table, tree.Constant) else None
+            if isinstance(name, str):
+                tables.add(name)
     return tables
 
 

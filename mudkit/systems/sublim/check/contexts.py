@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from mudkit.systems.sublim._policy.actions import (
     SetField,
     Summary,
 )
+from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim.check.atoms import (
     _MOST_LEVELS,
     Atom,
@@ -40,7 +41,8 @@ from mudkit.systems.sublim.check.atoms import (
     is_of_kind,
     is_plain,
 )
-from mudkit.systems.sublim.check.situations import critical
+from mudkit.systems.sublim.check.situations import Other, critical
+from mudkit.wire import Fields, Value
 
 __all__ = [
     "Context",
@@ -71,8 +73,8 @@ _SENSIBLE: Final = {"bandwidth_kbps": (56.0, 500.0, 5_000.0), "display_px": (320
 class Context(NamedTuple):
     """What a decision depends on, the battery left out."""
 
-    message: Mapping[str, Any]
-    variables: Mapping[str, Any]
+    message: Fields
+    variables: Fields
     automatic: Mapping[str, float]
     now_s: float
 
@@ -112,7 +114,7 @@ class Contexts:
         Whether none was left out.
     """
 
-    def __init__(self, policy: Any) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._actions = [action for rule in policy.rules for action in rule.actions]
         predicates = [policy.predicate(number) for number in range(len(policy.rules))]
@@ -134,7 +136,7 @@ class Contexts:
         self.levels = battery_levels(self.conditions, self.computed, policy.variables)
         self.is_whole = len(self.levels) <= _MOST_LEVELS
         self.levels = self.levels[:: -(-len(self.levels) // _MOST_LEVELS)]
-        self.states: list[Mapping[str, Any]] = [policy.variables]
+        self.states: list[Fields] = [policy.variables]
         self.changed = self._changed()
         if self._looked_at() & self.changed:
             self.states = self._reached()
@@ -151,7 +153,7 @@ class Contexts:
         rest = self._in_actions - self._in_conditions
         yield from self._drawn(rest, _MOST_COMPUTED, _Draw("computed with"), [context.variables], context)
 
-    def shared(self, context: Context) -> tuple[Any, ...]:
+    def shared(self, context: Context) -> tuple[str, ...]:
         """Give what both conditions and actions look at."""
         names = sorted(self._in_conditions & self._in_actions)
         return (repr(context.variables), *(repr(_at(context, each)) for each in names))
@@ -173,14 +175,14 @@ class Contexts:
                 names.add(action.variable)
         return names
 
-    def _reached(self) -> list[Mapping[str, Any]]:
+    def _reached(self) -> list[Fields]:
         """Give states to which the policy comes by itself."""
         policy, draw, looked = self._policy, _Draw("reached"), sorted(self._looked_at())
-        reached: dict[str, Mapping[str, Any]] = {}
+        reached: dict[str, Fields] = {}
         if any(isinstance(each, Call) for each in self._actions):
             return self.states  # nobody calls a user's method for a look
         names = self._in_conditions | self._in_actions
-        state: Mapping[str, Any] = policy.variables
+        state: Fields = policy.variables
         reached[repr([state.get(each) for each in looked])] = state
         for step, context in enumerate(
             itertools.islice(self._drawn(names, _STEPS, draw, [policy.variables]), _STEPS)
@@ -196,30 +198,29 @@ class Contexts:
         names: set[Name],
         most: int,
         draw: _Draw,
-        states: Sequence[Mapping[str, Any]],
+        states: Sequence[Fields],
         base: Context | None = None,
     ) -> Iterator[Context]:
-        choices: list[tuple[Name, list[Any]]] = [
+        choices: list[tuple[Name, list[Value]]] = [
             (name, self._values(name))
             for name in sorted(names)
             if name[0] != "state" or name[1] in (("bandwidth_kbps",), ("display_px",))
         ]
         lengths = self._lengths() if base is not None else [_LENGTHS[0]]
         missing = [[], self._missing] if base is not None and self._missing else [[]]
-        kinds: list[list[Any]] = [list(states), lengths, missing, *(values for _, values in choices)]
-        count = math.prod(len(each) for each in kinds)
-        if count <= most:
-            drawn: Iterable[Sequence[Any]] = itertools.product(*kinds)
+        sizes = [len(states), len(lengths), len(missing), *(len(values) for _, values in choices)]
+        if math.prod(sizes) <= most:
+            drawn: Iterable[Iterable[int]] = itertools.product(*map(range, sizes))
         else:
             self.is_whole = False
-            drawn = ([draw.choice(each) for each in kinds] for _ in range(most))
-        for state, length, left_out, *values in drawn:
-            given = dict(zip((name for name, _ in choices), values, strict=True))
-            given |= {("message", (name,)): None for name in left_out}
-            yield self._context(state, length, given, base)
+            drawn = ([draw.choice(range(size)) for size in sizes] for _ in range(most))
+        for state, length, left_out, *places in drawn:
+            given = {name: values[place] for (name, values), place in zip(choices, places, strict=True)}
+            given |= {("message", (name,)): None for name in missing[left_out]}
+            yield self._context(states[state], lengths[length], given, base)
 
     def _context(
-        self, state: Mapping[str, Any], length: int, given: Mapping[Name, Any], base: Context | None
+        self, state: Fields, length: int, given: Mapping[Name, Value], base: Context | None
     ) -> Context:
         message = self._message(length)
         automatic: dict[str, float] = {"bandwidth_kbps": 500.0, "display_px": 480.0}
@@ -233,18 +234,18 @@ class Contexts:
             automatic, now_s = dict(base.automatic), base.now_s
         for (scope, path), value in given.items():
             if scope == "clock":
-                now_s = value if value is not None else now_s
+                now_s = value if isinstance(value, int | float) else now_s
             elif scope == "state":
                 automatic.pop(path[0], None)
-                if value is not None:
+                if isinstance(value, int | float):
                     automatic[path[0]] = value
             else:
                 _put(message, path, value)
         return Context(message, state, automatic, now_s)
 
-    def _message(self, length: int) -> dict[str, Any]:
+    def _message(self, length: int) -> dict[str, Value]:
         kinds = dict(self._policy.message) or self._guessed()
-        samples = {
+        samples: dict[str, Value] = {
             "number": 60.0,
             "boolean": True,
             "point": {"lat": 0.0, "lon": 0.0},
@@ -282,14 +283,14 @@ class Contexts:
         longest = min(2.0 * max(numbers, default=0.0), _LONGEST)
         return [*_LENGTHS, *([int(longest)] if longest > _LENGTHS[-1] else [])]
 
-    def _values(self, name: Name) -> list[Any]:
+    def _values(self, name: Name) -> list[Value]:
         scope, path = name
         around = [atom for atom in self.conditions if name in atom.names()]
         constants = [value for atom in around for value in atom.values()]
         kind = self._policy.message.get(path[0]) if scope == "message" and len(path) == 1 else None
         if not around:
             return self._sensible(scope, path, kind)
-        values: list[Any] = [each for each in critical(constants) if each is None or is_plain(each)]
+        values: list[Value] = [each for each in critical(constants) if not isinstance(each, Other)]
         if not all(atom.is_simple for atom in around):
             values += _NUMBERS if kind in (None, "number") else ()
             values += ["x"] if kind == "string" else []
@@ -308,7 +309,7 @@ class Contexts:
             right += self._sensible(scope, path, kind)
         return list({(type(each).__name__, repr(each)): each for each in right}.values())
 
-    def _sensible(self, scope: str, path: tuple[str, ...], kind: str | None) -> list[Any]:
+    def _sensible(self, scope: str, path: tuple[str, ...], kind: str | None) -> list[Value]:
         if scope == "clock":
             return [_BEGIN_S]
         if scope == "state":
@@ -319,8 +320,8 @@ class Contexts:
             return [60.0, "x" * _LENGTHS[0]]
         return list(_NUMBERS)
 
-    def _listed(self, around: Sequence[Atom]) -> list[Any]:
-        members: list[Any] = []
+    def _listed(self, around: Sequence[Atom]) -> list[Value]:
+        members: list[Value] = []
         for table in {table for atom in around for table in atom.tables()}:
             for state in self.states:
                 values = state.get(table)
@@ -328,22 +329,25 @@ class Contexts:
         return members
 
 
-def _at(context: Context, name: Name) -> Any:
+def _at(context: Context, name: Name) -> Value:
     scope, path = name
-    value: Any = {"message": context.message, "state": context.automatic, "clock": {"now_s": context.now_s}}[
-        scope
-    ]
+    value: Value = {
+        "message": context.message,
+        "state": context.automatic,
+        "clock": {"now_s": context.now_s},
+    }[scope]
     for part in path:
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
 
-def _put(message: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _put(message: dict[str, Value], path: tuple[str, ...], value: Value) -> None:
     """Give a field a value; without one it is not there."""
     for part in path[:-1]:
-        inner = message.get(part)
-        message[part] = dict(inner) if isinstance(inner, Mapping) else {}
-        message = message[part]
+        known = message.get(part)
+        inner = dict(known) if isinstance(known, Mapping) else {}
+        message[part] = inner
+        message = inner
     message.pop(path[-1], None)
     if value is not None:
         message[path[-1]] = value

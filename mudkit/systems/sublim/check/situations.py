@@ -12,16 +12,18 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.predicates import Predicate, tree
-from mudkit.predicates.values import BOOLEAN, Members, kind_of
+from mudkit.predicates.values import Constant, Members, kind_of
+from mudkit.wire import Value
 
-__all__ = ["FALSE", "MAX_SITUATIONS", "NULL", "TRUE", "Situations", "critical"]
+__all__ = ["FALSE", "MAX_SITUATIONS", "NULL", "TRUE", "Other", "Situations", "critical"]
 
 FALSE: Final = 0
 NULL: Final = 1
@@ -29,9 +31,11 @@ TRUE: Final = 2
 """Ordered so that AND is the least and OR the greatest."""
 MAX_SITUATIONS: Final = 50_000
 _OTHER: Final = "something else"
-"""Not NULL, and of a kind that no constant of the rules has."""
 
-Key = tuple[str, tuple[Any, ...]]
+Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+Critical: TypeAlias = "float | str | bool | Other | None"
 
 
 class _Term(NamedTuple):
@@ -58,7 +62,7 @@ class Situations:
     def __init__(
         self, predicates: Sequence[Predicate | None], also: Mapping[str, Sequence[float]] | None = None
     ) -> None:
-        self._values: dict[Key, list[Any]] = {}
+        self._constants: dict[Key, list[Constant]] = {}
         self._texts: dict[Key, str] = {}
         self._predicates = predicates
         for predicate in predicates:
@@ -66,9 +70,8 @@ class Situations:
                 self._collect(predicate.form.root, predicate.constants)
         for name, more in (also or {}).items():
             self._texts.setdefault((name, ()), name)
-            self._values.setdefault((name, ()), []).extend(more)
-        for key, values in self._values.items():
-            self._values[key] = critical(values)
+            self._constants.setdefault((name, ()), []).extend(more)
+        self._values = {key: critical(values) for key, values in self._constants.items()}
         sizes = [len(values) for values in self._values.values()]
         total = 1
         for size in sizes:
@@ -91,7 +94,7 @@ class Situations:
             return np.full(self.count, TRUE, dtype=np.int8)
         return self._truth(predicate.form.root, predicate.constants)
 
-    def values(self, name: str) -> list[Any]:
+    def values(self, name: str) -> list[Critical]:
         """Give the values of a name that matter, by its text (``state.battery``); empty: nobody looks."""
         return self._values.get((name, ()), [])
 
@@ -115,7 +118,7 @@ class Situations:
 
     # -- terms
 
-    def _collect(self, node: tree.Node, constants: tuple[Any, ...]) -> None:
+    def _collect(self, node: tree.Node, constants: tuple[Constant, ...]) -> None:
         match node:
             case tree.And(args=args) | tree.Or(args=args):
                 for arg in args:
@@ -127,26 +130,29 @@ class Situations:
             case tree.Compare(left=left, right=right) if _is_plain(left) != _is_plain(right):
                 term, constant = (right, left) if _is_plain(left) else (left, right)
                 self._note(term, constants, [constants[constant.slot]])  # type: ignore[union-attr]
-            case tree.In(item=item, members=members) if isinstance(constants[members.slot], Members):
-                listed = constants[members.slot]
+            case tree.In(item=item, members=members) if isinstance(
+                listed := constants[members.slot], Members
+            ):
                 self._note(item, constants, [*listed.numbers, *listed.strings, *listed.booleans])
             case tree.IsNull(item=item):
                 self._note(item, constants, [])
             case _:
                 self._note(node, constants, [True, False])
 
-    def _note(self, node: tree.Node, constants: tuple[Any, ...], values: Iterable[Any]) -> None:
+    def _note(self, node: tree.Node, constants: tuple[Constant, ...], values: Iterable[Constant]) -> None:
         key = _key(node, constants)
         self._texts.setdefault(key, tree.text_of(node))
-        known = self._values.setdefault(key, [])
+        known = self._constants.setdefault(key, [])
         known += [value for value in values if value is not None]
 
-    def _of(self, node: tree.Node, constants: tuple[Any, ...], say: Any) -> NDArray[np.int8]:
+    def _of(
+        self, node: tree.Node, constants: tuple[Constant, ...], say: Callable[[Critical], int]
+    ) -> NDArray[np.int8]:
         key = _key(node, constants)
         truths = np.array([say(value) for value in self._values[key]], dtype=np.int8)
         return truths[self._digits(key)]
 
-    def _truth(self, node: tree.Node, constants: tuple[Any, ...]) -> NDArray[np.int8]:
+    def _truth(self, node: tree.Node, constants: tuple[Constant, ...]) -> NDArray[np.int8]:
         assert self.count is not None
         match node:
             case tree.And(args=args):
@@ -157,15 +163,16 @@ class Situations:
                 return (TRUE - self._truth(item, constants)).astype(np.int8)
             case tree.Constant(slot=slot):
                 return np.full(self.count, _three(constants[slot]), dtype=np.int8)
-            case tree.Compare(operator=operator, left=left, right=right) if _is_plain(left) != _is_plain(
+            case tree.Compare(operator=compares, left=left, right=right) if _is_plain(left) != _is_plain(
                 right
             ):
                 if _is_plain(left):
-                    left, right, operator = right, left, tree.FLIPPED[operator]
+                    left, right, compares = right, left, tree.FLIPPED[compares]
                 constant = constants[right.slot]  # type: ignore[union-attr]
-                return self._of(left, constants, lambda value: _compared(value, operator, constant))
-            case tree.In(item=item, members=members) if isinstance(constants[members.slot], Members):
-                listed = constants[members.slot]
+                return self._of(left, constants, lambda value: _compared(value, compares, constant))
+            case tree.In(item=item, members=members) if isinstance(
+                listed := constants[members.slot], Members
+            ):
                 return self._of(item, constants, lambda value: _three(_held(listed, value)))
             case tree.IsNull(item=item):
                 return self._of(item, constants, lambda value: TRUE if value is None else FALSE)
@@ -176,13 +183,13 @@ def _is_plain(node: tree.Node) -> bool:
     return isinstance(node, tree.Constant)
 
 
-def _key(node: tree.Node, constants: tuple[Any, ...]) -> Key:
+def _key(node: tree.Node, constants: tuple[Constant, ...]) -> Key:
     """Tell a term by what it is made of, its constants included."""
     used = [constants[each.slot] for each in tree.walk(node) if isinstance(each, tree.Constant)]
     return tree.text_of(node), tuple((type(each).__name__, repr(each)) for each in used)
 
 
-def critical(values: list[Any]) -> list[Any]:
+def critical(values: Iterable[Value | Members]) -> list[Critical]:
     """Give the values that matter: those that are given, between and around them, NULL and something else."""
     numbers = sorted({float(each) for each in values if isinstance(each, float)})
     between = [low / 2 + high / 2 for low, high in itertools.pairwise(numbers)]
@@ -195,35 +202,37 @@ def critical(values: list[Any]) -> list[Any]:
     text_gaps = [each + "\x01" for each in texts] + ([""] if texts and texts[0] else [])
     flags = [True, False] if any(isinstance(each, bool) for each in values) else []
     ordered = sorted({*numbers, *between, *around})
-    return [None, _Other(), *flags, *sorted({*texts, *text_gaps}), *ordered]
+    return [None, Other(), *flags, *sorted({*texts, *text_gaps}), *ordered]
 
 
-class _Other:
+class Other:
+    """Value that is not NULL, and of a kind that no constant of the rules has."""
+
     def __repr__(self) -> str:
         return _OTHER
 
 
-def _three(truth: Any) -> int:
+def _three(truth: Constant | Other) -> int:
     if truth is True:
         return TRUE
     return FALSE if truth is False else NULL
 
 
-def _held(listed: Members, value: Any) -> bool | None:
-    return None if isinstance(value, _Other) else listed.holds(value)
+def _held(listed: Members, value: Critical) -> bool | None:
+    return None if isinstance(value, Other) else listed.holds(value)
 
 
-def _compared(value: Any, operator: str, constant: Any) -> int:
-    if value is None or isinstance(value, _Other) or kind_of(value) != kind_of(constant):
+def _compared(value: Critical, compares: str, constant: Constant) -> int:
+    if value is None or isinstance(value, Other) or kind_of(value) != kind_of(constant):
         return NULL
-    if kind_of(value) == BOOLEAN and operator not in ("=", "<>"):
-        value, constant = int(value), int(constant)
-    holds: Mapping[str, bool] = {
-        "=": value == constant,
-        "<>": value != constant,
-        "<": value < constant,
-        "<=": value <= constant,
-        ">": value > constant,
-        ">=": value >= constant,
-    }
-    return TRUE if holds[operator] else FALSE
+    return TRUE if _OPERATORS[compares](value, constant) else FALSE
+
+
+_OPERATORS: Final[Mapping[str, Callable[..., bool]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}

@@ -23,7 +23,7 @@ meanwhile does not put any of them off.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -70,6 +70,7 @@ from mudkit.systems.sublim.messages import (
     SetPolicy,
 )
 from mudkit.systems.sublim.sites import Site, best
+from mudkit.wire import Fields
 
 __all__ = ["APP", "PROBLEMS", "ClientMachine"]
 
@@ -408,11 +409,11 @@ class ClientMachine:
         return [*read, Complete(op_id, [each.body for _, each in new])]
 
 
-def _automatic(context: Mapping[str, Any]) -> dict[str, float]:
+def _automatic(context: Fields) -> dict[str, float]:
     """Give the automatic variables of what the device knows of itself; what it does not know is left out."""
     share = context.get("battery_share")
     variables = {
-        "battery": None if share is None else round(100.0 * share, 1),
+        "battery": round(100.0 * share, 1) if isinstance(share, int | float) else None,
         "bandwidth_kbps": context.get("bandwidth_kbps"),
         "display_px": context.get("display_px"),
     }

@@ -53,7 +53,6 @@ from mudkit.systems.sublim.messages import (
     FROM_POINT,
     FROM_PUBLISHER,
     Attach,
-    Body,
     Bye,
     Deliver,
     DeliveryAck,
@@ -307,6 +306,10 @@ class AccessPointMachine:
         self._behind.add(name)
         return self._agents[name]
 
-    def _state(self, name: str, now_us: int) -> Body | None:
+    def _state(self, name: str, now_us: int) -> operations.Served | None:
         agent = self._agents.get(name)
-        return None if agent is None else {**as_wire(agent.record), "now_us": now_us}
+        if agent is None:
+            return None
+        served: operations.Served = as_wire(agent.record)
+        served["now_us"] = now_us
+        return served

@@ -29,14 +29,15 @@ patient: whose message arrives first after five minutes is shown again and again
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from mudkit.systems.sublim._policy.actions import Compress, Drop, Every, Keep, Resize
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import compress, create_message, resize
 from mudkit.systems.sublim._policy.policy import Policy, Rule
 from mudkit.systems.sublim._policy.state import State
+from mudkit.wire import Fields, Value
 
 __all__ = ["MESSAGE", "function", "picu", "shared_timestamp_policy", "stateless"]
 
@@ -107,7 +108,7 @@ def function(patients: Iterable[float]) -> FunctionPolicy:
     return FunctionPolicy(_picu, {"patients": list(patients), "sent": {}})
 
 
-def _picu(message: Mapping[str, Any], state: State) -> dict[str, Any] | None:
+def _picu(message: Fields, state: State) -> dict[str, Value] | None:
     battery = state.get_property("battery")
     bandwidth_kbps = state.get_property("bandwidth_kbps")
     patient, pulse = _number(message.get("patient")), _number(message.get("pulse"))
@@ -133,7 +134,8 @@ def _picu(message: Mapping[str, Any], state: State) -> dict[str, Any] | None:
     return resize(made, "ecg", state.get_property("display_px"))
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Value) -> float | None:
     """Give a value as predicates see it: what is no finite number is missing."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None

@@ -77,6 +77,7 @@ def test_a_copy_that_is_too_far_behind_is_obsolete(place, monkeypatch):
     assert len(bob.receive_all().result()) == 20
 
 
+@pytest.mark.soak
 def test_filters_that_come_and_go_leave_a_bounded_trace(place, monkeypatch):
     monkeypatch.setattr(filters_module, "MAX_OF_DEVICE", 8)
     monkeypatch.setattr(filters_module, "MAX_EXPIRED", 5)
@@ -109,6 +110,7 @@ def test_filters_that_come_and_go_leave_a_bounded_trace(place, monkeypatch):
     assert there.counts("ann")["obsolete filters"] == before + 10
 
 
+@pytest.mark.soak
 def test_a_relay_that_never_comes_back_costs_a_bounded_place(place, monkeypatch):
     monkeypatch.setattr(outbox_module, "MAX_OUT", 20)
     there = place("ann bob", relays=2, module={"renew_s": 500.0})

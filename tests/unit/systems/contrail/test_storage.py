@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from contrail_place import marked
 
 from mudkit.systems.contrail import Backlogged, Item, Published
@@ -26,6 +27,7 @@ def received(there, port):
     return got
 
 
+@pytest.mark.soak
 def test_ten_receivers_cost_one_upload(place):
     names = [f"r{number}" for number in range(10)]
     there, ports = arranged(place, " ".join(names))

@@ -34,6 +34,7 @@ def test_writes_that_are_lost_in_a_burst_are_answered_soon_after():
     assert all(each.done() for each in writes)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("link", ["lte", "umts_3g"])
 def test_a_backlog_is_answered_within_twice_the_time_that_the_link_needs(link):
     lab, writes = queued(1_000, link)
@@ -49,6 +50,7 @@ def test_a_backlog_is_answered_within_twice_the_time_that_the_link_needs(link):
     assert max(each.responded_us for each in writes) - began_us < 2 * needed_s * 1e6
 
 
+@pytest.mark.soak
 def test_what_a_backlog_costs_a_device_is_in_proportion_to_it():
     def cost(count):
         lab, writes = queued(count, "lte")

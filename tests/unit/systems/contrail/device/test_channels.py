@@ -123,6 +123,7 @@ def test_keys_are_renewed_in_time(place):
     assert [bob.receive_item().result(1).payload for _ in range(6)]
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("crash", ["before commit", "after commit"])
 def test_no_nonce_comes_twice_under_a_key_whatever_is_killed(tmp_path, monkeypatch, crash):
     """Two processes on the same storage, with the same seed: their random bytes are the same."""

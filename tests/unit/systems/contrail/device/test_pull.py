@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from contrail_place import marked
 
 from mudkit.systems.contrail.messages import Pull
@@ -74,6 +75,7 @@ def test_always_on_delivers_at_once_and_sleeping_within_an_interval(place):
     assert len(visits(there, "bob", 1000)) == 0  # the one connection stays
 
 
+@pytest.mark.soak
 def test_an_interval_of_nothing_reconnects_at_once(place):
     there = place("ann bob")
     ann = there.port("ann")

@@ -146,6 +146,7 @@ def test_devices_have_links_of_their_own_or_the_same():
     assert set(own.reads_on.tolist()) == {0, 1, 2}
 
 
+@pytest.mark.soak
 def test_sharing_saves_bytes_and_losses():
     scenario = Scenario(outages=Outages(0.9), days=60)
     table = compare_sharing(scenario, seeds=range(6)).set_index(["mode", "measure"])

@@ -23,6 +23,7 @@ def commuters():
     return lab.trace.table("positions")
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_every_message_goes_to_all_once(name, commuters):
     played = play(APPLICATIONS[name], commuters, watch=["phone-00000", "phone-00007"], every_s=120)
@@ -79,6 +80,7 @@ def drawn(played, ground, receivers, tells):
     return made.get_root().render()
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("name", [*APPLICATIONS, "friends nearby"])
 def test_each_is_drawn_over_time_near_by_and_far_away(name, commuters):
     """Who stands in the middle and who far away get the same in the end; a map has a slider for both."""
@@ -105,6 +107,7 @@ def test_each_is_drawn_over_time_near_by_and_far_away(name, commuters):
         assert ages["near"] < ages["far"]
 
 
+@pytest.mark.soak
 def test_where_a_receiver_was_when_it_heard(commuters):
     name = commuters["device"][0].as_py()
     played = play(APPLICATIONS["noise map"], commuters, watch=[name], every_s=300)

@@ -206,6 +206,7 @@ def sends_more(given: Policy) -> bool:
     return False
 
 
+@pytest.mark.soak
 @given(st.lists(st.tuples(conditions, actions), min_size=1, max_size=3), actions)
 @examples(150)
 def test_the_checker_agrees_with_who_tries_all_charges(drawn, last):
@@ -237,6 +238,7 @@ def test_the_checker_agrees_with_who_tries_all_charges(drawn, last):
         assert is_more(low, high)
 
 
+@pytest.mark.soak
 def test_a_large_policy_is_checked_in_bounded_work(monkeypatch):
     """Whoever sends a policy must not keep an access point busy."""
     decided = []

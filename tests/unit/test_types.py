@@ -1,0 +1,41 @@
+"""Types of the systems: nothing new is Any, object or cast."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import mudkit
+
+MAX_UNTYPED = 34
+"""Uses of ``Any``, ``object`` and ``cast`` in ``mudkit/systems``; lower it whenever there are fewer."""
+
+
+def _is_untyped(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id="Any" | "object") | ast.Call(func=ast.Name(id="cast")):
+            return True
+    return False
+
+
+def _untyped(text: str) -> list[int]:
+    """Return the lines of the uses; words in comments and docstrings do not count."""
+    if not re.search(r"\b(Any|object|cast)\b", text):
+        return []
+    return [node.lineno for node in ast.walk(ast.parse(text)) if _is_untyped(node)]
+
+
+def test_uses_are_found_in_code_alone():
+    text = "# Any\nx: Any = cast('Any', object)\ny = Value('object')\n"
+    assert _untyped(text) == [2, 2, 2]
+
+
+def test_systems_have_no_more_uses_than_before():
+    folder = Path(mudkit.__file__).parent / "systems"
+    uses = [
+        f"{path.relative_to(folder)}:{line}"
+        for path in sorted(folder.rglob("*.py"))
+        for line in _untyped(path.read_text(encoding="utf-8"))
+    ]
+    assert len(uses) <= MAX_UNTYPED, f"{len(uses)} uses, at most {MAX_UNTYPED}:\n" + "\n".join(uses)
