@@ -27,7 +27,7 @@ $(READY): requirements.txt requirements-node.txt pyproject.toml tools/setup.sh t
 	@touch $@
 
 report: $(READY)
-	@$(BIN)/mudkit report trace_profile $(if $(TRACE),--param trace="$(TRACE)",--preset sample)
+	@$(BIN)/mudkit report cache_policy $(if $(TRACE),--param trace="$(TRACE)",--preset sample)
 
 # Lint beside the tests.
 test: $(READY)

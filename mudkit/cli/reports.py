@@ -42,7 +42,7 @@ def report(
 
     All reports, their parameters and presets: mudkit report --list
     """
-    from mudkit.report import overview, parameters, run_report
+    from mudkit.report import headline, overview, parameters, run_report
     from mudkit.report.schemas import TEMPLATES
 
     if as_list:
@@ -71,7 +71,7 @@ def report(
     given = parameters.preset(name, preset) if preset else {}
     given |= parameters.parse_assignments(name, param or [])
     path = run_report(name, given, build=out, force=force)
-    typer.echo(f"{path / 'report.html'}")
+    typer.echo(f"{path / 'report.html'}  {headline(path)}".rstrip())
 
 
 def reproduce(

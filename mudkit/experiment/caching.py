@@ -18,7 +18,7 @@ from mudkit.learning.costs import CLASSES, Costs, read_costs
 from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads
-from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay
 from mudkit.learning.trees import CrossValidatedTrees, grow
 from mudkit.sources.parameters import number
 from mudkit.sources.streams import Stream
@@ -149,13 +149,13 @@ class CacheBench:
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
         count = len(self.pairs.device)
-        largest = number("most", most, 0.0, 1.0) * count + 1e-6  # a share of whole reads is no whole number
-        budgets = np.linspace(0.0, largest, _BOUNDS).astype(int)
-        rows = []
-        for budget in np.unique(budgets).tolist():
-            served = fewest_sends(self.pairs, self.stale, self.pairs.devices(), budget)
-            rows.append((budget / count, float((served == SENT).mean())))
-        return pd.DataFrame(rows, columns=["stale_share", "sent_share"])
+        largest = int(
+            number("most", most, 0.0, 1.0) * count + 1e-6
+        )  # a share of whole reads is no whole number
+        sends = fewest_sends_by_stale(self.pairs, self.stale, largest)
+        budgets = np.unique(np.linspace(0, largest, _BOUNDS).astype(int))
+        sent = sends[np.minimum(budgets, len(sends) - 1)]
+        return pd.DataFrame({"stale_share": budgets / count, "sent_share": sent / count})
 
     def _reads(self, served: NDArray[np.int64]) -> pd.DataFrame:
         import pandas as pd

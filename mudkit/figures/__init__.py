@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         knowledge_map,
         update_knowledge,
     )
+    from mudkit.figures.searches import rule_search
     from mudkit.figures.style import PLOTLY_CONFIG
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
@@ -92,6 +93,7 @@ __all__ = [
     "reads_near_busiest",
     "rows_over_time",
     "rule_firing",
+    "rule_search",
     "signals",
     "tile_bounds",
     "tradeoff",

@@ -8,6 +8,7 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit import words
 from mudkit.display import Displayed, View
 from mudkit.learning.costs import CostMatrix, Costs, read_costs
 from mudkit.learning.features import FEATURE_SETS, read_features
@@ -18,7 +19,7 @@ from mudkit.learning.trees import CostTree, groups_by, grow
 from mudkit.sources.parameters import number
 from mudkit.systems.mud.policies.density import Density
 
-__all__ = ["Always", "Bound", "FixedRule", "Learner", "LearntReads", "Policy", "Tree"]
+__all__ = ["Always", "Bound", "Decided", "FixedRule", "Learner", "LearntReads", "Policy", "Tree"]
 
 _STALE, _LOCAL = 1, 0
 _PRICES: Final = np.geomspace(0.0005, 200.0, 25)
@@ -85,6 +86,28 @@ class FixedRule:
         return f"{self.km:g} km / {self.minutes:g} min"
 
 
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """Decisions that were made before, for instance by trees that have not seen the device of each pair.
+
+    Parameters
+    ----------
+    name : str
+    decisions : ndarray of bool, shape (pairs,)
+        Whether to serve each pair.
+    """
+
+    name: str
+    decisions: NDArray[np.bool_]
+
+    def local(self, pairs: Pairs) -> NDArray[np.bool_]:
+        """Return the decisions; the pairs are those for which they were made."""
+        return self.decisions
+
+    def __str__(self) -> str:
+        return self.name
+
+
 @dataclass(frozen=True)
 class Bound:
     """The fewest queries that any policy could send, found afterwards from the whole trace.
@@ -102,7 +125,7 @@ class Bound:
         return (
             "bound, as stale as the rule"
             if self.stale_share is None
-            else f"bound, {self.stale_share:.0%} stale"
+            else f"bound, at most {words.percent(self.stale_share)} stale"
         )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mudkit.learning.pairs import Pairs
 
-__all__ = ["SENT", "fewest_sends", "replay"]
+__all__ = ["SENT", "fewest_sends", "fewest_sends_by_stale", "replay"]
 
 SENT = -1
 
@@ -71,19 +71,10 @@ def fewest_sends(
         As :func:`replay`; reads of other devices are ``SENT``.
     """
     tables = [_device_table(pairs, stale, rows, budget) for rows in devices]
-    best = np.zeros(1, dtype=np.int64)  # fewest sends of the devices so far, by stale answers allowed
+    best = np.zeros(1, dtype=np.int64)
     choices = []
     for sends, _ in tables:
-        size = min(budget, len(best) + len(sends) - 2) + 1
-        total = np.full(size, np.iinfo(np.int64).max, dtype=np.int64)
-        choice = np.zeros(size, dtype=np.int64)
-        grown = np.concatenate([best, np.full(max(0, size - len(best)), best[-1])])[:size]
-        for spent, count in enumerate(sends[:size].tolist()):
-            candidate = grown[: size - spent] + count
-            better = candidate < total[spent:]
-            total[spent:][better] = candidate[better]
-            choice[spent:][better] = spent
-        best = total
+        best, choice = _joined(best, sends, budget)
         choices.append(choice)
     served = np.full(len(pairs.device), SENT, dtype=np.int64)
     left = budget
@@ -92,6 +83,33 @@ def fewest_sends(
         left -= spent
         _follow(pairs, served, rows, schedules, spent)
     return served
+
+
+def fewest_sends_by_stale(pairs: Pairs, stale: NDArray[np.bool_], budget: int) -> NDArray[np.int64]:
+    """Return the fewest sends of all devices with 0, 1, … stale answers, at most ``budget``.
+
+    The array ends where more stale answers save nothing.
+    """
+    best = np.zeros(1, dtype=np.int64)
+    for rows in pairs.devices():
+        best, _ = _joined(best, _device_table(pairs, stale, rows, budget)[0], budget)
+    return best
+
+
+def _joined(
+    best: NDArray[np.int64], sends: NDArray[np.int32], budget: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Add a device to the fewest sends by stale answers allowed; return how many it spends of each, too."""
+    size = min(budget, len(best) + len(sends) - 2) + 1
+    total = np.full(size, np.iinfo(np.int64).max, dtype=np.int64)
+    choice = np.zeros(size, dtype=np.int64)
+    grown = np.concatenate([best, np.full(max(0, size - len(best)), best[-1])])[:size]
+    for spent, count in enumerate(sends[:size].tolist()):
+        candidate = grown[: size - spent] + count
+        better = candidate < total[spent:]
+        total[spent:][better] = candidate[better]
+        choice[spent:][better] = spent
+    return total, choice
 
 
 def _device_table(

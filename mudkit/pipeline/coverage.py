@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from mudkit.trace.schema import epoch_us, read_ids
 from mudkit.units import US_PER_S, Box, box_bounds
 
-__all__ = ["NOTHING", "Counts", "Reads"]
+__all__ = ["NOTHING", "Counts", "Reads", "first_reads", "read_labels"]
 
 NOTHING = -1
 """The number of no read."""
@@ -35,6 +35,67 @@ _PAIR_ROWS = 4096
 _FIRST_POINTS = 2048  # a piece soon has its reads when it is short
 _FIRST_READS = 32
 _EDGE_READS = 1024
+
+
+_POINTS_AT_ONCE = 1 << 20  # more would hold the rows of bits of too many reads
+
+
+def read_labels(positions: pa.Table, reads: pa.Table, horizon_s: float) -> pa.Table:
+    """Label reads in this process; the columns are those of :func:`mudkit.pipeline.label_reads`."""
+    prepared = Reads.of(reads, horizon_s)
+    read, cached = prepared.pairs(0, len(prepared.ids))
+    read_ids_, cached_ids = prepared.ids[read], prepared.ids[cached]
+    parts = [_partial(prepared.ids, None), _partial(read_ids_, cached_ids)]
+    positions = positions.select(["ts", "lat", "lon"]).sort_by("ts")
+    for first in range(0, len(positions), _POINTS_AT_ONCE):
+        some = positions.slice(first, _POINTS_AT_ONCE)
+        places = (some[name].to_numpy() for name in ("lat", "lon"))
+        parts += [_partial(*counts) for counts in prepared.count(epoch_us(some["ts"]), *places)]
+    keys = ["read_id", "cached_read_id"]
+    sums = pa.concat_tables(parts).group_by(keys).aggregate([("points", "sum"), ("held", "sum")])
+    points, shared = sums["points_sum"].to_numpy(), sums["held_sum"].to_numpy()
+    return pa.table(
+        {
+            **{key: sums[key] for key in keys},
+            "points": points,
+            "missing": points - shared,
+            "completeness": np.where(points == 0, 1.0, shared / np.maximum(points, 1)),
+        }
+    )
+
+
+def first_reads(positions: pa.Table, reads: pa.Table) -> pa.Table:
+    """Find the first read of each position in this process, as :func:`mudkit.pipeline.label_writes` does."""
+    prepared = Reads.of(reads)
+    order = np.argsort(epoch_us(positions["ts"]), kind="stable")
+    points = positions.take(order)
+    first = prepared.first(epoch_us(points["ts"]), *(points[name].to_numpy() for name in ("lat", "lon")))
+    never = first == NOTHING
+    return pa.table(
+        {
+            "device": points["device"],
+            "ts": points["ts"],
+            "first_read_id": pa.array(prepared.ids[first], mask=never),
+            "first_read_ts": pa.array(prepared.end_us[first], mask=never).cast(points["ts"].type),
+        }
+    )
+
+
+def _partial(
+    read: NDArray[np.int64],
+    cached: NDArray[np.int64] | None,
+    points: NDArray[np.int64] | None = None,
+    shared: NDArray[np.int64] | None = None,
+) -> pa.Table:
+    nothing = np.zeros(len(read), dtype=np.int64)
+    return pa.table(
+        {
+            "read_id": read,
+            "cached_read_id": pa.nulls(len(read), pa.int64()) if cached is None else pa.array(cached),
+            "points": nothing if points is None else points,
+            "held": nothing if shared is None else shared,
+        }
+    )
 
 
 class Counts(NamedTuple):

@@ -5,19 +5,27 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.report import caching, in_words, propagating, scoring
-    from mudkit.report.run import ReportFailed, keep_page, run_report
+    from mudkit.report import caching, in_words, profiling, propagating, scoring
+    from mudkit.report.page import Answer, FirstScreen
+    from mudkit.report.run import ReportFailed, headline, keep_page, run_report
+    from mudkit.report.source import TraceSource, open_source
     from mudkit.report.tables import bounded, keep
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
+    "Answer",
+    "FirstScreen",
     "ReportFailed",
+    "TraceSource",
     "bounded",
     "caching",
+    "headline",
     "in_words",
     "keep",
     "keep_page",
+    "open_source",
+    "profiling",
     "propagating",
     "run_report",
     "scoring",

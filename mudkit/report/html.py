@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import html
-import itertools
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from plotly.offline import get_plotlyjs
 
 from mudkit import figures
 from mudkit.files import staged_file
+from mudkit.report.page import DETAILS
 
 __all__ = ["export_html"]
 
@@ -81,6 +81,20 @@ tbody th { font-weight: inherit; color: inherit; }
 img, svg { max-width: 100%; }
 .mudkit-figure { width: 100%; }
 .mudkit-needs-script { color: var(--soft); }
+.read { color: var(--soft); max-width: none; margin: 0 0 1.2rem; }
+.tiles { display: grid; grid-template-columns: repeat(3, 1fr); gap: 0.9rem; margin: 0 0 1.1rem; }
+.tile, .warn { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
+  padding: 0.85rem 1.1rem; }
+.tile b { display: block; font-size: 1.8rem; line-height: 1.2; font-weight: 650;
+  font-variant-numeric: tabular-nums; }
+.tile span, .say .soft { color: var(--soft); font-size: 0.92rem; }
+.say { border-left: 4px solid var(--accent); background: var(--card); border-radius: 0 10px 10px 0;
+  padding: 0.85rem 1.1rem; margin: 0 0 1.1rem; }
+.say p, .warn p { margin: 0; }
+.say p + p { margin-top: 0.4rem; }
+.warn { font-size: 0.92rem; margin: 0 0 1.1rem; }
+.warn ul { margin: 0.2rem 0 0; padding-left: 1.2rem; }
+@media (max-width: 40rem) { .tiles { grid-template-columns: 1fr; } }
 details { border-top: 1px solid var(--line); padding: 0.6rem 0; }
 summary { cursor: pointer; font-weight: 600; }
 .MathJax_Preview, .anchor-link { display: none; }
@@ -114,9 +128,6 @@ _DRAW = """
   });
 })();
 """
-
-DETAILS = "details"
-"""Tag of cells that are folded; the first heading among them is what stays to be seen."""
 
 # What tqdm, Spark and pip write over and over: a share, a bar, a rate.
 _PROGRESS = re.compile(r"\d+%\|.*\||\b\d+(\.\d+)?[kMG]?(it|rows|B) \[\d+:\d|\[Stage \d+:.*\]|[━█▏▎▍▌▋▊▉]{3}")
@@ -208,21 +219,24 @@ def _prepare(notebook: nbformat.NotebookNode) -> int:
 
 
 def _folded(cells: Iterable[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Put successive cells with the tag ``details`` into an element that opens at a click."""
+    """Put cells with the tag ``details`` into elements that open at a click, one for each heading."""
     result: list[nbformat.NotebookNode] = []
-    for is_details, group in itertools.groupby(cells, lambda cell: DETAILS in cell.metadata.get("tags", ())):
-        folded = [*group]
-        if is_details:
-            first = folded[0]
-            heading, _, text = first.source.partition("\n")
-            is_heading = first.cell_type == "markdown" and heading.startswith("#")
-            if is_heading:
-                first.source = text
+    is_open = False
+    for cell in cells:
+        is_details = DETAILS in cell.metadata.get("tags", ())
+        heading, _, text = cell.source.partition("\n")
+        is_heading = cell.cell_type == "markdown" and heading.startswith("#")
+        if is_open and (is_heading or not is_details):
+            result.append(_raw("</details>"))
+            is_open = False
+        if is_details and not is_open:
             summary = html.escape(heading.lstrip("# ") if is_heading else "Details")
-            opened = _raw(f"<details><summary>{summary}</summary>")
-            folded = [opened, *folded, _raw("</details>")]
-        result += folded
-    return result
+            result.append(_raw(f"<details><summary>{summary}</summary>"))
+            is_open = True
+            if is_heading:
+                cell.source = text
+        result.append(cell)
+    return [*result, _raw("</details>")] if is_open else result
 
 
 def _raw(text: str) -> nbformat.NotebookNode:

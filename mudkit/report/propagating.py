@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from mudkit import figures, words
 from mudkit.errors import TraceContentError
-from mudkit.systems.radiator import APPLICATIONS, Played, play
-from mudkit.units import KM_PER_DEGREE, distance_km, middle
+from mudkit.figures.geometry import to_mercator
+from mudkit.report.page import Answer, FirstScreen
+from mudkit.report.source import TraceSource
+from mudkit.systems.radiator import APPLICATIONS, Application, Played, play
+from mudkit.trace.schema import epoch_us
+from mudkit.units import KM_PER_DEGREE, US_PER_S, distance_km, middle
 
 if TYPE_CHECKING:
     import folium
@@ -22,13 +28,16 @@ __all__ = [
     "NEAR",
     "busiest",
     "busiest_positions",
+    "chosen_quantity",
+    "count_cells",
+    "first_screen",
+    "known_answer",
     "known_map",
     "pictures",
+    "places_answer",
     "played",
-    "saving",
+    "thresholds_answer",
     "totals",
-    "what_is_known",
-    "working_cells",
 ]
 
 MAX_PICTURES: Final = 48
@@ -37,16 +46,53 @@ NEAR: Final = "in the middle"
 FAR: Final = "far away"
 """Who stands and listens."""
 _MOMENTS: Final = 40
+_POINT: Final = 0.01
+_SOURCES: Final = {"speed": "traffic", "devices": "popular spots"}
+_QUANTITIES: Final = {
+    "speed": "the speed of devices, which the trace has",
+    "devices": "the number of devices that stand in a cell",
+}
 _SUMS: Final = ("messages_in", "aggregates_out", "bytes_in", "bytes_out")
 
 
-def totals(counted: Any) -> pd.DataFrame:
-    """Add up all cells and intervals, for each threshold.
+def count_cells(
+    positions: pa.Table,
+    *,
+    zoom: int,
+    interval_s: int,
+    thresholds: Sequence[int],
+    message_bytes: int,
+    aggregate_bytes: int,
+) -> pd.DataFrame:
+    """Count messages and bytes by cell, interval and threshold, as :func:`mudkit.pipeline.propagation` does.
 
-    Parameters
-    ----------
-    counted : pyspark.sql.DataFrame
-        As :func:`mudkit.pipeline.propagation` gives it.
+    Returns
+    -------
+    pandas.DataFrame
+        ``x, y, since_s`` (the cell, and the beginning of the interval since 1970), ``threshold``, sums.
+    """
+    import pandas as pd
+
+    lat, lon = (positions[name].to_numpy() for name in ("lat", "lon"))
+    x, y = (np.floor(part / 2.0**-zoom).astype(np.int64) for part in to_mercator(lat, lon))
+    since_s = epoch_us(positions["ts"]) // (interval_s * US_PER_S) * interval_s
+    keys = ["x", "y", "since_s"]
+    cells = pd.DataFrame({"x": x, "y": y, "since_s": since_s}).groupby(keys).size()
+    whole = cells.rename("messages_in").reset_index()
+    parts = []
+    for threshold in sorted(set(thresholds)):
+        messages = whole["messages_in"].to_numpy()
+        rest = messages % threshold
+        alone = messages if threshold == 1 else (rest == 1).astype(np.int64)
+        aggregates = messages // threshold + (rest > 0)
+        bytes_out = alone * message_bytes + (aggregates - alone) * aggregate_bytes
+        sums = {"aggregates_out": aggregates, "bytes_in": messages * message_bytes, "bytes_out": bytes_out}
+        parts.append(whole.assign(threshold=threshold, **sums))
+    return pd.concat(parts, ignore_index=True)
+
+
+def totals(counted: pd.DataFrame) -> pd.DataFrame:
+    """Add up all cells and intervals of :func:`count_cells`, for each threshold.
 
     Returns
     -------
@@ -54,26 +100,23 @@ def totals(counted: Any) -> pd.DataFrame:
         ``threshold, cells, messages_in, aggregates_out, bytes_in, bytes_out, bytes_left_share``, where
         *cells* counts cells with messages, in each interval anew.
     """
-    import pandas as pd
-
-    table = counted.groupBy("threshold").agg({"*": "count"} | dict.fromkeys(_SUMS, "sum")).toPandas()
-    table = table.rename(columns={"count(1)": "cells"} | {f"sum({name})": name for name in _SUMS})
-    table = pd.DataFrame(table[["threshold", "cells", *_SUMS]]).sort_values("threshold", ignore_index=True)
-    table["bytes_left_share"] = table["bytes_out"] / table["bytes_in"]
-    return table
+    grouped = counted.groupby("threshold")
+    table = grouped[[*_SUMS]].sum()
+    table.insert(0, "cells", grouped.size())
+    return table.reset_index().assign(bytes_left_share=(table["bytes_out"] / table["bytes_in"]).to_numpy())
 
 
-def pictures(counted: Any, interval_s: int, tz: str) -> pa.Table:
+def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.Table:
     """Add up each cell over as many intervals as make at most ``MAX_PICTURES`` pictures.
 
     Parameters
     ----------
-    counted : pyspark.sql.DataFrame
-        As :func:`mudkit.pipeline.propagation` gives it, of one zoom.
-    interval_s : int
-        The length of an interval of ``counted``, in seconds.
+    counted : pandas.DataFrame
+        As :func:`count_cells` returns it.
+    zoom, interval_s : int
+        Level of its cells, and length of its intervals in seconds.
     tz : str
-        The time zone of the labels.
+        Time zone of the labels.
 
     Returns
     -------
@@ -83,24 +126,21 @@ def pictures(counted: Any, interval_s: int, tz: str) -> pa.Table:
     """
     import pandas as pd
 
-    since = counted.selectExpr("*", "cast(interval_ts as bigint) as since_s")
-    first, last = since.selectExpr("min(since_s)", "max(since_s)").first()
+    first, last = int(counted["since_s"].min()), int(counted["since_s"].max())
     step_s = interval_s * -(-((last - first) // interval_s + 1) // MAX_PICTURES)
-    placed = since.selectExpr("*", f"floor((since_s - {first}) / {step_s}) as picture")
-    table = placed.groupBy("zoom", "x", "y", "picture", "threshold").sum(*_SUMS).toPandas()
-    table = table.rename(columns={f"sum({name})": name for name in _SUMS})
-    table = table.sort_values(["picture", "threshold", "x", "y"], ignore_index=True)
+    placed = counted.assign(picture=(counted["since_s"] - first) // step_s)
+    table = placed.groupby(["picture", "threshold", "x", "y"])[[*_SUMS]].sum().reset_index()
     at = pd.to_datetime(first + table["picture"] * step_s, unit="s", utc=True).dt.tz_convert(tz)
-    bounds = figures.tile_bounds(*(table[name].to_numpy() for name in ("zoom", "x", "y")))
+    x, y = (table[name].to_numpy(dtype=np.float64) for name in ("x", "y"))
     captions = [
-        f"{came:,} messages as {went:,}"
-        for came, went in zip(table["messages_in"], table["aggregates_out"], strict=True)
+        f"{messages:,} messages as {aggregates:,}"
+        for messages, aggregates in zip(table["messages_in"], table["aggregates_out"], strict=True)
     ]
     return pa.table(
         {
             "at": at.dt.strftime("%Y-%m-%d %H:%M"),
             "threshold": table["threshold"],
-            **bounds,
+            **figures.tile_bounds(zoom, x, y),
             **{name: table[name] for name in _SUMS},
             "told": captions,
             "bytes_left": 100 * table["bytes_out"] / table["bytes_in"],
@@ -119,39 +159,62 @@ def busiest(shown: pa.Table) -> int:
     return int(shown.to_pandas().groupby("at", sort=False)["messages_in"].sum().to_numpy().argmax())
 
 
-def saving(table: pd.DataFrame, devices: int, interval_s: int) -> str:
-    """Say what each threshold leaves of the bytes.
+def first_screen(source: TraceSource, table: pd.DataFrame, interval_s: int) -> FirstScreen:
+    """Return what was read, three figures, and the threshold to use.
 
     Parameters
     ----------
+    source : TraceSource
     table : pandas.DataFrame
-        As :func:`totals` gives it.
-    devices : int
-        The number of devices that sent something.
+        As :func:`totals` returns it.
     interval_s : int
-        The length of an interval, in seconds.
+        Length of an interval, seconds.
     """
-    plain = table.iloc[0]
-    best = table.loc[table["bytes_left_share"].idxmin()]
+    plain, best = table.iloc[0], _best(table)
+    left = best["bytes_left_share"]
     fill = plain["messages_in"] / plain["cells"]
-    text = (
-        f"**{int(plain['messages_in']):,} messages** of {devices:,} devices, "
-        f"{words.size(plain['bytes_in'])} to each receiver; in a cell and interval where there are any "
-        f"there are {fill:.3g} on average. "
+    tiles = [
+        (words.percent(left), f"of the bytes are left with {int(best['threshold']):,} messages an aggregate"),
+        (words.number(fill), f"messages in a cell within {words.duration(interval_s)}, where there are any"),
+        (
+            words.size(best["bytes_out"]),
+            f"go to each receiver; without aggregation {words.size(plain['bytes_in'])}",
+        ),
+    ]
+    if best["threshold"] == 1 or left >= 1:
+        headline = "Do not join messages: no threshold leaves fewer bytes."
+        because = "Larger cells (`cells_zoom`) or longer intervals (`interval_s`) hold more messages to join."
+    else:
+        headline = f"Join {int(best['threshold']):,} messages: {words.percent(left)} of the bytes are left."
+        because = f"No message waits longer than {words.duration(interval_s)}."
+        if fill < best["threshold"]:
+            because += " Most aggregates end with their interval, before they are full."
+    assumption = (
+        "Each position is a message to everybody, messages of a cell are joined, and an aggregate has a "
+        "fixed size, as a mean, a box or a count has."
     )
-    if best["threshold"] == 1 or best["bytes_left_share"] >= 1:
-        return text + "**No threshold leaves less than all of it**: take larger cells or longer intervals."
-    text += (
-        f"Joined until {int(best['threshold']):,} wait, **{best['bytes_left_share']:.1%} of the bytes are "
-        f"left**, and no message waits for longer than {interval_s:,} s. "
-    )
-    if fill < best["threshold"]:
-        text += "Most aggregates end with their interval, before they are full. "
-    return text.strip()
+    return FirstScreen(source.describe(), tiles, headline, because, assumption, source.warnings())
 
 
-def working_cells(shown: pa.Table, threshold: int) -> str:
-    """Say how unevenly the saving is spread: which share of the cells makes most of it.
+def thresholds_answer(table: pd.DataFrame) -> Answer:
+    """Return the heading of the comparison of thresholds; the table is that of :func:`totals`."""
+    best = _best(table)
+    if best["threshold"] == 1:
+        return Answer("No threshold saves anything")
+    return Answer(
+        f"More than {int(best['threshold']):,} messages in an aggregate save less than a point more"
+    )
+
+
+def _best(table: pd.DataFrame) -> pd.Series:
+    """Return the smallest threshold that leaves at most a point more of the bytes than the best one."""
+    good = table[table["bytes_left_share"] <= table["bytes_left_share"].min() + _POINT]
+    best: pd.Series = good.iloc[0]
+    return best
+
+
+def places_answer(shown: pa.Table, threshold: int) -> Answer:
+    """Return how unevenly the saving is spread over cells, as a heading.
 
     Parameters
     ----------
@@ -165,59 +228,81 @@ def working_cells(shown: pa.Table, threshold: int) -> str:
     saved = (table["bytes_in"] - table["bytes_out"]).groupby([table["south"], table["west"]]).sum()
     saved = saved.sort_values(ascending=False)
     if not len(saved) or saved.sum() <= 0:
-        return "No cell saves anything."
+        return Answer("No cell saves anything")
     enough = int(np.searchsorted(saved.cumsum().to_numpy(), 0.8 * saved.sum())) + 1
-    return (
-        f"With {threshold:,} messages in an aggregate, {enough:,} of {len(saved):,} cells make four fifths "
-        f"of the saving; {int((saved <= 0).sum()):,} save nothing."
+    return Answer(
+        f"{words.count(enough, 'cell')} of {len(saved):,} make four fifths of the saving",
+        f"With {threshold:,} messages an aggregate; {int((saved <= 0).sum()):,} cells save nothing. "
+        "In dark cells hardly two messages meet within an interval. The slider takes the arrow keys.",
     )
 
 
-def busiest_positions(positions: Any, minutes: float) -> pa.Table:
-    """Give the positions of the stretch of time in which most are.
+def busiest_positions(positions: pa.Table, minutes: float) -> pa.Table:
+    """Return the positions of the stretch of time in which most are.
 
     Parameters
     ----------
-    positions : pyspark.sql.DataFrame
-        Positions with ``device, ts, lat, lon`` and perhaps ``speed_mps``.
+    positions : pyarrow.Table
     minutes : float
         Length of the stretch; it begins at a multiple of it since 1970 UTC.
+    """
+    number = epoch_us(positions["ts"]) // round(minutes * 60e6)
+    stretches, counts = np.unique(number, return_counts=True)
+    return positions.filter(pa.array(number == stretches[counts.argmax()]))
 
-    Returns
-    -------
-    pyarrow.Table
+
+def chosen_quantity(positions: pa.Table, quantity: str) -> str:
+    """Return the quantity that is played: ``speed``, or ``devices``, which any trace has.
+
+    Parameters
+    ----------
+    positions : pyarrow.Table
+    quantity : {"auto", "speed", "devices"}
+        ``auto``: speed where it was recorded.
 
     Raises
     ------
     TraceContentError
-        There is none.
+        Speed is wanted, and the trace has none.
     """
-    stretch = f"floor(unix_micros(ts) / {round(minutes * 60e6)})"
-    placed = positions.selectExpr("*", f"{stretch} as stretch")
-    most = placed.groupBy("stretch").count().orderBy("count", "stretch", ascending=[False, True]).first()
-    if most is None:
-        raise TraceContentError("There are no positions.", expected="at least one")
-    return placed.where(f"stretch = {most[0]}").drop("stretch").toArrow()
+    has_speed = positions["speed_mps"].null_count < len(positions)
+    if quantity == "speed" and not has_speed:
+        raise TraceContentError(
+            "The trace has no speeds.",
+            where="quantity",
+            found="a trace without speed_mps",
+            expected="quantity=devices, or a file with speeds",
+            remedy="--param quantity=devices, or map the column: --param columns.speed_mps=…",
+        )
+    return ("speed" if has_speed else "devices") if quantity == "auto" else quantity
 
 
-def played(positions: pa.Table, application: str, far_km: float) -> Played:
+def _application(quantity: str) -> Application:
+    """Return the application that reports a quantity, near by within a minute, elsewhere in half an hour."""
+    source = APPLICATIONS[_SOURCES[quantity]]
+    return replace(
+        APPLICATIONS["noise map"], name=quantity, sense=source.sense, join=source.join, tells=source.tells
+    )
+
+
+def played(positions: pa.Table, quantity: str, far_km: float) -> Played:
     """Let an application run on positions, and two listen: in the middle of them, and a way north of it.
 
     Parameters
     ----------
     positions : pyarrow.Table
         As :func:`busiest_positions` gives them.
-    application : str
-        The application, a key of :data:`mudkit.systems.radiator.APPLICATIONS`.
+    quantity : str
+        As :func:`chosen_quantity` returns it.
     far_km : float
         The distance between the two receivers, in km.
     """
     lat, lon = middle(positions["lat"].to_numpy(), positions["lon"].to_numpy())
     north = min(lat + far_km / float(KM_PER_DEGREE), 89.0)
-    return play(APPLICATIONS[application], positions, stand={NEAR: (lat, lon), FAR: (north, lon)})
+    return play(_application(quantity), positions, stand={NEAR: (lat, lon), FAR: (north, lon)})
 
 
-def known_map(run: Played, positions: pa.Table, application: str) -> folium.Map | None:
+def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | None:
     """Draw what both know over time, in as many pictures as a map may hold; None: no cell was told of.
 
     Parameters
@@ -226,7 +311,7 @@ def known_map(run: Played, positions: pa.Table, application: str) -> folium.Map 
         As :func:`played` gives it.
     positions : pyarrow.Table
         The positions that are drawn as the ground.
-    application : str
+    quantity : str
     """
     if not len(run.heard):
         return None
@@ -238,32 +323,45 @@ def known_map(run: Played, positions: pa.Table, application: str) -> folium.Map 
         positions.select(["lat", "lon"]).to_pandas(),
         (NEAR, FAR),
         value="value",
-        label=APPLICATIONS[application].tells,
+        label=_application(quantity).tells,
         every_s=last_s / pictures_,
         until_s=last_s,
         first_s=last_s / 2,
     )
 
 
-def what_is_known(run: Played, application: str, near_km: float = 5.0) -> str:
-    """Say how old it is what each hears of the middle, and what it takes.
+def known_answer(run: Played, quantity: str, near_km: float = 5.0) -> Answer:
+    """Return how old the reports of the middle are near by and far away, as a heading.
 
     Parameters
     ----------
     run : Played
-    application : str
+    quantity : str
     near_km : float
-        The distance from the middle up to which a message counts as one of the middle, in km.
+        Distance from the middle up to which a message counts as one of the middle, km.
     """
     received = run.received
     lat, lon = middle(received["lat"], received["lon"])
     of_middle = received[distance_km(received["lat"], received["lon"], lat, lon) <= near_km]
+    if not len(received):
+        return Answer(
+            "Nothing is reported", f"What was played: {_QUANTITIES[quantity]}. None had any to report."
+        )
     age_s = of_middle.groupby("receiver")["age_s"].mean()
-    parts = [
-        f"who is **{each['receiver']}** gets {each['messages']:,} messages in {each['aggregates']:,} "
-        f"aggregates, {words.size(each['bytes'])}, those of the middle "
-        f"{age_s.get(each['receiver'], np.nan):.0f} s old"
-        for each in run.sent.sort_values("receiver", ascending=False).to_dict("records")
+    ages = {name: words.duration(float(age_s.get(name, np.nan))) for name in (NEAR, FAR)}
+    costs = [
+        f"who is {row['receiver']} gets {words.count(row['messages'], 'message')} in "
+        f"{words.count(row['aggregates'], 'aggregate')}, "
+        f"{words.size(row['bytes'])}"
+        for row in run.sent.sort_values("receiver", ascending=False).to_dict("records")
     ]
-    note = "" if len(run.heard) else " None of them has told of a cell: in all of them are too few people."
-    return f"The {application}, of {received['sender'].nunique():,} devices: {'; '.join(parts)}.{note}"
+    text = (
+        f"The busiest stretch of time, played message by message: {_QUANTITIES[quantity]}. "
+        f"{words.count(received['sender'].nunique(), 'device')} report, at most once a minute; "
+        f"{'; '.join(costs)}."
+    )
+    if not len(run.heard):
+        text += " In no cell are enough devices to report it."
+    return Answer(
+        f"What happens in the middle is known there after {ages[NEAR]}, far away after {ages[FAR]}", text
+    )

@@ -7,30 +7,44 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import shutil
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from mudkit import words
 from mudkit.errors import MudkitError
 from mudkit.files import free_name, sha256, staged_folder, sweep_killed
 from mudkit.progress import wanted
 from mudkit.report.kernels import QUIET_KERNEL, manager
+from mudkit.report.page import DETAILS, HEADLINE
 from mudkit.report.parameters import check, check_inputs, inputs
+from mudkit.report.schemas import TEMPLATES
 
 if TYPE_CHECKING:
     import nbformat
     import pandas as pd
 
-__all__ = ["ReportFailed", "keep_page", "run_report"]
+__all__ = ["ReportFailed", "headline", "keep_page", "run_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _VERSIONS = ("mudkit", "pyspark", "pyarrow", "numpy", "pandas", "plotly", "folium", "papermill")
+
+_DURATIONS: Final = {
+    "trace_profile": (8, 1.5),
+    "cache_policy": (11, 4.5),
+    "prefetch_sizing": (8, 0),
+    "propagation": (8, 6),
+    "scoreboard": (8, 0),
+}
+"""Seconds by report: those of any run, and those of a MB of packed input."""
+_RUN_S: Final = 0.15
 
 
 class ReportFailed(MudkitError, RuntimeError):
@@ -59,7 +73,8 @@ def run_report(
     force : bool
         Run even when a finished run has the same parameters, inputs and versions.
     progress : bool
-        Show a bar of cells on standard error, where somebody watches (:func:`mudkit.progress.wanted`).
+        Show the expected duration and the stages on standard error, where somebody watches
+        (:func:`mudkit.progress.wanted`).
 
     Returns
     -------
@@ -98,22 +113,121 @@ def run_report(
         "versions": _versions(),
     }
     manifest["fingerprint"] = _fingerprint(manifest)
+    stages = _Stages(progress and wanted())
     build = Path(build).expanduser()
     if not force and (same := _finished(build, template, manifest["fingerprint"])):
         return same
     sweep_killed(build, f"{template}-*")
     path = free_name(build / f"{template}-{started:%Y%m%dT%H%M%SZ}")
     clock = time.monotonic()
+    stages.announce(template, _expected_s(template, values, files.values()))
     with staged_folder(path) as folder:
         (folder / "data").mkdir()
         try:
-            done = _execute(notebook, absolute | {"output_dir": str(folder)}, folder, progress)
+            done = _execute(notebook, absolute | {"output_dir": str(folder)}, folder, stages)
         except Exception:
             _keep_failed(folder, path)
             raise
+        stages.say("writing the page")
+        manifest["headline"] = _headline(done)
+        done.cells += provenance(template, manifest, started)
         export_html(done, folder / "report.html", title=_title(done))
         _close(folder, manifest, started, time.monotonic() - clock)
     return path
+
+
+class _Stages:
+    """Expected duration and named stages, a line each on standard error."""
+
+    def __init__(self, is_shown: bool) -> None:
+        self._is_shown, self._started = is_shown, time.monotonic()
+
+    def announce(self, template: str, expected_s: float) -> None:
+        """Print the expected duration, rounded up."""
+        step_s = 10 if expected_s < 60 else 60
+        about = words.duration(step_s * -(-expected_s // step_s))
+        self._print(f"{template}: takes about {about} on two quiet cores")
+        self.say("starting")
+
+    def say(self, stage: str) -> None:
+        """Print a stage as it begins."""
+        self._print(f"{time.monotonic() - self._started:5.0f} s  {stage}")
+
+    def of_cell(self, cell: nbformat.NotebookNode, cell_index: int) -> None:
+        """Print the stage of a cell, if it begins one."""
+        if stage := cell.metadata.get("stage"):
+            self.say(str(stage))
+
+    def _print(self, line: str) -> None:
+        if self._is_shown:
+            print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Path]) -> float:
+    """Estimate the duration on two quiet cores, seconds: measured on the samples and on recorded traces."""
+    fixed_s, per_mb_s = _DURATIONS[template]
+    packed_mb = sum(_packed_mb(path) for path in files)
+    runs = values["seeds"] * len(values["tasks"]) * len(values["systems"]) if template == "scoreboard" else 0
+    return fixed_s + per_mb_s * packed_mb + _RUN_S * runs
+
+
+def _packed_mb(path: Path) -> float:
+    """Return the size of a file or folder, as if it were packed with gzip."""
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return sum(each.stat().st_size * (0.25 if each.suffix == ".csv" else 1.0) for each in files) / 1e6
+
+
+def provenance(
+    template: str, manifest: Mapping[str, Any], started: dt.datetime
+) -> list[nbformat.NotebookNode]:
+    """Return the folded cells that say what a page was made of, and the command that makes it again."""
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+
+    from mudkit.display import show
+
+    given = {name: value for name, value in manifest["parameters"].items() if value not in (None, "", {}, [])}
+    rows = [{"what": "made", "value": f"{started:%-d %B %Y, %H:%M} UTC"}]
+    rows += [
+        {"what": f"file {each['name']}", "value": f"SHA-256 {each['sha256']}"}
+        for each in manifest["inputs"].values()
+    ]
+    rows += [{"what": name, "value": _assigned(value)} for name, value in given.items()]
+    rows += [{"what": f"version of {name}", "value": value} for name, value in manifest["versions"].items()]
+    table = show(rows, "Parameters, files and versions.", rows=len(rows))
+    output = new_output("display_data", {"text/html": table._repr_html_(), "text/plain": repr(table)})
+    defaults = {
+        name: field.default
+        for name, field in TEMPLATES[template].model_fields.items()
+        if not field.is_required()
+    }
+    changed = {name: value for name, value in given.items() if value != defaults.get(name)}
+    command = " ".join([f"mudkit report {template}", *(_option(*each) for each in changed.items())])
+    folded = {"tags": [DETAILS]}
+    return [
+        new_markdown_cell(f"## Provenance\n\nTo make this page again:\n\n    {command}", metadata=folded),
+        new_code_cell("", outputs=[output], metadata=folded),
+    ]
+
+
+def _option(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"--param {shlex.quote(f'{name}.{key}={each}')}" for key, each in value.items())
+    return f"--param {shlex.quote(f'{name}={_assigned(value)}')}"
+
+
+def _assigned(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _headline(notebook: nbformat.NotebookNode) -> str:
+    """Return the headline that a cell displayed; empty without one."""
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
+    return next((str(each["data"][HEADLINE]) for each in outputs if HEADLINE in each.get("data", {})), "")
+
+
+def headline(folder: Path) -> str:
+    """Return the headline of a report that has run; empty without one."""
+    return str(json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("headline", ""))
 
 
 def keep_page(
@@ -182,7 +296,7 @@ def _close(folder: Path, manifest: dict[str, Any], started: dt.datetime, duratio
 
 
 def _execute(
-    notebook: nbformat.NotebookNode, values: dict[str, Any], folder: Path, progress: bool
+    notebook: nbformat.NotebookNode, values: dict[str, Any], folder: Path, stages: _Stages
 ) -> nbformat.NotebookNode:
     import nbformat  # loading these takes longer than loading all of mudkit
     import papermill
@@ -200,7 +314,8 @@ def _execute(
                 values,
                 kernel_name="python3",
                 cwd=folder,
-                progress_bar=progress and wanted(),
+                progress_bar=False,
+                on_cell_start=stages.of_cell,
                 log_output=False,
                 extra_arguments=QUIET_KERNEL,
                 kernel_manager_class=manager(said),

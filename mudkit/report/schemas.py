@@ -36,8 +36,8 @@ def _zone(value: str) -> str:
     return value
 
 
-class TraceProfile(Parameters):
-    """Parameters of ``trace_profile``."""
+class OfTrace(Parameters):
+    """Parameters of all reports on a trace and its reads."""
 
     trace: str = Field(description="file of positions, or a trace folder")
     reads: str = Field("", description="file of reads (an access log); empty: derive them by the rule")
@@ -53,13 +53,6 @@ class TraceProfile(Parameters):
     window_s: float | None = Field(
         None, gt=0, le=MAX_WINDOW_S, description="how far back a read asks; none: 2 h"
     )
-    horizon_s: float = Field(7200.0, gt=0, le=MAX_WINDOW_S, description="how old a cached answer may be")
-    rule_km: float = Field(1.0, ge=0, allow_inf_nan=False, description="the fixed rule's distance")
-    rule_minutes: float = Field(10.0, ge=0, description="the fixed rule's age")
-    completeness: float = Field(
-        0.9, gt=0, le=1, description="an answer below this is stale, in the second table"
-    )
-    cells_zoom: int = Field(15, ge=0, le=22, description="level of the map's cells")
 
     _tz = field_validator("tz")(_zone)
 
@@ -73,28 +66,36 @@ class TraceProfile(Parameters):
                 raise ValueError(error.expected) from error
         return value
 
-    @model_validator(mode="after")
-    def _rule_within_horizon(self) -> TraceProfile:
-        if self.rule_minutes * 60 > self.horizon_s:
-            raise ValueError(f"rule_minutes of at most horizon_s / 60 = {self.horizon_s / 60:g}")
-        return self
+
+class TraceProfile(OfTrace):
+    """Parameters of ``trace_profile``."""
+
+    cells_zoom: int = Field(15, ge=0, le=22, description="level of the map's cells")
 
 
-class CachePolicy(TraceProfile):
-    """Parameters of ``cache_policy``: those of ``trace_profile``, and what is learnt for."""
+class CachePolicy(OfTrace):
+    """Parameters of ``cache_policy``."""
 
-    stale_cost: float = Field(
-        1.0, ge=0, le=1e6, description="of a stale answer, where an unnecessary query costs 1"
+    horizon_s: float = Field(7200.0, gt=0, le=MAX_WINDOW_S, description="how old a cached answer may be")
+    rule_km: float = Field(1.0, ge=0, allow_inf_nan=False, description="distance of the rule in use")
+    rule_minutes: float = Field(10.0, ge=0, description="age of the rule in use")
+    completeness: float = Field(
+        0.9, gt=0, le=1, description="an answer with a smaller share of its points is stale"
     )
-    late_cost: float = Field(
-        0.2, ge=0, le=1e6, description="of a read that misses a write, where a message alone costs about 1"
+    max_stale: float = Field(
+        0.02, ge=0, le=1, description="largest share of reads that may be answered stale"
     )
     batch_minutes: float = Field(30.0, gt=0, le=10_000, description="the fixed delay of writes")
     folds: Literal["device", "time"] = Field(
-        "device", description="what the trees are tested on: other devices, or later days"
+        "device", description="what the trees are tested on: other devices, or other days"
     )
     cells_zoom: int = Field(14, ge=0, le=22, description="level of the map's cells")
-    seed: int = Field(0, ge=0, lt=1 << 32, description="of the control with shuffled labels")
+
+    @model_validator(mode="after")
+    def _rule_within_horizon(self) -> CachePolicy:
+        if self.rule_minutes * 60 > self.horizon_s:
+            raise ValueError(f"rule_minutes of at most horizon_s / 60 = {self.horizon_s / 60:g}")
+        return self
 
 
 class PrefetchSizing(Parameters):
@@ -163,11 +164,11 @@ class Propagation(Parameters):
     )
     message_bytes: int = Field(400, ge=1, le=1 << 20, description="size of a message")
     aggregate_bytes: int = Field(400, ge=1, le=1 << 20, description="size of an aggregate")
-    application: Literal["traffic", "hazards", "popular spots", "noise map"] = Field(
-        "noise map", description="what is played where most is reported"
+    quantity: Literal["auto", "speed", "devices"] = Field(
+        "auto", description="what devices report; auto: speed where the trace has it, else devices standing"
     )
     played_minutes: float = Field(
-        30.0, ge=1, le=1440, description="so long an application is played, where most is reported"
+        30.0, ge=1, le=1440, description="length of the stretch that is played, where most is reported"
     )
     far_km: float = Field(
         20.0, ge=0, le=5000, description="from who listens in the middle to who is far away"
@@ -242,7 +243,7 @@ TEMPLATES: dict[str, type[Parameters]] = {
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "across": ("x", "x_axis"),
     "aggregate_bytes": ("aggregate_size",),
-    "application": ("app",),
+    "quantity": ("application", "app", "value", "measure"),
     "arrivals": ("messages", "events", "notifications"),
     "arrivals_per_day": ("messages_per_day", "arrival_rate", "event_frequency"),
     "batch_minutes": ("delay", "delay_minutes", "hold_minutes"),
@@ -260,9 +261,9 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "format": ("kind", "type", "file_format"),
     "horizon_s": ("max_age", "max_age_s", "ttl", "ttl_s"),
     "interval_s": ("period", "period_s", "max_retention_s"),
-    "late_cost": ("delay_cost", "miss_cost"),
     "length": ("duration", "hours"),
     "loss_weight": ("weight", "loss_cost"),
+    "max_stale": ("stale_share", "stale_cost", "budget", "allowed_stale"),
     "max_at_a_time": ("max_messages", "messages_per_read", "page_size"),
     "message_bytes": ("message_size", "payload_bytes"),
     "outage": ("downtime", "offline", "offline_share"),
@@ -278,7 +279,6 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "scenarios": ("compositions", "orders"),
     "seed": ("random_seed", "random_state", "rng"),
     "seeds": ("runs", "repeats", "replications"),
-    "stale_cost": ("staleness_cost", "mistake_cost"),
     "systems": ("entrants", "machines"),
     "tasks": ("workloads",),
     "threshold": ("rank", "min_rank", "rank_threshold"),

@@ -48,13 +48,12 @@ def test_what_a_report_leaves(report):
         "hours",
         "intervals",
         "cells",
-        "policies_missing",
-        "policies_completeness",
+        "devices",
     }
     rows = pq.read_table(report / "data" / "rows.parquet").to_pylist()
     assert {row["what"]: row["rows"] for row in rows} == {
         "positions": 8000,
-        "reads (occupancy)": 4 * 143,
+        "reads": 4 * 143,
         "rejected: coordinates out of range": 1,
     }
 
@@ -69,13 +68,22 @@ def test_manifest_tells_what_went_in_and_came_out(report, parameters):
         assert sha256(report / name) == checksum
 
 
-def test_numbers_in_words_are_those_in_the_data(report):
+def test_the_first_screen_is_of_the_data(report):
     html = (report / "report.html").read_text()
-    table = pq.read_table(report / "data" / "policies_missing.parquet").to_pylist()
-    rule = next(row for row in table if row["policy"] == "1 km / 10 min")
-    assert f"The rule sends {rule['sent_share']:.1%} of the reads" in html
-    assert "8,000 positions" in html
+    manifest = json.loads((report / "manifest.json").read_text())
+    assert "8,000 positions · 572 reads, derived by occupancy · 1 row set aside" in html
+    assert manifest["headline"] == "The trace is clean: >99.9 % of its rows were kept."
+    assert manifest["headline"].replace(">", "&gt;") in html
+    assert "There are only 4 devices" in html
     assert "Traceback" not in html
+
+
+def test_the_page_has_its_provenance(report, parameters):
+    html = (report / "report.html").read_text()
+    manifest = json.loads((report / "manifest.json").read_text())
+    assert manifest["inputs"]["trace"]["sha256"] in html
+    assert "mudkit report trace_profile --param trace=" in html
+    assert "version of pandas" in html
 
 
 def test_no_warnings_or_errors_in_the_executed_notebook(report):

@@ -1,159 +1,178 @@
-"""Sentences and tables of the report cache_policy: they follow the numbers, and say what could not be learnt."""
+"""The report cache_policy: true recommendations on traces whose best policy is known, in numbers that agree."""
 
+import re
+from dataclasses import replace
+
+import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
-from learning_traces import asked as asked_reads
-from learning_traces import first_labels, labelled_reads, written
+from report_traces import hopeless, learnable, rule_is_best, source
 
 from mudkit.learning import FixedRule
-from mudkit.report import caching
-
-LABELS, READS = labelled_reads()
-RULE = FixedRule()
-
-
-def given(**options):
-    return {"stale_cost": 1.0, "completeness": None, "folds": "device", "seed": 0} | options
-
-
-@pytest.mark.parametrize("folds", ["device", "time"])
-def test_reads_are_replayed_with_tree_control_and_bounds(folds):
-    table, problem = caching.replayed(LABELS, READS, RULE, **given(folds=folds))
-    assert problem == ""
-    rule, tree, control, bound, few = table.to_dict("records")
-    assert tree["cost"] < rule["cost"]
-    assert tree["cost"] < control["cost"]
-    assert bound["sent_share"] <= few["sent_share"]
-    assert few["stale_share"] <= rule["stale_share"] / 3.5 + 1 / len(READS)
-    said = caching.reads(table, "", {}, "a point is missing")
-    assert said.startswith("An answer is stale when a point is missing. The rule 1 km / 10 min sends")
-    assert f"**The tree sends {tree['sent_share']:.1%}" in said
-
-
-def test_the_costs_count():
-    cheap, dear = (
-        caching.replayed(LABELS, READS, RULE, **given(stale_cost=cost))[0].iloc[1] for cost in (0.01, 50.0)
-    )
-    assert cheap["stale_share"] > dear["stale_share"]
-
-
-def test_where_all_answers_are_alike_there_is_no_tree():
-    table, problem = caching.replayed(LABELS, READS, RULE, **given(completeness=0.4))
-    assert len(table) == 3
-    assert "Only one thing is ever true" in problem
-    assert "**No tree was learnt**: Only one thing" in caching.reads(table, problem, {}, "x")
-    assert caching.trees(LABELS, READS, RULE, 0.4) == (None, {})
-
-
-def test_how_much_of_the_gap_is_closed():
-    bench, curves = caching.trees(LABELS, READS, RULE, 0.9)
-    assert bench.run("latency").sent_share < 1
-    table, problem = caching.replayed(LABELS, READS, RULE, **given(completeness=0.9))
-    assert "of the gap is closed**" in caching.reads(table, problem, curves, "x")
-    assert curves["bound"]["stale_share"].iloc[-1] > table["stale_share"].iloc[0]
-
-
-def row(policy, sent, stale, cost=0.1):
-    return {"policy": policy, "sent_share": sent, "stale_share": stale, "cost": cost}
-
-
-@pytest.mark.parametrize(
-    ("bound", "few", "says"),
-    [
-        (0.1, 0.2, "4.00 times fewer than the rule: the 4 times of Mobius 6 are possible here."),
-        (0.1, 0.3, "2.67 times fewer than the rule: the 4 times of Mobius 6 are beyond"),
-        (0.78, 0.9, "more than the rule: the 4 times"),
-        (0.78, 0.9, "next to nothing to win"),
-    ],
+from mudkit.learning.pairs import Pairs
+from mudkit.pipeline.coverage import read_labels
+from mudkit.report.caching import (
+    ALWAYS,
+    BEST_RULE,
+    BOUND,
+    LEARNT,
+    RULE,
+    ReadStudy,
+    study_reads,
+    study_writes,
 )
-def test_the_papers_factor_is_judged_by_the_bound(bound, few, says):
-    table = pd.DataFrame(
-        [
-            row("rule", 0.8, 0.1),
-            row("tree", 0.5, 0.1),
-            row("control", 1.0, 0.0),
-            row("b", bound, 0.1),
-            row("f", few, 0.03),
-        ]
-    )
-    assert says in caching.reads(table, "", {}, "x")
+
+ALLOWED = {"completeness": 0.9, "max_stale": 0.02, "horizon_s": 7200.0}
 
 
-def test_half_of_a_gap():
-    table = pd.DataFrame(
-        [
-            row("rule", 0.8, 0.1),
-            row("tree", 0.7, 0.1),
-            row("control", 1.0, 0.0),
-            row("b", 0.6, 0.1),
-            row("f", 0.7, 0.03),
-        ]
-    )
-    curves = {"trees": pd.DataFrame({"sent_share": [0.7, 0.3], "stale_share": [0.1, 0.5]})}
-    assert "**50% of the gap is closed**" in caching.reads(table, "", curves, "x")
+def studied(trace, rule=None, **allowed):
+    return study_reads(trace, rule=rule or FixedRule(1.0, 3.0), **{**ALLOWED, **allowed})
 
 
-def trace_of(cars):
-    rows = [(f"car-{i % cars}", 7 * i, 40.0 * (i // cars % 2)) for i in range(400)]
-    positions, asked = written(rows), asked_reads([("phone", 60.0 * i, 0.0) for i in range(1, 40)])
-    return first_labels(positions, asked), positions, asked
+@pytest.fixture(scope="module")
+def learnt():
+    return studied(learnable())
 
 
-def test_writes_are_replayed_with_trees_and_the_bound():
-    table, problem = caching.waited(*trace_of(8), batch_minutes=30.0, late_cost=0.2, folds="device")
-    assert problem == ""
-    assert table["policy"].tolist() == [
-        "30 min",
-        "tree, own costs",
-        "tree, misses no more than 30 min in training",
-        "bound, misses the reads of 30 min",
+@pytest.fixture(scope="module")
+def kept():
+    return studied(rule_is_best(), FixedRule(1.0, 10.0))
+
+
+@pytest.fixture(scope="module")
+def hopeless_study():
+    return studied(hopeless())
+
+
+def said(study: ReadStudy) -> str:
+    return " ".join([repr(study.first_screen()), *map(repr, (study.policies_answer(), study.rules_answer()))])
+
+
+def test_a_policy_that_knows_the_hour_is_recommended_where_only_the_hour_matters(learnt):
+    assert learnt.verdict == "ship the tree"
+    assert learnt.row(RULE)["sent_share"] - learnt.row(LEARNT)["sent_share"] > 0.2
+    assert learnt.first_screen().headline == "Ship the learnt policy."
+
+
+def test_a_rule_that_nobody_beats_is_kept(kept):
+    study = kept
+    assert study.verdict == "keep the rule"
+    assert study.row(RULE)["stale_share"] <= 0.02
+    assert study.row(RULE)["sent_share"] - study.row(BOUND)["sent_share"] < 0.021
+    assert study.best_rule == FixedRule(1.0, 10.0)
+    assert "No rule beats “1 km, 10 min”" in said(study)
+
+
+def test_where_no_cached_answer_holds_anything_every_read_asks(hopeless_study):
+    study = hopeless_study
+    assert study.verdict == "always ask"
+    assert study.trees is None
+    assert study.recommended["kind"] == ALWAYS
+    assert study.row(BOUND)["sent_share"] > 0.97
+    assert "No policy was learnt: Only one thing" in said(study)
+    assert "The rule in use answers nothing locally." in said(study)
+    assert study.first_screen().tiles[1] == ("0 %", "are answered fresh by the best policy that is allowed")
+
+
+def test_a_rule_in_use_that_is_too_long_is_changed():
+    study = studied(rule_is_best(), FixedRule(1.0, 60.0))
+    assert study.verdict in ("change the rule", "ship the tree")
+    assert not study.is_rule_allowed
+    assert study.row(BEST_RULE)["stale_share"] <= 0.02
+    assert 8 <= study.best_rule.minutes <= 12.5
+    assert re.search(r"answers [\d.]+ % of the reads stale, more than the 2 % allowed", said(study))
+
+
+def test_the_figures_are_those_of_a_replay_by_hand(learnt):
+    """Each read in turn, with the labels of a plain count."""
+    trace = learnt.source
+    pairs = Pairs.of(read_labels(trace.positions, trace.reads, 7200.0), trace.reads)
+    write_us = trace.positions["ts"].cast("int64").to_numpy()
+    served = {kind: [0, 0] for kind in (RULE, LEARNT)}
+    for rows in pairs.devices():
+        for kind, counts in served.items():
+            last = None
+            for read in range(rows.start, rows.stop):
+                pair = next(
+                    (p for p in range(*pairs.first[read : read + 2]) if pairs.cached[p] == last), None
+                )
+                use = pair is not None and (
+                    pairs.age_s[pair] <= 180 if kind == RULE else learnt.trees.local[pair]
+                )
+                if not use:
+                    counts[0] += 1
+                    last = read
+                    continue
+                now, then = pairs.t_us[read], pairs.t_us[last]
+                mine = write_us[(write_us > now - 3_600_000_000) & (write_us <= now)]
+                counts[1] += len(mine) > 0 and (mine <= then).mean() < 0.9
+    for kind, (sent, stale) in served.items():
+        row = learnt.row(kind)
+        assert row["sent_share"] == pytest.approx(sent / len(pairs.device))
+        assert row["stale_share"] == pytest.approx(stale / len(pairs.device))
+    tiles = learnt.first_screen().tiles
+    assert tiles[0][0] == f"{100 * served[LEARNT][0] / len(pairs.device):.1f} %"
+    fewer = 100 * (served[RULE][0] - served[LEARNT][0]) / len(pairs.device)
+    assert tiles[1][0] == f"{fewer:.1f} points"
+
+
+def test_shares_stay_within_their_range_and_rows_are_named_by_what_they_are(learnt):
+    table = learnt.policies
+    for name in table.columns:
+        if re.fullmatch(r"(sent|stale)_share(_low|_high)?|completeness(_low|_high)?", name):
+            assert table[name].dropna().between(0, 1).all(), name
+    assert table["policy"].tolist()[:2] == ["always ask", "rule in use: 1 km, 3 min"]
+    assert table["policy"].iloc[-1] == "bound, at most 2 % stale"
+    assert table["stale_share"].iloc[-1] <= 0.02
+
+
+@pytest.mark.parametrize("name", ["learnt", "kept", "hopeless_study"])
+def test_one_page_has_one_definition_of_stale_one_verdict_and_no_exponent(name, request):
+    study = request.getfixturevalue(name)
+    text = said(study)
+    assert text.count("is stale here when") == 1
+    assert not re.search(r"\d\.?\d*e[+-]?\d", text)
+    left = {float(number) for number in re.findall(r"[Hh]indsight (?:would save )?([\d.]+) point", text)}
+    assert len(left) <= 1, "what is left to win is one number"
+    tile = study.first_screen().tiles[2][0]
+    assert not left or tile.startswith(f"{left.pop():.1f}")
+
+
+def test_a_share_that_may_be_stale_is_not_a_saving(learnt):
+    """Answers at random within ``max_stale`` would send fewer, too; they are not recommended."""
+    rows = [
+        (ALWAYS, 1.0, 0.0, 0.0),
+        (RULE, 0.999, 0.0, 0.0),
+        (LEARNT, 0.97, 0.02, -0.01),
+        (BOUND, 0.96, 0.02, 0.0),
     ]
-    said = caching.writes(table, "")
-    tree, bound, base = table.iloc[1], table.iloc[3], table.iloc[0]
-    assert f"**The tree sends {tree['message_share']:.1%} messages" in said
-    assert f"1/{base['point_share'] / bound['point_share']:.3g} of its points" in said
-    matched = f"{table.iloc[2]['missed_share']:.1%} miss one on the others"
-    assert f"The tree that misses no more than 30 min where it learns lets {matched}" in said
+    table = pd.DataFrame(rows, columns=["kind", "sent_share", "stale_share", "sent_share_change_high"])
+    assert replace(learnt, policies=table).verdict == "always ask"
 
 
-def test_where_nearly_all_reads_miss_something_no_factor_is_told():
-    table = pd.DataFrame(
-        [
-            {"policy": "30 min", "message_share": 0.03, "point_share": 1.0, "missed_share": missed}
-            for missed in (0.99, 0.98, 0.99)
-        ]
-    )
-    said = caching.writes(table, "")
-    assert "no factor tells anything" in said
-    assert "1/" not in said
+def test_a_saving_that_differs_from_device_to_device_is_not_recommended(learnt):
+    table = learnt.policies.copy()
+    table.loc[table["kind"] == LEARNT, "sent_share_change_high"] = 0.01
+    assert replace(learnt, policies=table).verdict != "ship the tree"
 
 
-def test_too_few_devices_for_writes_are_told():
-    table, problem = caching.waited(*trace_of(1), batch_minutes=30.0, late_cost=0.2, folds="device")
-    assert len(table) == 0
-    assert "too few devices" in caching.writes(table, problem)
+def test_large_traces_are_searched_on_some_devices_and_the_page_says_so(monkeypatch):
+    monkeypatch.setattr("mudkit.learning.search.MAX_SEARCHED_READS", 200)
+    study = studied(rule_is_best(), FixedRule(1.0, 10.0))
+    assert (study.rules.devices, study.rules.all_devices) == (5, 10)
+    assert "a sample of 5 of 10 devices" in said(study)
 
 
-def test_writes_that_nobody_reads_teach_no_tree():
-    _, positions, asked = trace_of(8)
-    far = asked.set_column(asked.column_names.index("lat"), "lat", pa.array([70.0] * len(asked)))
-    table, problem = caching.waited(
-        first_labels(positions, far), positions, far, batch_minutes=30.0, late_cost=0.2, folds="device"
-    )
-    assert len(table) == 2
-    assert "**No tree was learnt**" in caching.writes(table, problem)
+def test_a_best_rule_at_the_edge_extends_the_range(kept):
+    """Answers of any age are fresh: the best rule keeps them longer than any that is tried first."""
+    quiet = source([0], [np.arange(6) * 3000 + 10 * phone for phone in range(10)], window_s=60)
+    study = studied(quiet)
+    assert study.best_rule.minutes > 40
+    assert "lay at the edge of the age tried first" in said(study)
+    assert "lay at the edge" not in said(kept)
 
 
-def test_what_is_brief_keeps_intervals():
-    table, _ = caching.replayed(LABELS, READS, RULE, **given())
-    kept = caching.brief(table, ["sent_share"])
-    assert list(kept.columns) == ["policy", "sent_share", "sent_share_low", "sent_share_high"]
-
-
-def test_places():
-    cells = pa.table({"reads": [20] * 10 + [1], "local": [10.0 * i for i in range(10)] + [100.0]})
-    assert caching.where(cells).startswith(
-        "Of 11 cells 10 have ten reads or more. In a tenth of these at most 9 %"
-    )
-    assert "Too few cells" in caching.where(cells.slice(9))
+def test_writes_that_wait_longer_than_any_read_can_bear_are_not_compared():
+    study = study_writes(rule_is_best(), batch_minutes=300.0)
+    assert "Nothing can be said of writes" in repr(study.answer()), "there is one car"
+    assert not len(study.table())

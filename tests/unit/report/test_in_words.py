@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 
-from mudkit.report import caching, in_words
 from mudkit.report.in_words import links, logs, sizing
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
@@ -66,21 +64,3 @@ def test_total_outage_has_a_meaning():
     """Nothing goes and nothing could have been read: nothing is wasted, lost, or worth prefetching."""
     result = size_prefetch(add_outages(EVENTS, Outages(1.0), [1]))
     assert (result.limit, result.best["waste"], result.best["loss"]) == (0, 0.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("sent", "stale", "says"),
-    [
-        (0.4, 0.6, "Every answer that the rule gives locally is stale"),
-        (1.0, 0.0, "The rule answers nothing locally"),
-        (0.4, 0.59, ""),
-    ],
-)
-def test_where_every_local_answer_is_stale_the_report_says_so(sent, stale, says):
-    rows = [(1.0, 0.0), (sent, stale), (sent, stale), (1.0, 0.0)]
-    table = pd.DataFrame(rows, columns=["sent_share", "stale_share"]).assign(policy="x", cost=0.1)
-    assert says in in_words.caching(table, "x")
-    assert bool(says) == ("locally" in in_words.caching(table, "x"))
-    of_policy = caching.reads(table.iloc[[1, 2, 2, 3, 3]], "", {}, "x")
-    assert says in of_policy
-    assert bool(says) == ("locally" in of_policy)

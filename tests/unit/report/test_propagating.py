@@ -8,42 +8,91 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from report_traces import rule_is_best
 
+from mudkit.errors import TraceContentError
 from mudkit.report.propagating import (
-    FAR,
-    NEAR,
+    _application,
     busiest,
+    chosen_quantity,
+    count_cells,
+    first_screen,
+    known_answer,
     known_map,
+    places_answer,
     played,
-    saving,
-    what_is_known,
-    working_cells,
+    totals,
 )
+from mudkit.trace.schema import timestamps
 
 
-def totals(*rows):
+def totals_of(*rows):
     names = ["threshold", "cells", "messages_in", "aggregates_out", "bytes_in", "bytes_out"]
     table = pd.DataFrame(rows, columns=names)
     return table.assign(bytes_left_share=table["bytes_out"] / table["bytes_in"])
 
 
-def test_the_best_threshold_is_named():
-    said = saving(totals((1, 10, 200, 200, 80_000, 80_000), (20, 10, 200, 10, 80_000, 4000)), 3, 300)
-    assert "**200 messages** of 3 devices, 80 kB" in said
-    assert "there are 20 on average" in said
-    assert "until 20 wait, **5.0% of the bytes are left**" in said
-    assert "longer than 300 s" in said
-    assert "before they are full" not in said
+def counted(positions, **sizes):
+    given = {"zoom": 14, "interval_s": 300, "message_bytes": 400, "aggregate_bytes": 600} | sizes
+    return count_cells(positions, thresholds=[1, 5, 50], **given)
 
 
-def test_aggregates_that_are_never_full():
-    said = saving(totals((1, 10, 30, 30, 12_000, 12_000), (20, 10, 30, 10, 12_000, 4000)), 3, 300)
-    assert "before they are full" in said
+def test_messages_of_a_cell_and_interval_are_joined():
+    """Seven messages within an interval and one in the next, in one cell; 1 more elsewhere."""
+    t_us = [1_200_000_000_000_000 + 1_000_000 * t for t in (*range(7), 300, 1)]
+    places = [(37.75, -122.41)] * 8 + [(37.65, -122.2)]
+    lat, lon = zip(*places, strict=True)
+    table = totals(counted(pa.table({"ts": timestamps(np.array(t_us)), "lat": lat, "lon": lon})))
+    assert table["cells"].tolist() == [3, 3, 3]
+    assert table["messages_in"].tolist() == [9, 9, 9]
+    assert table["aggregates_out"].tolist() == [9, 4, 3], "5 + 2, 1, 1; then 7, 1, 1"
+    assert table["bytes_out"].tolist() == [3600, 2 * 600 + 2 * 400, 600 + 2 * 400]
 
 
-def test_nothing_is_saved():
-    said = saving(totals((1, 30, 30, 30, 12_000, 12_000), (20, 30, 30, 30, 12_000, 12_000)), 3, 300)
-    assert "No threshold leaves less" in said
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (
+            [
+                (1, 10, 200, 200, 80_000, 80_000),
+                (20, 10, 200, 10, 80_000, 4000),
+                (50, 10, 200, 10, 80_000, 4000),
+            ],
+            "Join 20 messages: 5 % of the bytes are left. No message waits longer than 5 min.",
+        ),
+        (
+            [(1, 10, 30, 30, 12_000, 12_000), (20, 10, 30, 10, 12_000, 4000)],
+            "before they are full",
+        ),
+        (
+            [(1, 30, 30, 30, 12_000, 12_000), (20, 30, 30, 30, 12_000, 12_000)],
+            "Do not join messages: no threshold leaves fewer bytes.",
+        ),
+    ],
+)
+def test_the_smallest_threshold_that_saves_nearly_all_is_recommended(rows, says):
+    screen = first_screen(rule_is_best(), totals_of(*rows), 300)
+    assert says in repr(screen)
+    assert "e+" not in repr(screen)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "quantity", "chosen"),
+    [
+        ([1.0, None], "auto", "speed"),
+        ([None, None], "auto", "devices"),
+        ([1.0, 2.0], "devices", "devices"),
+        ([None, None], "speed", None),
+    ],
+)
+def test_only_what_the_trace_has_is_drawn(speeds, quantity, chosen):
+    positions = pa.table({"speed_mps": pa.array(speeds, pa.float64())})
+    if chosen is None:
+        with pytest.raises(TraceContentError, match="no speeds"):
+            chosen_quantity(positions, quantity)
+    else:
+        assert chosen_quantity(positions, quantity) == chosen
+    assert {_application(name).tells for name in ("speed", "devices")} == {"speed, km/h", "people"}
 
 
 @pytest.fixture
@@ -61,8 +110,10 @@ def shown():
 
 
 def test_where_the_saving_is_made(shown):
-    assert "1 of 2 cells make four fifths of the saving; 1 save nothing" in working_cells(shown, 20)
-    assert working_cells(shown, 50) == "No cell saves anything."
+    answer = places_answer(shown, 20)
+    assert answer.title == "1 cell of 2 make four fifths of the saving"
+    assert "1 cells save nothing" in answer.text
+    assert places_answer(shown, 50).title == "No cell saves anything"
 
 
 def test_the_busiest_picture(shown):
@@ -83,29 +134,29 @@ def crossing():
 
 
 def test_what_is_known_in_the_middle_and_far_away(crossing):
-    run = played(crossing, "noise map", 40.0)
-    said = what_is_known(run, "noise map")
-    assert "of 30 devices" in said
-    match = re.search(rf"{NEAR}\*\* gets .* middle (\d+) s old; .*{FAR}\*\* gets .* middle (\d+) s old", said)
-    assert int(match[1]) <= 60 < int(match[2])
-    drawn = known_map(run, crossing, "noise map").get_root().render()
-    assert "noise, dB" in drawn
+    run = played(crossing, "speed", 40.0)
+    answer = known_answer(run, "speed")
+    assert "30 devices report" in answer.text
+    assert answer.title == "What happens in the middle is known there after 1 min, far away after 21 min"
+    drawn = known_map(run, crossing, "speed").get_root().render()
+    assert "speed, km/h" in drawn
+    assert "noise" not in drawn
     assert drawn.count("mudkitMap.slides(") == 1
 
 
 def test_a_map_of_very_many_cells_has_fewer_pictures(crossing, monkeypatch):
-    run = played(crossing, "noise map", 40.0)
+    run = played(crossing, "speed", 40.0)
 
-    def pictures():
-        text = known_map(run, crossing, "noise map").get_root().render()
+    def count():
+        text = known_map(run, crossing, "speed").get_root().render()
         return len(set(re.findall(r"at ((?:\d+ (?:h|min|s) ?)+)", text)))
 
-    before = pictures()
+    before = count()
     monkeypatch.setattr("mudkit.figures.maps.MAX_SLIDE_CELLS", 6 * len(run.heard.groupby(["lat", "lon"])))
-    assert (before > 20, pictures()) == (True, 3)
+    assert (before > 5, count()) == (True, 3)
 
 
 def test_too_few_people_to_be_told_of(crossing):
-    run = played(crossing.slice(0, 40), "popular spots", 10.0)
-    assert known_map(run, crossing, "popular spots") is None
-    assert "None of them has told of a cell" in what_is_known(run, "popular spots")
+    run = played(crossing.slice(0, 40), "devices", 10.0)
+    assert known_map(run, crossing, "devices") is None
+    assert known_answer(run, "devices").title == "Nothing is reported"

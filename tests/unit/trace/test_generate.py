@@ -323,17 +323,19 @@ def make_sample():
 
 def test_the_sample_in_git_is_what_the_generator_makes(make_sample):
     tables = make_sample.sample_tables(generate(**make_sample.SAMPLE))
-    for name, table in tables.items():
-        assert gzip.decompress(
-            (ROOT / "data/sample" / f"{name}.csv.gz").read_bytes()
-        ) == make_sample.csv_text(table)
+    for folder, of_folder in (("sample", tables), ("commute", make_sample.commute_tables())):
+        for name, table in of_folder.items():
+            packed = (ROOT / "data" / folder / f"{name}.csv.gz").read_bytes()
+            assert gzip.decompress(packed) == make_sample.csv_text(table)
 
 
 def test_the_sample_is_small_and_has_the_checksums_that_its_readme_states():
-    files = sorted((ROOT / "data/sample").glob("*.csv.gz"))
-    assert sum(file.stat().st_size for file in files) < 1_000_000
-    stated = re.findall(r"\| `(sample/\S+)` .* `([0-9a-f]{64})` \|", (ROOT / "data/README.md").read_text())
-    assert stated == [(f"sample/{f.name}", hashlib.sha256(f.read_bytes()).hexdigest()) for f in files]
+    for folder in ("sample", "commute"):
+        files = sorted((ROOT / "data" / folder).glob("*.csv.gz"))
+        assert sum(file.stat().st_size for file in files) < 1_000_000
+        readme = (ROOT / "data/README.md").read_text()
+        stated = re.findall(rf"\| `({folder}/\S+)` .* `([0-9a-f]{{64}})` \|", readme)
+        assert stated == [(f"{folder}/{f.name}", hashlib.sha256(f.read_bytes()).hexdigest()) for f in files]
 
 
 def test_the_sample_goes_through_the_loaders(make_sample):
@@ -346,10 +348,14 @@ def test_the_sample_goes_through_the_loaders(make_sample):
 
 
 def test_the_sample_can_be_made_anew(make_sample, tmp_path, monkeypatch):
+    monkeypatch.setattr(make_sample, "COMMUTE", make_sample.COMMUTE | {"cars": 2, "days": 1})
     monkeypatch.setattr(make_sample, "SAMPLE", {"cars": 2, "days": 1, "seed": 7, "interval_s": 30})
     make_sample.main(tmp_path)
     first = checksums(tmp_path)
-    assert sorted(first) == ["data/README.md", "data/sample/positions.csv.gz", "data/sample/reads.csv.gz"]
+    packed = [
+        f"data/{folder}/{name}.csv.gz" for folder in ("commute", "sample") for name in ("positions", "reads")
+    ]
+    assert sorted(first) == ["data/README.md", *packed]
     make_sample.main(tmp_path)
     assert checksums(tmp_path) == first
     assert "generate(cars=2, days=1, seed=7, interval_s=30)" in (tmp_path / "data/README.md").read_text()

@@ -1,0 +1,85 @@
+"""The first screen of a report, and its headings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Final
+
+__all__ = ["DETAILS", "HEADLINE", "Answer", "FirstScreen"]
+
+DETAILS: Final = "details"
+"""Tag of cells that are folded; the first heading among them is what stays to be seen."""
+
+HEADLINE: Final = "application/vnd.mudkit-headline+json"
+"""Type of the output that holds the headline of a report as text."""
+
+
+@dataclass(frozen=True)
+class FirstScreen:
+    """What a reader sees first.
+
+    Parameters
+    ----------
+    read : str
+        What was read: file, span, devices, rows set aside.
+    tiles : sequence of (str, str)
+        Three figures, each with the words below it.
+    headline : str
+        The recommendation or the finding, in a sentence.
+    because : str
+        What it rests on, in a sentence or two: figures, certainty.
+    assumption : str
+        What it depends on.
+    warnings : sequence of str
+        What distorts the data.
+    """
+
+    read: str
+    tiles: Sequence[tuple[str, str]]
+    headline: str
+    because: str
+    assumption: str = ""
+    warnings: Sequence[str] = ()
+
+    def _repr_html_(self) -> str:
+        tiles = "".join(
+            f"<div class='tile'><b>{escape(value)}</b><span>{escape(text)}</span></div>"
+            for value, text in self.tiles
+        )
+        more = f"<p class='soft'>{_marked(self.assumption)}</p>" if self.assumption else ""
+        warned = "".join(f"<li>{_marked(each)}</li>" for each in self.warnings)
+        return (
+            f"<p class='read'>{escape(self.read)}</p><div class='tiles'>{tiles}</div>"
+            f"<div class='say'><p><strong>{_marked(self.headline)}</strong> {_marked(self.because)}</p>{more}"
+            "</div>"
+            + (f"<div class='warn'><p><b>About the data</b></p><ul>{warned}</ul></div>" if warned else "")
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join([f"{self.headline} {self.because}", self.assumption, *self.warnings])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_(), HEADLINE: self.headline}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A heading that answers a question, and the sentences below it."""
+
+    title: str
+    text: str = ""
+
+    def _repr_html_(self) -> str:
+        text = f"<p>{_marked(self.text)}</p>" if self.text else ""
+        return f"<h2>{_marked(self.title)}</h2>{text}"
+
+    def __repr__(self) -> str:
+        return f"{self.title}\n{self.text}"
+
+
+def _marked(text: str) -> str:
+    """Escape a text; what stands between backticks is code."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text, quote=False))

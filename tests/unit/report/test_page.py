@@ -1,0 +1,15 @@
+"""The first screen of a report."""
+
+from mudkit.report.page import HEADLINE, Answer, FirstScreen
+
+
+def test_a_first_screen_escapes_names_and_gives_its_headline():
+    screen = FirstScreen(
+        "<b>cabs</b>.csv", [("1", "<i>")], "Keep <it>.", "Since `x` holds.", "If <y>.", ["<z> leads"]
+    )
+    html = screen._repr_html_()
+    for text in ("<b>cabs", "<i>", "<it>", "<y>", "<z>"):
+        assert text not in html
+    assert "<code>x</code>" in html
+    assert screen._repr_mimebundle_()[HEADLINE] == "Keep <it>."
+    assert "<u>" not in Answer("<u>", "<u>")._repr_html_()
