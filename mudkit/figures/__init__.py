@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         waste_and_loss,
     )
     from mudkit.figures.devices import Fleet, link_strip, location_exposure, radio_timeline
-    from mudkit.figures.geometry import tile_bounds
+    from mudkit.figures.geometry import tile_bounds, tiles
     from mudkit.figures.histories import history
     from mudkit.figures.html_tables import holdings, party_views
     from mudkit.figures.maps import MAX_SLIDE_CELLS, area_map, cell_map, cell_slides, heat_map
@@ -96,6 +96,7 @@ __all__ = [
     "rule_search",
     "signals",
     "tile_bounds",
+    "tiles",
     "tradeoff",
     "tree",
     "tree_outline",

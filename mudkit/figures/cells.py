@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, redescribed
-from mudkit.figures.geometry import from_mercator, tile_bounds, to_mercator
+from mudkit.figures.geometry import from_mercator, tile_bounds, tiles
 from mudkit.figures.style import (
     BLUE,
     GREY,
@@ -205,7 +205,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
         There is no read.
     """
     _check_reads(reads)
-    x, y = (np.floor(part / 2.0**-zoom).astype(np.int64) for part in to_mercator(reads["lat"], reads["lon"]))
+    x, y = tiles(zoom, reads["lat"], reads["lon"])
     counted = reads[["is_local", "is_stale"]].astype(float).assign(x=x, y=y, reads=1)
     table = counted.groupby(["x", "y"], as_index=False).sum()
     x, y = (table[name].to_numpy(dtype=np.float64) for name in ("x", "y"))

@@ -60,6 +60,25 @@ def from_mercator(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
     return np.asarray(np.degrees(phi)), np.asarray((np.asarray(x, dtype=np.float64) - 0.5) * 360.0)
 
 
+def tiles(zoom: int, lat: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the map tiles that hold places.
+
+    Parameters
+    ----------
+    zoom : int
+        Zoom level; the world is ``2**zoom`` tiles wide.
+    lat, lon : array-like of float
+        Places in degrees.
+
+    Returns
+    -------
+    tuple of ndarray
+        Column from the west and row from the north, from 0, as in :func:`tile_bounds`.
+    """
+    column, row = (np.floor(part / 2.0**-zoom).astype(np.int64) for part in to_mercator(lat, lon))
+    return column, row
+
+
 def tile_bounds(zoom: ArrayLike, x: ArrayLike, y: ArrayLike) -> dict[str, Floats]:
     """Return the edges of map tiles.
 

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mudkit import words
+from mudkit.figures.alternative import described
 from mudkit.figures.style import INK, ORANGE, colour_steps, styled
 from mudkit.figures.tables import require_columns
 
@@ -22,6 +23,7 @@ _MARGIN: Final = (80, 20, 60, 60)
 _ROW_PX, _MARGINS_PX = 38, 130
 
 
+@described
 def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title: str) -> go.Figure:
     """Draw the share of reads that rules of many distances and ages send, as a grid.
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import words
-from mudkit.figures import tile_bounds
-from mudkit.figures.geometry import from_mercator, to_mercator
+from mudkit.figures import tile_bounds, tiles
 from mudkit.report.page import Answer, FirstScreen
 from mudkit.report.source import TraceSource
 from mudkit.trace.schema import epoch_us
@@ -81,9 +80,10 @@ def intervals(source: TraceSource) -> pd.DataFrame:
 def cells(source: TraceSource, zoom: int) -> pa.Table:
     """Count positions by cell of a zoom level: ``lat, lon`` (the middle of the cell), ``positions``."""
     lat, lon = (source.positions[name].to_numpy() for name in ("lat", "lon"))
-    x, y = (np.floor(part / 2.0**-zoom).astype(np.int64) for part in to_mercator(lat, lon))
+    x, y = tiles(zoom, lat, lon)
     key, counts = np.unique(x * 2**zoom + y, return_counts=True)
-    lat, lon = from_mercator((key // 2**zoom + 0.5) * 2.0**-zoom, (key % 2**zoom + 0.5) * 2.0**-zoom)
+    bounds = tile_bounds(zoom, key // 2**zoom, key % 2**zoom)
+    lat, lon = (bounds["south"] + bounds["north"]) / 2, (bounds["west"] + bounds["east"]) / 2
     return pa.table({"lat": lat, "lon": lon, "positions": counts.astype(np.float64)})
 
 

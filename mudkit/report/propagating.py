@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from mudkit import figures, words
 from mudkit.errors import TraceContentError
-from mudkit.figures.geometry import to_mercator
 from mudkit.report.page import Answer, FirstScreen
 from mudkit.report.source import TraceSource
 from mudkit.systems.radiator import APPLICATIONS, Application, Played, play
@@ -74,7 +73,7 @@ def count_cells(
     import pandas as pd
 
     lat, lon = (positions[name].to_numpy() for name in ("lat", "lon"))
-    x, y = (np.floor(part / 2.0**-zoom).astype(np.int64) for part in to_mercator(lat, lon))
+    x, y = figures.tiles(zoom, lat, lon)
     since_s = epoch_us(positions["ts"]) // (interval_s * US_PER_S) * interval_s
     keys = ["x", "y", "since_s"]
     cells = pd.DataFrame({"x": x, "y": y, "since_s": since_s}).groupby(keys).size()

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from mudkit import Lab, figures, units
 from mudkit.consistency import History, check
+from mudkit.learning import FixedRule
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
@@ -394,6 +395,14 @@ FIGURES: dict[str, Callable[[], Any]] = {
         _hours(list(np.linspace(0, 700, 18).round())), title="Rows over time", tz="UTC"
     ),
     "rule_firing": lambda: figures.rule_firing(*_rule_table(), title="Which rule fires", x="battery, %"),
+    "rule_search": lambda: figures.rule_search(
+        pd.DataFrame(
+            [(km, age, 60.0 - 9 * km - age / 3, km * age / 300, km * age < 40) for km in (1.0, 2.0, 4.0)
+             for age in (5.0, 15.0, 30.0)],
+            columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"],
+        ).assign(sent_share=lambda table: table["sent_share"] / 100),
+        rule=FixedRule(1.0, 15.0), best=FixedRule(2.0, 15.0), title="Rules that were tried",
+    ),
     "signals": lambda: figures.signals(_signals(), hz=200, title="A pulse of 72", y="millivolt", seconds=3.0),
     "tradeoff": lambda: figures.tradeoff(
         _waste(["1", "4", "16", "64", "256"], "limit"), x="limit", best="16", title="The limit", unit="messages"

@@ -34,6 +34,7 @@ MAIN_NUMBERS = {
     "policy_scatter": ["tree: x 52.5, y 7.5"],
     "radio_timeline": ["193 J in all", "tail: 165 J (85 %)"],
     "rows_over_time": ["72 bars from 272 to 338, the highest at 2008-05-18 18:00"],
+    "rule_search": ["1 km: 49.3, 46, 41", "5 min to 30 min across"],
     "rule_firing": ["alarm: 2 (5 times), –✗ (5 times), 3 (11 times)"],
     "signals": ["12 a second: 50 points"],
     "tradeoff": ["waste: 5 points, x 1 to 256, y 0 to 60", "recommended: 16"],
@@ -51,7 +52,7 @@ IN_FRAMES = {
 NO_FIGURES = {
     "Fleet", "LimitPoint", "MAX_SLIDE_CELLS", "PLOTLY_CONFIG", "ReceivedCells", "hits_by_cell", "holdings",
     "knowledge_map", "message_fates", "missing_map_files", "party_views", "radiator_pushes", "reads_near_busiest",
-    "tile_bounds", "tree_outline", "update_cache_hits", "update_knowledge", "update_limit_curve", "update_pareto",
+    "tile_bounds", "tiles", "tree_outline", "update_cache_hits", "update_knowledge", "update_limit_curve", "update_pareto",
     "update_rule_firing",
 }  # fmt: skip
 """Public names that draw no kind of figure of their own; the fleet's is ``Fleet.figure``."""

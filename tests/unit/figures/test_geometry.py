@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
 from mudkit.figures import assets, geometry
-from mudkit.figures.geometry import Frame, from_mercator, to_mercator
+from mudkit.figures.geometry import Frame, from_mercator, tiles, to_mercator
 
 # Two squares that share a border, the example that the format exists for: arc 0 is the border, run backwards once.
 SQUARES = {
@@ -168,8 +168,7 @@ def test_mercator_is_web_mercator():
     x, y = to_mercator([0.0, 85.0511287798066, -85.0511287798066, 37.7749], [-180.0, 0.0, 180.0, -122.4194])
     assert x == pytest.approx([0.0, 0.5, 1.0, 0.15994611])
     assert y == pytest.approx([0.5, 0.0, 1.0, 0.38653], abs=1e-5)
-    tile = math.floor(x[3] * 2**10), math.floor(y[3] * 2**10)
-    assert tile == (163, 395)  # of San Francisco at level 10
+    assert tiles(10, 37.7749, -122.4194) == (163, 395)  # San Francisco
     lat, lon = from_mercator(x, y)
     assert lat[3] == pytest.approx(37.7749)
     assert lon[3] == pytest.approx(-122.4194)
