@@ -101,7 +101,7 @@ class _WhiteList(msgspec.Struct, frozen=True):
 
 
 class _Member(msgspec.Struct, frozen=True):
-    """Whether a device is in a group, and the number of the :class:`Membership` that says so."""
+    """Membership of a device in a group, with the number of the last :class:`Membership`."""
 
     joins: bool
     number: int
@@ -591,7 +591,7 @@ class PublisherGroups:
                 self._store.delete(oldest)
         prefix = f"member {group}\n"
         members = self._store.items(prefix, _Member)
-        return _copies([message], {key.removeprefix(prefix) for key, each in members if each.joins})
+        return _copies([message], {key.removeprefix(prefix) for key, member in members if member.joins})
 
     def _live(self, now_us: int, group: str) -> list[tuple[str, Filter]]:
         """Return the filters of a group by key, after those that have expired were removed."""
