@@ -87,7 +87,12 @@ def test_the_manifest_tells_what_came_out(tmp_path, monkeypatch):
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     assert (manifest["report"], manifest["parameters"]) == ("reproduce", {"rows": ["P2"]})
     assert {"python", "mudkit"} <= set(manifest["versions"])
-    assert set(manifest["outputs"]) == {"report.html", "report.ipynb", "data/figures.parquet"}
+    assert set(manifest["outputs"]) == {
+        "report.html",
+        "report.ipynb",
+        "data/figures.parquet",
+        "data/figures.csv",
+    }
     assert all(sha256(folder / name) == digest for name, digest in manifest["outputs"].items())
     kept = pd.read_parquet(folder / "data" / "figures.parquet")
     assert kept["figure"].tolist() == ["x <y>", "slope", "s"]
