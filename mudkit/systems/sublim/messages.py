@@ -66,8 +66,8 @@ _Measured = (
     Annotated[int, msgspec.Meta(ge=-(10**15), le=10**15)] | Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 )
 _Time = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
-_MOST_LETTERS: Final = 65_536
-_Text = Annotated[str, msgspec.Meta(max_length=_MOST_LETTERS)]
+_MAX_LETTERS: Final = 65_536
+_Text = Annotated[str, msgspec.Meta(max_length=_MAX_LETTERS)]
 
 
 class Automatic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
