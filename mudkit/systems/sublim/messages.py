@@ -282,7 +282,7 @@ class DeliveryAck(msgspec.Struct, frozen=True, tag_field="kind", tag="got"):
 class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
     """Client to access point: it is served elsewhere since this epoch; older state is obsolete.
 
-    So is the state of another incarnation.
+    So is the state of another incarnation. ``epoch`` 0: it is not attached elsewhere yet.
     """
 
     subscriber: _Subscriber

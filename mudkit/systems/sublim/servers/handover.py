@@ -360,7 +360,8 @@ class Handover:
         if agent is None and gone is None:
             want = self._want(name)
             is_waited_for = want is not None and want.incarnation == message.incarnation
-            if want is not None and is_waited_for and want.origin == source and want.epoch < epoch:
+            is_mutual = want is not None and want.origin == source and want.epoch < epoch
+            if is_mutual and is_waited_for and message.fresh:
                 self._store.delete(WANT + name)  # each wants it of the other: nobody has it
                 is_waited_for = False
             if is_waited_for or (want is not None and not message.fresh):
