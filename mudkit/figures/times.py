@@ -179,7 +179,7 @@ class TimeAxis:
             number + np.where(has_data, part, 0.0)
             for number, has_data, part in map(self._day, (start_us, end_us))
         ]
-        return (passed[1] - passed[0]) * (last - first) * 3600.0
+        return np.asarray((passed[1] - passed[0]) * (last - first) * 3600.0)
 
     def _places(self, times: Times) -> NDArray[np.float64]:
         """Return places on an axis of days; times between two days are at their edge."""
