@@ -24,7 +24,7 @@ from mudkit.progress import bar
 
 __all__ = ["Exercise", "PieceError", "Played", "Verdict", "judged"]
 
-_SCENARIOS = 100
+_SCENARIOS = 200
 _SEED = 0
 """Everybody's piece meets the same scenarios."""
 _NOT_THE_SAME = (
