@@ -47,6 +47,8 @@ _MAX_CLASSES: Final = 6
 _SLOW, _FAST = (168, 208, 235), (0, 84, 140)  # light and dark blue; the figures' blue lies between
 _BOTTOM_LEGEND: Final = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0}
 _RADIO_STATES: Final = {"idle": GREY, "promotion": PINK, "active": ORANGE, "tail": BLUE}
+_RADIO_NAMES: Final = {"promotion": "ramp"}
+"""States whose name on screen is another one."""
 """Colours of a radio's states, from the bottom of the strip to its top."""
 _PLACE_MARKS: Final = {"stayed on the device": (GREY, "circle-open"), "left the device": (BLUE, "circle")}
 _MAX_STREET_POINTS: Final = 4000  # enough to see streets, few enough to draw at once
@@ -285,10 +287,11 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
         bars.add(start[chosen], end[chosen], np.full(chosen.sum(), float(rank - 1)), 0.36)
         state_j = float(energy_j[chosen].sum())
         part = f" ({100 * state_j / total_j:.0f} %)" if total_j > 0 else ""
-        label = f"{name}: {words.number(state_j)} J{part}"
+        label = f"{_RADIO_NAMES.get(name, name)}: {words.number(state_j)} J{part}"
         figure.add_trace(bars.trace(axis, label, colour, line_px=1.5, rank=rank), row=1, col=1)
     labels = [
-        f"{name} for {words.number(us / US_PER_S)} s<br>{words.number(mw)} mW, {words.number(joules)} J"
+        f"{_RADIO_NAMES.get(name, name)} for {words.number(us / US_PER_S)} s<br>"
+        f"{words.number(mw)} mW, {words.number(joules)} J"
         for name, us, mw, joules in zip(state, end - start, power_mw, energy_j, strict=True)
     ]
     hover = go.Scatter(
@@ -302,7 +305,7 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     styled(figure, 430, (80, 30, 75, 95), top, legend=_BOTTOM_LEGEND, hovermode="closest")
     figure.update_yaxes(
         tickvals=list(range(len(_RADIO_STATES))),
-        ticktext=list(_RADIO_STATES),
+        ticktext=[_RADIO_NAMES.get(name, name) for name in _RADIO_STATES],
         range=[-0.6, len(_RADIO_STATES) - 0.4],
         ticks="",
         showline=False,
