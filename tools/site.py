@@ -59,7 +59,7 @@ def assemble(source: Path, run: Execute) -> None:
     originals = {source / there: ROOT / name for name, there in COPIES.items() if there != "index.md"}
     for page in source.rglob("*.md"):
         original = originals.get(page, ROOT / "docs" / page.relative_to(source))
-        page.write_text(_linked(page.read_text(encoding="utf-8"), original, page, source), encoding="utf-8")
+        page.write_text(linked(page.read_text(encoding="utf-8"), original, page, source), encoding="utf-8")
     notebooks = [*sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")), *sorted((ROOT / "docs").glob("*.ipynb"))]
     for file in tqdm(notebooks, unit="notebook", disable=None):
         place = source / "chapters" / file.name if file.parent.name == "notebooks" else source / file.name
@@ -67,7 +67,7 @@ def assemble(source: Path, run: Execute) -> None:
         notebook = shown(run(file), "../" if place.parent != source else "")
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
-                cell.source = _linked(cell.source, file, place, source)
+                cell.source = linked(cell.source, file, place, source)
         nbformat.write(notebook, place)
     _write(source / "chapters" / "index.md", chapter_index(notebooks))
     for package in PACKAGES:
@@ -131,7 +131,7 @@ def _toctree(names: Iterable[str], *, hidden: bool = True) -> list[str]:
     return ["```{toctree}", *options, "", *names, "```", ""]
 
 
-def _linked(text: str, original: Path, page: Path, source: Path) -> str:
+def linked(text: str, original: Path, page: Path, source: Path) -> str:
     """Lead links to where the site has their target; a link to a file that it lacks becomes its text."""
 
     def link(found: re.Match[str]) -> str:

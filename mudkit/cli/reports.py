@@ -100,13 +100,13 @@ def reproduce(
 
     from mudkit.reproduce import outcome, table
 
-    wanted = outcome.select(rows or (), quick=quick, missing=scorecard and not quick)
-    if wanted:
-        typer.echo(table.expected(wanted), err=True)
+    selected = outcome.select(rows or (), quick=quick, missing=scorecard and not quick)
+    if selected:
+        typer.echo(table.expected(selected), err=True)
     shown = None if quick or rows else outcome.ROWS
     within_minutes = outcome.QUICK_MINUTES if quick else math.inf
     with table.watched() as say:
-        measured = outcome.results(wanted, rows=shown, within_minutes=within_minutes, say=say)
+        measured = outcome.results(selected, rows=shown, within_minutes=within_minutes, say=say)
     if scorecard:
         from mudkit.reproduce.scorecard import write
 

@@ -154,20 +154,20 @@ def select(
 
 
 def results(
-    wanted: Sequence[Row],
+    selected: Sequence[Row],
     *,
     rows: Sequence[Row] | None = None,
     within_minutes: float = math.inf,
     say: Say = say_nothing,
     place: Path | None = None,
 ) -> list[Result]:
-    """Measure the wanted rows, and return the results of others as they were last time.
+    """Measure the selected rows, and return the results of others as they were last time.
 
     Each result is kept as soon as it is measured.
 
     Parameters
     ----------
-    wanted : sequence of Row
+    selected : sequence of Row
         The rows to measure.
     rows : sequence of Row, optional
         The rows to return; by default those that were measured.
@@ -190,7 +190,7 @@ def results(
     """
     measured = {}
     began_s = time.monotonic()
-    for row in wanted:
+    for row in selected:
         if (time.monotonic() - began_s) / 60 + row.minutes <= within_minutes:
             measured[row.name] = _measured(row, say, place)
     if rows is None:

@@ -145,7 +145,7 @@ def measured(monkeypatch):
     """One result of `mudkit reproduce`, which is not measured here."""
     result = SimpleNamespace(as_json=lambda: {"row": "L1", "paper": "uf·Max"})
     monkeypatch.setattr("mudkit.reproduce.outcome.select", lambda names, **how: [])
-    monkeypatch.setattr("mudkit.reproduce.outcome.results", lambda wanted, **how: [result])
+    monkeypatch.setattr("mudkit.reproduce.outcome.results", lambda selected, **how: [result])
 
 
 @pytest.mark.usefixtures("measured")
