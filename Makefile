@@ -15,7 +15,7 @@ SAMPLE_S ?= 240
 # Tests start hundreds of processes: let them start from what is compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup report test quick tests unit soak sample coverage lab docs notebooks lint bench faults mutants clean
+.PHONY: setup report test quick tests unit soak sample coverage lab docs pictures notebooks lint bench faults mutants clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -71,6 +71,9 @@ lab: $(READY)
 # Executes the chapters that have changed, then builds the site in build/site/html.
 docs: $(READY)
 	@$(BIN)/python tools/site.py
+
+pictures: $(READY)
+	@$(BIN)/python tools/pictures.py
 
 notebooks: $(READY)
 	@$(BIN)/python tools/notebooks.py

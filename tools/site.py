@@ -111,8 +111,9 @@ def chapter_index(files: list[Path]) -> str:
 
 def heading(notebook: nbformat.NotebookNode) -> tuple[str, str]:
     """Return a chapter's title and its question."""
-    title, *rest = [line for line in notebook.cells[0].source.splitlines() if line.strip()]
-    return title.lstrip("# ").strip(), rest[0].strip("*_ ") if rest else ""
+    text = notebook.cells[0].source
+    question = re.search(r"\*\*(.+?)\*\*", text, re.DOTALL)
+    return text.strip().splitlines()[0].lstrip("# ").strip(), question[1] if question else ""
 
 
 def api_index() -> str:
