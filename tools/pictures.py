@@ -1,4 +1,4 @@
-"""Take the README's two pictures with Chromium: a chapter in JupyterLab, and a report's first screen.
+"""Photograph the README's two pictures with Chromium: a chapter in JupyterLab, and a report's first screen.
 
 Usage: python tools/pictures.py [FOLDER]    docs/images by default
 """
@@ -31,7 +31,7 @@ WITHIN_MS = 600_000
 
 
 def main(folder: Path) -> None:
-    """Take both pictures."""
+    """Photograph both pictures."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         sys.exit("Chromium is not on this machine; on Debian: apt-get install chromium")
