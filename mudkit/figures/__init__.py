@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from mudkit.figures.charts import bar_panels, growth, histogram, policy_scatter, rows_over_time, signals
     from mudkit.figures.comparisons import (
+        fates,
         frontier,
         latencies,
         pareto,
@@ -68,6 +69,7 @@ __all__ = [
     "cell_slides",
     "cells_over_time",
     "decisions",
+    "fates",
     "frontier",
     "growth",
     "heat_map",
