@@ -51,7 +51,7 @@ def _read(key: str, written: bytes, kind: Any) -> Any:
     """Read what is stored under a key as what it should be."""
     try:
         return _decoders[kind](written)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise StoreError(
             "A store holds something that this version of mudkit did not write.",
             where=f"key {key!r}",

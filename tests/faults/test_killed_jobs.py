@@ -144,6 +144,7 @@ def test_killed_jobs(
     for number in range(lives):
         # Now and then early: in the first part of a life, or before it.
         more = min(chance.choice(MORE[job]), max(0, PARTS[job] - 2 - len(finished)))
+        more = more or int(number == 0)  # so that the lives after it find finished parts
         late_s = chance.choice([0.0, chance.random() * PART_S[job]])
         if number == lives - 1:
             more, late_s = PARTS[job], chance.random() * 0.02  # the last step

@@ -112,7 +112,7 @@ def test_of_a_folder_all_is_judged(hand_in, tmp_path):
     table = grade([tmp_path])
     assert [Path(each).name for each in table["file"]] == ["ann.py", "bob.py", "cyd.py"]
     assert table["verdict"].tolist() == ["passed", "not there", "not there"]
-    assert table["scenarios"].to_csv(index=False).split() == ["scenarios", "100", '""', '""']
+    assert table["scenarios"].to_csv(index=False).split() == ["scenarios", "200", '""', '""']
     with pytest.raises(ParameterError, match="nothing to judge"):
         grade([tmp_path / "judges"])
 

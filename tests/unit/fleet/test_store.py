@@ -7,11 +7,13 @@ import threading
 from contextlib import closing
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import Lab
+from mudkit.errors import StoreError
 from mudkit.fleet.store import MemoryStore, SqliteStore
 
 KEYS = ["a", "ab", "b", "ü", "a\n"]
@@ -55,6 +57,37 @@ def test_nothing_is_in_the_file_before_the_commit(tmp_path):
             assert {*more} <= {*in_the_file(tmp_path / "a.db")}
         store.put("d", 1)
     assert in_the_file(tmp_path / "a.db") == ["a", "b", "c"]
+
+
+class Note(msgspec.Struct):
+    text: str
+    priority: int
+
+
+@pytest.mark.parametrize("written", [{"text": "noon?"}, {"text": "noon?", "priority": "high"}, 7, b"\xc1"])
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_what_another_version_wrote_is_refused_with_what_to_do(tmp_path, written, kind):
+    store: Any = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "a.db")
+    store.put("note 1", written)
+    store.commit()
+    for read in (lambda: store.get("note 1", Note), lambda: store.items("note", Note)):
+        with pytest.raises(StoreError, match="this version of mudkit did not write") as refused:
+            read()
+        assert "'note 1'" in str(refused.value)
+        assert "begin with an empty storage folder" in str(refused.value)
+    if kind == "file":
+        store.close()
+
+
+def test_a_value_that_is_cut_off_is_refused_with_what_to_do(tmp_path):
+    with closing(SqliteStore(tmp_path / "a.db")) as store:
+        store.put("note 1", {"text": "noon?"})
+        store.commit()
+        with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+            connection.execute("UPDATE store SET value = substr(value, 1, 4)")
+            connection.commit()
+        with pytest.raises(StoreError, match="this version of mudkit did not write"):
+            store.get("note 1")
 
 
 @pytest.mark.parametrize("keys", [["a"], ["a", "b"]])
