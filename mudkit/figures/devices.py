@@ -127,18 +127,19 @@ def link_strip(
             expected="at least one row before the end",
             remedy="give end= if each device has a single row: a state holds until the next row, or the end",
         )
+    # Rows count for the days with data: a state may hold for weeks after its row.
+    axis = TimeAxis.of(drawn["start_us"].to_numpy(), int(drawn["end_us"].max()))
     length_s = (drawn["end_us"] - drawn["start_us"]) / US_PER_S
-    known_s = length_s.groupby(drawn["device"]).sum()
+    shown_s = pd.Series(axis.shown_s(drawn["start_us"].to_numpy(), drawn["end_us"].to_numpy()), drawn.index)
     down: dict[Any, float] = (
-        length_s.where(~drawn["up"], 0.0).groupby(drawn["device"]).sum() / known_s
+        shown_s.where(~drawn["up"], 0.0).groupby(drawn["device"]).sum()
+        / shown_s.groupby(drawn["device"]).sum()
     ).to_dict()
     names = list(map(str, down)) if devices is None else [name for name in devices if name in down]
     is_named = len(names) <= MAX_LABELLED
     if devices is None:
         names.sort(key=natural_key if is_named else lambda name: -down[name])
     rows = drawn["device"].map({name: row for row, name in enumerate(names)}).astype(float).to_numpy()
-    # Rows count for the days with data: a state may hold for weeks after its row.
-    axis = TimeAxis.of(drawn["start_us"].to_numpy(), int(drawn["end_us"].max()))
     figure = go.Figure(_link_bars(drawn, rows, axis, is_named))
     figure.add_trace(_link_hover(drawn, rows, axis, length_s.to_numpy()))
     if is_named:
@@ -156,10 +157,10 @@ def link_strip(
             )
         )
     shares = np.array([down[name] for name in names])
-    label = f"{len(names):,} device{'s' if len(names) > 1 else ''}, {axis.span}"
+    label = f"{words.count(len(names), 'device')}, {axis.span}"
     if len(names) > 1:
-        label += f"; down {words.percent(float(np.median(shares)))} of the time in the median, at most "
-        label += words.percent(shares.max())
+        middle, most = words.percent(float(np.median(shares))), words.percent(shares.max())
+        label += f"<br>down {middle} of the time in the median, at most {most}"
     styled(
         figure,
         175 + (26 * len(names) if is_named else min(800, max(420, 4 * len(names)))),
@@ -399,7 +400,7 @@ def location_exposure(
         cols=2,
         column_widths=[0.45, 0.55],
         horizontal_spacing=0.16,
-        subplot_titles=("where the child was", "what happened, and what the relay can see"),
+        subplot_titles=("where the child was", "away, and what the relay gets"),
     )
     corners = km([south, south, north, north, south], [west, east, east, west, west])
     figure.add_trace(

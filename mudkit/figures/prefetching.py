@@ -166,7 +166,7 @@ def _add_lines(
 ) -> None:  # fmt: skip
     """Add a line per value of one column; larger values are darker."""
     values = sorted(table[by].unique())
-    colours = ramp(len(values) + 4)[2:-2]  # the ends are hard to see on light or on dark
+    colours = ramp(len(values) + 2)[2:]  # the lightest are hard to see on white
     filled = "" if dash == "solid" else "-open"
     for number, (value, colour) in enumerate(zip(values, colours, strict=True)):
         spread = 100 * table[table[by] == value].groupby(x)[measure].agg(["median", "min", "max"])

@@ -76,8 +76,6 @@ def write_index(build: str | os.PathLike[str]) -> Path:
         made_of = [str(each["name"]) for each in manifest.get("inputs", {}).values()]
         of = f" of {', '.join(made_of)}" if made_of else ""
         lines.append(f"- **[{name}]({folder.name}/report.html)**{of}, {started[:16].replace('T', ' ')} UTC")
-    if (build / "book" / "index.html").is_file():
-        lines.append("- **[book](book/index.html)**: the chapters")
     export_html(
         new_notebook(cells=[new_markdown_cell("\n".join(lines))]), build / "index.html", title="Reports"
     )

@@ -22,7 +22,7 @@ LONGEST_S = 5.0
 
 def attempt(text: Any, **parameters: Any) -> Predicate | None:
     """Read a text; only a PredicateError may come of it, and a predicate must work."""
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         predicate = Predicate(text, **parameters)
     except PredicateError:
@@ -32,7 +32,7 @@ def attempt(text: Any, **parameters: Any) -> Predicate | None:
             assert predicate({"a": 1, "s": "x"}) in (True, False, None)
         except PredicateError:
             assert predicate.unbound or "lookup" in text
-    assert time.perf_counter() - started < LONGEST_S, text
+    assert time.process_time() - started < LONGEST_S, text
     return predicate
 
 
@@ -95,11 +95,11 @@ def test_too_long_too_deep_too_large() -> None:
         "f(" * 2700: "", "[" * 8000: "", "a IN (" * 1000: "", "'" * 8001: "", "/*" * 4000: "", "a." * 4000: "", "IS " * 2600: "", "a IS NOT NULL " * 500: "", "NOT a IN (NOT b " * 400: "",
     }  # fmt: skip
     for text, expected in cases.items():
-        started = time.perf_counter()
+        started = time.process_time()
         with pytest.raises(PredicateError, match=expected or None) as answer:
             Predicate(text)
         assert len(str(answer.value)) < 2000
-        assert time.perf_counter() - started < LONGEST_S, text[:80]
+        assert time.process_time() - started < LONGEST_S, text[:80]
     assert Predicate("a IN (" + "1," * 4000 + "1)")({"a": 1}) is True
     assert tracemalloc.get_traced_memory()[1] < 100_000_000
     tracemalloc.stop()
@@ -108,16 +108,16 @@ def test_too_long_too_deep_too_large() -> None:
 def test_hostile_patterns_stay_linear() -> None:
     text = "a" * 50_000 + "b"
     for pattern in ("(a+)+$", "(a|aa)+$", "(.*)*x", "(a?){500}a{500}", "^(([a-z])+.)+[A-Z]([a-z])+$"):
-        started = time.perf_counter()
+        started = time.process_time()
         assert Predicate("matches(s, :pattern)", pattern=pattern)({"s": text}) in (True, False)
-        assert time.perf_counter() - started < LONGEST_S
+        assert time.process_time() - started < LONGEST_S
     for pattern in ("(", "[", "(?<=a)b", "\\1", "(a{1000}){1000}", "a**", "\\p{Nonsense}"):
         with pytest.raises(PredicateError, match="RE2"):
             Predicate("matches(s, :pattern)", pattern=pattern)
         assert Predicate("matches(s, p)")({"s": "a", "p": pattern}) is None
-    started = time.perf_counter()
+    started = time.process_time()
     assert Predicate("s LIKE :p", p="%a" * 2000 + "x")({"s": text}) is False
-    assert time.perf_counter() - started < LONGEST_S
+    assert time.process_time() - started < LONGEST_S
 
 
 @pytest.mark.parametrize(

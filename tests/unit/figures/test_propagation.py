@@ -8,6 +8,7 @@ import pytest
 
 from mudkit import figures
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.style import SEQUENCE
 
 ROWS = [
     (10.0, "near", 30.00, -97.0, 2, 40.0, 8.0),
@@ -49,7 +50,7 @@ def test_a_panel_each_and_the_older_the_paler():
     assert texts[0] == "<b>near</b>, 40 s<br>2 cells, median age 16 s"
     assert texts[1] == "<b>far</b>, 40 s<br>nothing yet"
     assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (10, 99)
-    assert figure.layout.coloraxis.colorscale[0][1] == "#482777", "what is slow is dark"
+    assert figure.layout.coloraxis.colorscale[0][1] == SEQUENCE[-1], "what is slow is dark"
     assert "10 km/h<br>3 messages, 12 s old" in near.text
     assert "°" in figure.layout.xaxis3.title.text
 

@@ -44,6 +44,11 @@ def test_the_scale_grows_darker():
     assert all(before > after for before, after in pairwise(lightness))
 
 
+def test_no_colour_of_the_scale_is_lost_on_a_dark_ground():
+    for colour in ramp(32):
+        assert min(contrast(colour, ground) for ground in DARK) > 2.5, colour
+
+
 def linear(colour):
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]

@@ -49,9 +49,6 @@ def test_the_newest_of_each_report_is_listed(tmp_path):
         ("reproduce, 2025-03-01 00:00 UTC", f"{other.name}/report.html"),
     ]
     assert lines(overview.write_index(tmp_path)) == expected
-    (tmp_path / "book").mkdir()
-    (tmp_path / "book" / "index.html").touch()
-    assert lines(overview.write_index(tmp_path))[2:] == [("book: the chapters", "book/index.html")]
 
 
 def test_all_are_run_with_their_presets(tmp_path, monkeypatch):
