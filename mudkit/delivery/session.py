@@ -163,7 +163,8 @@ class Heard(Enum):
     STALE = "stale"
     """Older than the last one of the same incarnation: ignored."""
     STRANGER = "stranger"
-    """Of another incarnation: a restarted device, or a late copy. Ask for another hello with a nonce."""
+    """Of another incarnation, or without the nonce of the first question: a restarted device, or a late copy.
+    Ask for another hello with a nonce."""
 
 
 class Peer(msgspec.Struct):
@@ -176,7 +177,8 @@ class Peer(msgspec.Struct):
     seq : int
         Number of the last accepted hello in this incarnation.
     nonce : str or None
-        Nonce that the next hello of another incarnation has to carry; a late copy cannot.
+        Nonce that the next hello of another incarnation, or the first one after a question, has to carry; a
+        late copy cannot.
     """
 
     incarnation: str = ""
@@ -195,9 +197,10 @@ class Peer(msgspec.Struct):
         nonce : str, optional
             Nonce of the question that it answers.
         """
-        if self.incarnation not in ("", incarnation):
-            return Heard.NEWS if nonce is not None and nonce == self.nonce else Heard.STRANGER
-        return Heard.STALE if incarnation == self.incarnation and seq <= self.seq else Heard.NEWS
+        if incarnation == self.incarnation:
+            return Heard.STALE if seq <= self.seq else Heard.NEWS
+        is_first = not self.incarnation and self.nonce is None
+        return Heard.NEWS if is_first or (nonce is not None and nonce == self.nonce) else Heard.STRANGER
 
     def take(self, incarnation: str, seq: int) -> None:
         """Accept a hello as the last one."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         front,
         pareto,
         scoreboard,
+        sweep,
     )
     from mudkit.experiment.contrail_pair import ContrailPair, item_latencies_s, receiver_radio_mw
     from mudkit.experiment.journal import Journal
@@ -147,4 +148,5 @@ __all__ = [
     "run",
     "scoreboard",
     "shown",
+    "sweep",
 ]

@@ -98,6 +98,22 @@ class Run(Displayed):
         """One row per (system, device, direction): ``messages, bytes, radio_mj, wakeups``."""
         return self.lab.bill()
 
+    def energy(self) -> pd.DataFrame:
+        """Return what all radios took, by state: ``state`` (ramp, active, tail), ``energy_j, energy_share``.
+
+        The states are integrated over time; they add up to what the bill charges.
+        """
+        import pandas as pd
+
+        radios = pd.concat([self.lab.radio(name) for name in self.lab.devices])
+        energy_j = (radios["end"] - radios["start"]).dt.total_seconds() * radios["power_mw"] / 1000
+        by_state = energy_j.groupby(radios["state"]).sum()
+        by_state = by_state.reindex(["promotion", "active", "tail"], fill_value=0.0)
+        whole = by_state.sum()
+        table = pd.DataFrame({"state": ["ramp", "active", "tail"], "energy_j": by_state.to_numpy()})
+        table["energy_share"] = table["energy_j"] / whole if whole else math.nan
+        return table
+
     @cached_property
     def deliveries(self) -> pd.DataFrame:
         """One row per (item, receiver): times, ``latency_s, staleness_s, status``.
@@ -133,9 +149,10 @@ class Run(Displayed):
         dict of str to float
             Of a task the :data:`MEASURES`, from the bill and the table of deliveries; work of servers is on
             no bill and is counted there. Of a scenario, over all devices: ``messages``, ``bytes``,
-            ``radio_j``, ``wakeups``; of all items and receivers the shares delivered and read before they
-            expired (``delivered_share``, ``read_share``), and expired (``expired_share``); of those
-            delivered, and read, in time the medians ``latency_s`` and ``staleness_s``. NaN without a value.
+            ``radio_j``, ``wakeups``, ``j_per_read``; of all items and receivers the shares delivered and read
+            before they expired (``delivered_share``, ``read_share``), and expired (``expired_share``); of
+            those delivered, and read, in time the medians ``latency_s`` and ``staleness_s``. NaN without a
+            value.
         """
         return self._scenario_measures() if self.task.is_addressed else self._task_measures()
 
@@ -150,6 +167,7 @@ class Run(Displayed):
             "bytes": float(bill["bytes"].sum()),
             "radio_j": float(bill["radio_mj"].sum() / 1000),
             "wakeups": float(bill["wakeups"].sum()),
+            "j_per_read": float(bill["radio_mj"].sum() / 1000) / (len(read) or math.nan),
             "delivered_share": len(in_time) / count,
             "read_share": len(read) / count,
             "expired_share": float((deliveries["status"] == "expired").sum()) / count,

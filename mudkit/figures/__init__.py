@@ -18,7 +18,15 @@ if TYPE_CHECKING:
         reads_near_busiest,
         update_cache_hits,
     )
-    from mudkit.figures.charts import bar_panels, growth, histogram, policy_scatter, rows_over_time, signals
+    from mudkit.figures.charts import (
+        bar_panels,
+        crossover,
+        growth,
+        histogram,
+        policy_scatter,
+        rows_over_time,
+        signals,
+    )
     from mudkit.figures.comparisons import (
         frontier,
         latencies,
@@ -67,6 +75,7 @@ __all__ = [
     "cell_map",
     "cell_slides",
     "cells_over_time",
+    "crossover",
     "decisions",
     "frontier",
     "growth",

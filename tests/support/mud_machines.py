@@ -29,7 +29,7 @@ _FIELDS = {
     "part": {"lsn": 7, "rows": []},
     "registered": {"life": 1, "lsn": 7, "data_seq": 1},
     "described": {"error": None},
-    "hello": {"session": None, "is_new": True, "policies": {}},
+    "hello": {"session": None, "is_new": True, "policies": {}, "incarnation": "first"},
     "describe": {"claims": None},
     "read": {"id": "i", "reply": "gateway", "name": "t", "table": 1, "partition": 0, "auth": {}, "least": 0, **_OF_READ},
     "write": {"id": "i", "reply": "gateway", "client": "jane/news", "claims": None, "refused": None, **_OF_WRITE},

@@ -209,7 +209,7 @@ class Withdraw(_Message, frozen=True, tag="withdraw"):
 class Pull(_Message, frozen=True, tag="pull"):
     """Device to gateway: fetch what waits, acknowledge entries, keep the connection open or not (4.1).
 
-    ``start`` is that of the page with these entries.
+    Visits are numbered over all starts of the device. ``start`` is that of the page with these entries.
     """
 
     device: _Text
@@ -220,9 +220,10 @@ class Pull(_Message, frozen=True, tag="pull"):
 
 
 class Bye(_Message, frozen=True, tag="bye"):
-    """Device to gateway: the connection is closed."""
+    """Device to gateway: the connection of a visit is closed."""
 
     device: _Text
+    visit: Count
 
 
 class Sent(_Message, frozen=True, tag="sent"):
@@ -497,7 +498,8 @@ class Moving(_Message, frozen=True, tag="moving"):
     """Storage to storage: the queue of a device, with its white-list and what was withdrawn from it.
 
     ``number`` counts the moves from this incarnation of ``origin`` to the receiver; ``open_from`` is the
-    number of the oldest that is not acknowledged. ``withdrawn`` is absent if nothing was.
+    number of the oldest that is not acknowledged. ``friends_number`` is that of the :class:`Join` with the
+    white-list. ``withdrawn`` is absent if nothing was.
     """
 
     origin: Name
@@ -506,6 +508,7 @@ class Moving(_Message, frozen=True, tag="moving"):
     device: _Text
     version: _Version
     friends: list[_Text] | None
+    friends_number: Count
     entries: list[QueueEntry]
     open_from: Count
     withdrawn: dict[_Text, Count] | UnsetType = UNSET

@@ -633,25 +633,38 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     """Client to notification server: its current address and a sign of life (Mobius 5).
 
     ``session`` None: it has none. ``is_new`` False: a heartbeat. ``policies`` has the version of each kind of
-    policy that it follows.
+    policy that it follows. ``seq`` counts the hellos of a start of the client, which ``incarnation`` names.
+    ``nonce`` is that of the last :class:`Identify`; absent: none has come since the last welcome.
     """
 
     endpoint: Endpoint
     session: str | None
     is_new: bool
     policies: dict[str, Count]
+    incarnation: Name
+    seq: Count
+    nonce: Name | UnsetType = UNSET
 
 
 class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):
-    """Notification server to client: the session, which is also the name of its stream."""
+    """Notification server to client: the session, which is also the name of its stream.
+
+    ``incarnation`` and ``seq`` are those of the hello.
+    """
 
     session: Name
+    incarnation: Name
+    seq: Count
 
 
 class Identify(Struct, frozen=True, tag_field="kind", tag="identify"):
-    """Notification server to client: request for a hello, at a start of the server."""
+    """Notification server to client: request for a hello with a nonce.
+
+    At a start of the server, and after a hello of another start of the client, which may be a late copy.
+    """
 
     endpoint: Endpoint
+    nonce: Name
 
 
 class Redirect(Struct, frozen=True, tag_field="kind", tag="redirect"):

@@ -125,6 +125,8 @@ class Kept(msgspec.Struct, frozen=True):
     incarnation: str
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
     """Lineage of the publish server's log in which ``next_seq`` counts; absent: it is empty."""
+    since_us: Count | msgspec.UnsetType = msgspec.UNSET
+    """Start of an access point whose store may be an old one; absent: its client has attached since."""
 
 
 class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -176,7 +178,8 @@ class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
 class Attach(msgspec.Struct, frozen=True, tag_field="kind", tag="attach"):
     """Client to access point: serve this subscriber from now on.
 
-    ``origin`` has served it before; ``fresh``: nobody has, as far as this incarnation knows.
+    ``origin`` has served it before; ``fresh``: nobody has, as far as this incarnation knows. ``seen`` is the
+    number of the last delivery that it has, ``policy`` that of the last policy that was set; absent: none.
     """
 
     subscriber: _Subscriber
@@ -186,14 +189,26 @@ class Attach(msgspec.Struct, frozen=True, tag_field="kind", tag="attach"):
     report: Count
     automatic: Automatic
     incarnation: _Incarnation
+    seen: Count | msgspec.UnsetType = msgspec.UNSET
+    policy: Count | msgspec.UnsetType = msgspec.UNSET
 
 
 class Attached(msgspec.Struct, frozen=True, tag_field="kind", tag="attached"):
-    """Access point to client: it serves it, and knows its automatic variables of a report."""
+    """Access point to client: it serves it, and knows its automatic variables of a report.
+
+    ``policy`` is the number of its policy, if the client has set a later one, which is lost; else absent.
+    """
 
     incarnation: _Incarnation
     epoch: Count
     report: Count
+    policy: Count | msgspec.UnsetType = msgspec.UNSET
+
+
+class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
+    """Access point to client: attach again, because the access point has started again or has no state."""
+
+    incarnation: _Incarnation
 
 
 class Behind(msgspec.Struct, frozen=True, tag_field="kind", tag="behind"):
@@ -265,10 +280,14 @@ class DeliveryAck(msgspec.Struct, frozen=True, tag_field="kind", tag="got"):
 
 
 class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
-    """Client to access point: this incarnation is served elsewhere; what is kept of another one is over."""
+    """Client to access point: it is served elsewhere since this epoch; older state is obsolete.
+
+    So is the state of another incarnation.
+    """
 
     subscriber: _Subscriber
     incarnation: _Incarnation
+    epoch: Count
 
 
 # -- access points among themselves
@@ -315,6 +334,18 @@ class Stale(msgspec.Struct, frozen=True, tag_field="kind", tag="stale"):
     epoch: Count
 
 
+class Missing(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
+    """Access point to another one: it has lost the state of the subscriber, if it ever had it.
+
+    ``start_us`` is the time of its start, ``start_seq`` the last message that was published before.
+    """
+
+    subscriber: _Subscriber
+    epoch: Count
+    start_us: Count
+    start_seq: Count
+
+
 # -- without state
 
 
@@ -351,10 +382,10 @@ FROM_PLAIN_CLIENT: Final = Accepts[Hello | Bye](Hello, Bye)
 FROM_CLIENT: Final = Accepts[Attach | Report | SetPolicy | DeliveryAck | Left | Hello | Bye](
     Attach, Report, SetPolicy, DeliveryAck, Left, Hello, Bye
 )
-FROM_POINT: Final = Accepts[Ask | StateTransfer | StateTransferAck | Moved | Stale](
-    Ask, StateTransfer, StateTransferAck, Moved, Stale
+FROM_POINT: Final = Accepts[Ask | StateTransfer | StateTransferAck | Moved | Stale | Missing](
+    Ask, StateTransfer, StateTransferAck, Moved, Stale, Missing
 )
-TO_CLIENT: Final = Accepts[Attached | Behind | Reported | PolicySet | Deliver](
-    Attached, Behind, Reported, PolicySet, Deliver
+TO_CLIENT: Final = Accepts[Attached | Behind | Identify | Reported | PolicySet | Deliver](
+    Attached, Behind, Identify, Reported, PolicySet, Deliver
 )
 TO_PLAIN_CLIENT: Final = Accepts[Plain](Plain)

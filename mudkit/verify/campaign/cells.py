@@ -36,7 +36,7 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "register, no session", "registered",
         "registered in part or in an older life", "remove passed on", "stream, gap", "stream, next",
         "stream, of another session", "stream, seen before", "synced", "unregister", "unregister done",
-        "update_data", "update_data done", "upsert passed on", "welcome, other session",
+        "update_data", "update_data done", "upsert passed on", "welcome, late", "welcome, other session",
         "welcome, same session",
     ),
     "connection": (
@@ -79,7 +79,8 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "all were heard of", "asked for a hello again",
         "begins a life", "confirmed", "given up, not heard of",
         "given up, waited too long", "heartbeat, known", "hello redirected", "hello, known",
-        "hello, what waited is sent", "life", "new session", "nobody to send to", "not delivered",
+        "hello, late", "hello, of another start", "hello, what waited is sent",
+        "life", "new session", "nobody to send to", "not delivered",
         "policy, kept", "policy, sent",
         "sent again", "stream, gap", "stream, next", "stream, seen before", "tell, given up", "tell, kept",
         "tell, sent", "tell, stranger",
@@ -114,6 +115,8 @@ UNREACHABLE: Final = tuple(
         "gateway: restarted",
         "generator: tells again",
         "notifications: asked for a hello again",
+        "notifications: hello, late",
+        "notifications: hello, of another start",
         "notifications: hello, what waited is sent",
         "notifications: sent again",
         "notifications: stream, gap",
@@ -129,6 +132,7 @@ UNREACHABLE: Final = tuple(
         "watching: stream, gap",
         "watching: stream, of another session",
         "watching: stream, seen before",
+        "watching: welcome, late",
     )
 )
 """Pattern of a transition, pattern of a fault, and why they do not meet."""

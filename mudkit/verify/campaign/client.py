@@ -115,11 +115,11 @@ class ClientSeen:
         if kind == "stream":
             yield from self._streamed(message, effects, asked)
         elif kind == "welcome":
-            yield (
-                "watching: welcome, same session"
-                if message["session"] == self._session
-                else ("watching: welcome, other session")
-            )
+            if not effects:
+                yield "watching: welcome, late"
+                return
+            is_same = message["session"] == self._session
+            yield f"watching: welcome, {'same' if is_same else 'other'} session"
             self._session = message["session"]
         elif kind == "redirect":
             yield "watching: redirected"

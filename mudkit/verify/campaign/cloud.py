@@ -218,6 +218,9 @@ class NotificationServerSeen:
             if "redirect" in kinds:  # whichever of the two it was
                 yield "notifications: hello redirected"
                 return
+            if "welcome" not in kinds:
+                yield f"notifications: hello, {'of another start' if 'identify' in kinds else 'late'}"
+                return
             welcome = next(each for each in sent if each["kind"] == "welcome")
             is_known = welcome["session"] == message["session"]
             yield f"notifications: {what}, known" if is_known else "notifications: new session"

@@ -398,8 +398,7 @@ class ModuleMachine:
     def _linked(self, *, is_up: bool) -> list[Effect]:
         effects: list[Effect] = []
         for outbox, pull in zip(self._outboxes, self._pulls, strict=True):
-            pull.is_up = is_up
-            effects += [*pull.settle(), *outbox.link(is_up=is_up)]
+            effects += [*pull.link(is_up=is_up), *outbox.link(is_up=is_up)]
         return effects
 
     def _moved(self, context: Metadata) -> list[Effect]:

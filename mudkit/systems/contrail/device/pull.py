@@ -56,7 +56,7 @@ class Pull:
         self.interval_us: int | None = None
         self.idle_us = 0
         self._state = "asleep"
-        self._visit = 0
+        self._visit = core.first
         self._is_held = False
         """Whether the provider was asked to keep the connection when nothing waits."""
         self._got: list[int] = []
@@ -70,13 +70,18 @@ class Pull:
         """Whether there is no connection."""
         return self._state == "asleep"
 
-    def settle(self) -> list[Effect]:
-        """Follow the network and the parameters of ports."""
+    def link(self, *, is_up: bool) -> list[Effect]:
+        """Follow the network: a connection over another one, or from another address, is closed."""
+        self.is_up = is_up
         if not self.is_asleep:
-            if self.is_up:
-                return []
             self._state, self._from_us = "asleep", None
-        elif self.is_up and self.interval_us is not None:
+        return self.settle()
+
+    def settle(self) -> list[Effect]:
+        """Follow the parameters of ports."""
+        if not self.is_asleep:
+            return []
+        if self.is_up and self.interval_us is not None:
             if self._from_us is None:
                 return self.ask()
             left_us = self._from_us + self.interval_us - self._core.now_us
@@ -119,7 +124,7 @@ class Pull:
     def fired(self) -> list[Effect]:
         """Handle the end of the interval, of the timeout or of the idle time."""
         if self._state == "open":
-            return [Send(self.gateway, Bye(self._core.me)), *self._sleep()]
+            return [Send(self.gateway, Bye(self._core.me, self._visit)), *self._sleep()]
         return self.ask() if self._state == "asked" else self.settle()
 
     def failed(self) -> list[Effect]:

@@ -6,6 +6,7 @@ request   to the compute instances in turn; an unreachable instance is skipped; 
 tell      to the device that asked
 filled    to the device, if it holds a connection; otherwise ``gone`` to the storage
 bye       the connection is closed
+late      a pull or bye of an earlier visit of the device: ignored
 restart   of this gateway or of a storage: one of them may not know who holds a connection, so all
           devices that do are asked to read
 ========  ==========================================================================================
@@ -63,6 +64,8 @@ class Gateway:
         self._held: dict[str, str] = {
             key.removeprefix("held "): address for key, address in ports.store.items("held ", str)
         }
+        self._visits: dict[str, int] = {}
+        """Number of the earliest visit of each device that is not over."""
         self._is_awake = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -111,10 +114,15 @@ class Gateway:
 
     def _asked(self, source: str, message: Request | Bye) -> Sequence[Effect]:
         match message:
-            case Bye(device=device):
-                self._hold(device, None)
+            case Bye(device=device, visit=visit):
+                if visit >= self._visits.get(device, 0):
+                    self._visits[device] = visit + 1
+                    self._hold(device, None)
                 return ()
-            case Pull(device=device, hold=hold):
+            case Pull(device=device, visit=visit, hold=hold):
+                if visit < self._visits.get(device, 0):
+                    return ()
+                self._visits[device] = visit
                 self._hold(device, source if hold else None)
         return (self._ask(Ask(self._me, source, message, tries=0)),)
 

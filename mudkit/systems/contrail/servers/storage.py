@@ -68,6 +68,7 @@ from mudkit.systems.contrail.messages import (
     Moving,
     Op,
     Page,
+    Pull,
     QueueEntry,
     QueueFilled,
     ReadQueue,
@@ -90,6 +91,20 @@ _NOTIFY: Final = "notify again"
 _NOTIFY_US: Final = 20_000_000
 """Initial timeout: a device reads at once, but a page takes 7 s over a slow link."""
 _MOVE: Final = "move again"
+
+
+class _WhiteList(msgspec.Struct, frozen=True):
+    """White-list of a device; None: it shows none. ``number`` is that of its :class:`Join`."""
+
+    friends: list[str] | None = None
+    number: int = 0
+
+
+class _Member(msgspec.Struct, frozen=True):
+    """Membership of a device in a group, with the number of the last :class:`Membership`."""
+
+    joins: bool
+    number: int
 
 
 class _Watcher(msgspec.Struct, frozen=True):
@@ -280,9 +295,9 @@ class Storage:
             case FindItem():
                 return self._cache.get(op), ()
             case AddMember(group=group, member=member):
-                return self._groups.join(now_us, group, member), ()
+                return self._groups.join(now_us, group, member, _number(task)), ()
             case RemoveMember(group=group, member=member):
-                self._groups.leave(group, member)
+                self._groups.leave(group, member, _number(task))
             case Spread(group=group, filter=message):
                 return self._groups.spread(now_us, group, message), ()
             case _:
@@ -300,7 +315,7 @@ class Storage:
         what = task.what
         match op:
             case ShowFriends(device=device, friends=friends):
-                self._show(device, friends)
+                self._show(device, _WhiteList(friends, _number(task)))
             case Append(device=device, entry=entry):
                 # filters and keys have a number of their own, an item has that of its push
                 is_item = isinstance(entry.message, Data)
@@ -317,12 +332,13 @@ class Storage:
                 return "ok", self._move(now_us, device, to)
         return "ok", ()
 
-    def _show(self, device: str, friends: list[str] | None) -> None:
-        """Store the white-list of a device, or that it shows none."""
-        if friends is None:
-            self._store.delete(f"white {device}")
-        else:
-            self._store.put(f"white {device}", friends)
+    def _shown(self, device: str) -> _WhiteList:
+        return self._store.get(f"white {device}", _WhiteList) or _WhiteList()
+
+    def _show(self, device: str, shown: _WhiteList) -> None:
+        """Store the white-list of a device, unless a later one is stored."""
+        if shown.number >= self._shown(device).number:
+            self._store.put(f"white {device}", shown)
 
     # -- queues
 
@@ -334,7 +350,7 @@ class Storage:
     def _append(self, now_us: int, device: str, entry: QueueEntry) -> tuple[str, Sequence[Effect]]:
         message = entry.message
         if isinstance(message, Filter):
-            friends = self._store.get(f"white {device}", list[str])
+            friends = self._shown(device).friends
             if friends is not None and message.source not in friends:
                 return "stranger", ()
         if entry.number <= self._withdrawn(device, message.source):
@@ -401,7 +417,7 @@ class Storage:
     def _move(self, now_us: int, device: str, to: str) -> Sequence[Effect]:
         prefix, version = f"withdrawn {device}\n", self._version(device) + 1
         withdrawn = {key.removeprefix(prefix): number for key, number in self._store.items(prefix, int)}
-        notified = self._notify(now_us, device)
+        notified, shown = self._notify(now_us, device), self._shown(device)
         self._store.put(f"moved {device}", Moved(to, version))
         moving = Moving(
             origin=self._me,
@@ -409,7 +425,8 @@ class Storage:
             number=0,
             device=device,
             version=version,
-            friends=self._store.get(f"white {device}", list[str]),
+            friends=shown.friends,
+            friends_number=shown.number,
             entries=self._device(device).queue.clear(),
             open_from=0,
             withdrawn=withdrawn or msgspec.UNSET,
@@ -467,8 +484,7 @@ class Storage:
                 version=moved.version,
             )
             return (adopted, *self._hand_on(now_us, moved.moved, moving))
-        if self._store.get(f"white {device}") is None:
-            self._show(device, moving.friends)
+        self._show(device, _WhiteList(moving.friends, moving.friends_number))
         if isinstance(moving.withdrawn, dict):
             for sender, up_to in moving.withdrawn.items():
                 self._withdraw(device, sender, up_to)
@@ -477,6 +493,11 @@ class Storage:
             if entry.number > self._withdrawn(device, entry.message.source):
                 queue.append(now_us, entry, capacity)
         return (adopted, *self._notify(now_us, device))
+
+
+def _number(task: Task) -> int:
+    """Return the number of the request of a task; 0: it has none."""
+    return 0 if isinstance(task.what, Pull) else task.what.number
 
 
 class _Cached(msgspec.Struct, frozen=True):
@@ -536,14 +557,24 @@ class PublisherGroups:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def join(self, now_us: int, group: str, member: str) -> list[Filter]:
+    def join(self, now_us: int, group: str, member: str, number: int) -> list[Filter]:
         """Add a member; return the filters that are addressed to it and have not expired."""
-        self._store.put(f"member {group}\n{member}", True)
+        if not self._set(group, member, _Member(joins=True, number=number)):
+            return []
         return _copies([each for _, each in self._live(now_us, group)], {member})
 
-    def leave(self, group: str, member: str) -> None:
+    def leave(self, group: str, member: str, number: int) -> None:
         """Remove a member."""
-        self._store.delete(f"member {group}\n{member}")
+        self._set(group, member, _Member(joins=False, number=number))
+
+    def _set(self, group: str, member: str, word: _Member) -> bool:
+        """Store whether a device is a member; return whether it has not said otherwise since."""
+        key = f"member {group}\n{member}"
+        known = self._store.get(key, _Member)
+        if known is not None and known.number > word.number:
+            return False
+        self._store.put(key, word)
+        return True
 
     def spread(self, now_us: int, group: str, message: Filter) -> list[Filter]:
         """Store a filter; return a copy for each member that it is addressed to."""
@@ -559,7 +590,8 @@ class PublisherGroups:
             for _, oldest in left[: max(len(left) - MAX_FILTERS, 0)]:
                 self._store.delete(oldest)
         prefix = f"member {group}\n"
-        return _copies([message], {key.removeprefix(prefix) for key in self._store.keys(prefix)})
+        members = self._store.items(prefix, _Member)
+        return _copies([message], {key.removeprefix(prefix) for key, member in members if member.joins})
 
     def _live(self, now_us: int, group: str) -> list[tuple[str, Filter]]:
         """Return the filters of a group by key, after those that have expired were removed."""

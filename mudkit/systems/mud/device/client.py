@@ -213,7 +213,7 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        if not self._connection.life:
+        if not self._connection.incarnation:
             return [*self._begin(now_us), *self.handle(now_us, event)]
         match event:
             case Call(op_id=op_id, operation=operation):
@@ -231,7 +231,7 @@ class ClientMachine:
                 self._planner.link_up(network)
                 cleared, asks = self._connection.up()
                 sent = self._resend(now_us, asks)
-                return [*cleared, *sent, *self._watching.hello(now_us), *self._look(now_us)]
+                return [*cleared, *sent, *self._watching.greet(now_us), *self._look(now_us)]
             case LinkDown():
                 self._planner.link_down(now_us)
                 return [*self._connection.down(), *self._watching.down()]
@@ -244,8 +244,7 @@ class ClientMachine:
         return ()
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
-        """Draw what names this start, and send what waits since the last one."""
-        self._connection.life = self._ports.entropy(4).hex()
+        """Draw the incarnation of this start, and send what waits since the last one."""
         self._connection.incarnation = self.local.writes.incarnation
         return self._writes.advance(now_us)
 
@@ -332,10 +331,10 @@ class ClientMachine:
     def _notified(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Process a message of a notification server."""
         match CLIENT_FROM_NOTIFICATION_SERVER.decode(event.message):
-            case Welcome(session=session):
-                return self._watching.welcome(now_us, session)
-            case Identify(endpoint=endpoint) if endpoint == self._connection.endpoint:
-                return self._watching.hello(now_us)
+            case Welcome() as welcome:
+                return self._watching.welcome(now_us, welcome)
+            case Identify(endpoint=endpoint, nonce=nonce) if endpoint == self._connection.endpoint:
+                return self._watching.identify(now_us, nonce)
             case Redirect(to=to):
                 return self._watching.redirected(now_us, to)
             case StreamItem() as item:

@@ -237,10 +237,8 @@ class Connection:
 
     Attributes
     ----------
-    life : str
-        Identifier of this life of the machine, whatever has become of its store.
     incarnation : str
-        Incarnation of this start, which names continuous reads.
+        Incarnation of this start, which names requests, hellos and continuous reads.
     start : str
         Last start of the back end that this client knows; empty: the first one.
     timer : RetransmitTimer
@@ -254,7 +252,6 @@ class Connection:
         self.claimed: Claims | None
         self.use(token)
         self.is_up = False
-        self.life = ""
         self.incarnation = ""
         self.start = ""
         self.timer: RetransmitTimer[str] = RetransmitTimer(RETRY, _TIMEOUT_US, _TIMEOUT_US)
@@ -415,7 +412,7 @@ class Connection:
 
     def _identity(self) -> str:
         self._count += 1
-        return f"{self.endpoint} {self.life}.{self._count}"
+        return f"{self.endpoint} {self.incarnation}.{self._count}"
 
     def _message(self, ask: PendingAsk) -> Ask:
         assert ask.request is not None

@@ -4,7 +4,8 @@ Rules (Mobius 5):
 
 ============  ======================================================================================
 register      stored durably; requested when there is a session with a notification server
-welcome       another session than before: everything is registered again
+welcome       late copy: ignored; another session than before: everything is registered again
+identify      a hello with the server's nonce
 life          a processor has begun another life: what it knew of is registered again
 tell          delivered, unless it is a duplicate; the position in the log is stored
 synced        the records that existed before have all been delivered
@@ -54,6 +55,7 @@ from mudkit.systems.mud.messages import (
     Tell,
     UnregisterRequest,
     UpdateDataRequest,
+    Welcome,
 )
 from mudkit.systems.mud.operations import Register, Unregister, UpdateData
 from mudkit.systems.mud.problems import decode_error
@@ -98,8 +100,14 @@ class ContinuousReads:
         self._session: str | None = None
         self._is_greeted = False
         """Whether the server knows the current address."""
-        self._incoming: dict[str, Incoming[Notification]] = {}
-        """Streams by session: a late welcome of an earlier session may bring that back."""
+        self._hello_seq = 0
+        """Number of the last hello of this start."""
+        self._open_seq = 1
+        """Number of the first hello whose welcome counts."""
+        self._nonce: str | None = None
+        """Nonce that the server has asked for."""
+        self._incoming: Incoming[Notification] | None = None
+        """Stream of the session; None before its first item."""
         self._watches = {
             reading.handle: Watch(reading) for _, reading in ports.store.items("reading ", Reading)
         }
@@ -161,6 +169,18 @@ class ContinuousReads:
             return effects
         return [*effects, *self._connection.timer.answered(now_us, HELLO), *self.down()]
 
+    def greet(self, now_us: int) -> Sequence[Effect]:
+        """Say hello because of news: welcomes that answer earlier hellos no longer count."""
+        self._open_seq = self._hello_seq + 1
+        return self.hello(now_us)
+
+    def identify(self, now_us: int, nonce: str) -> Sequence[Effect]:
+        """Say hello with the nonce of the server, unless such a hello is not answered."""
+        if nonce == self._nonce and HELLO in self._connection.timer:
+            return ()
+        self._nonce = nonce
+        return self.greet(now_us)
+
     def hello(self, now_us: int) -> Sequence[Effect]:
         """Tell the notification server the current address, if there is anything to be notified of."""
         self._is_greeted = False
@@ -182,16 +202,16 @@ class ContinuousReads:
         if to not in self._servers:
             return ()
         self._server = to
-        return self.hello(now_us)
+        return self.greet(now_us)
 
-    def welcome(self, now_us: int, session: str) -> Sequence[Effect]:
-        """Register everything again if the server did not know this client any more."""
-        self._is_greeted = True
+    def welcome(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
+        """Register everything again if the server did not know this client any more; ignore a late copy."""
+        if welcome.incarnation != self._connection.incarnation or welcome.seq < self._open_seq:
+            return ()
+        self._open_seq, self._nonce, self._is_greeted = welcome.seq + 1, None, True
         effects = [*self._connection.timer.answered(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
-        if session != self._session:
-            self._session = session
-            for incoming in self._incoming.values():
-                incoming.forget()
+        if welcome.session != self._session:
+            self._session, self._incoming = welcome.session, None
             for watch in self._watches.values():
                 effects += self._register(now_us, watch)
         return effects
@@ -200,7 +220,9 @@ class ContinuousReads:
         """Process an item of a notification server's stream."""
         if item.stream != self._session:
             return ()
-        incoming = self._incoming.setdefault(item.stream, Incoming(item.first))
+        if self._incoming is None:
+            self._incoming = Incoming(item.first)
+        incoming = self._incoming
         effects: list[Effect] = []
         for body in incoming.take(item):
             match body:
@@ -283,11 +305,15 @@ class ContinuousReads:
         return bool(self._watches or self._policy_slots)
 
     def _hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
+        self._hello_seq += 1
         message = Hello(
             endpoint=self._connection.endpoint,
             session=self._session,
             is_new=is_new,
             policies={slot.kind: slot.version for slot in self._policy_slots},
+            incarnation=self._connection.incarnation,
+            seq=self._hello_seq,
+            nonce=UNSET if self._nonce is None else self._nonce,
         )
         return Send(self._server, message), *self._connection.timer.sent(now_us, HELLO)
 

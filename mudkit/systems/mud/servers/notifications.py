@@ -4,8 +4,9 @@ Its rules (Mobius 5):
 
 ============  ========================================================================================
 any message   dropped unless its sender may send it; a client only about its own endpoint
-Hello         redirect, if another server is responsible; a known session continues at the address of
-              the hello, and waiting items are sent there; else a new session begins
+Hello         redirect, if another server is responsible; of another start of the client: ask for one with
+              a nonce; a late copy: ignored; a known session continues at the address of the hello, and
+              waiting items are sent there; else a new session begins
 heartbeat     the same, but nothing is retransmitted
 StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: stored, and to
               every client of that app that follows such policies, or to those that it is for; one for
@@ -29,7 +30,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
+from msgspec import UNSET
+
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import Heard, Peer
 from mudkit.delivery.stream import Incoming, StreamAck, StreamItem
 from mudkit.events import (
     CancelTimer,
@@ -88,6 +92,15 @@ class _Session:
     heard_us: int
     sender: StreamSender[Notification]
     policies: dict[str, int]
+    peer: Peer
+
+
+@dataclass
+class _Unheard:
+    """Client that had a session before the start: its last address, and the question to it."""
+
+    address: str
+    peer: Peer
 
 
 class NotificationServer:
@@ -118,7 +131,7 @@ class NotificationServer:
         max_waiting: int,
         longest_s: float,
     ) -> None:
-        self._store = ports.store
+        self._store, self._entropy = ports.store, ports.entropy
         self._number, self._servers = number, servers
         self._generator, self._cloud = generator, {generator, *processors}
         self._most_waiting, self._longest_us = max_waiting, round(longest_s * 1e6)
@@ -139,8 +152,10 @@ class NotificationServer:
         """By app and kind, then by version."""
         self._addresses = dict(self._store.items("address ", str))
         """Last address of each client with a session, as stored."""
-        self._unheard = {key.removeprefix("address "): to for key, to in self._addresses.items()}
-        """Those of clients that have not said hello since the start."""
+        self._unheard = {
+            key.removeprefix("address "): _Unheard(to, Peer()) for key, to in self._addresses.items()
+        }
+        """Clients that have not said hello since the start, by endpoint."""
         self._asked: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
         self._count = 0
         self._is_sweeping = False
@@ -161,7 +176,8 @@ class NotificationServer:
                     self._begun_us = now_us
                     return [*self._follow(), *self._identify(now_us, list(self._unheard))]
             case SendFailed(to=to, message=Identify(endpoint=endpoint)):
-                if self._unheard.pop(endpoint, to) == to:
+                if endpoint in self._unheard and self._unheard[endpoint].address == to:
+                    del self._unheard[endpoint]
                     return self._asked.answered(now_us, endpoint)  # it says hello when it has a link
             case SendFailed(to=to, message=StreamItem(stream=name)):
                 session = self._sessions.get(name)
@@ -208,7 +224,8 @@ class NotificationServer:
         effects: list[Effect] = []
         for endpoint in endpoints:
             if endpoint in self._unheard:
-                effects.append(Send(self._unheard[endpoint], Identify(endpoint)))
+                unheard = self._unheard[endpoint]
+                effects.append(Send(unheard.address, Identify(endpoint, unheard.peer.ask(self._entropy))))
                 effects += self._asked.sent(now_us, endpoint)
         return effects
 
@@ -237,6 +254,13 @@ class NotificationServer:
         responsible = server_of(netid_of(endpoint), len(self._servers))
         if responsible != self._number:
             return (Send(source, Redirect(self._servers[responsible])),)
+        peer = self._peer(endpoint)
+        heard = peer.hear(hello.incarnation, hello.seq, None if hello.nonce is UNSET else hello.nonce)
+        if heard is Heard.STRANGER:
+            return (Send(source, Identify(endpoint, peer.ask(self._entropy))),)
+        if heard is Heard.STALE:
+            return ()
+        peer.take(hello.incarnation, hello.seq)
         effects: list[Effect] = []
         if self._unheard.pop(endpoint, None) is not None:
             effects += self._asked.answered(now_us, endpoint)
@@ -244,13 +268,13 @@ class NotificationServer:
         is_known = session is not None and session.endpoint == endpoint
         if session is None or not is_known:
             effects += self._give_up(self._session_of.get(endpoint))
-            session = self._begin(now_us, source, hello)
+            session = self._begin(now_us, source, hello, peer)
         sender, name = session.sender, session.sender.name
         session.heard_us = now_us
         self._heard.pop(name, None)
         self._heard[name] = None
         self._keep_address(endpoint, source)
-        effects.append(Send(source, Welcome(name)))
+        effects.append(Send(source, Welcome(name, hello.incarnation, hello.seq)))
         if not is_known or sender.address != source or hello.is_new or not sender.is_reached:
             effects += sender.resume(now_us, source)
         if not self._is_sweeping:
@@ -258,12 +282,19 @@ class NotificationServer:
             effects.append(SetTimer(_SWEEP, _DEAD_US))
         return effects
 
-    def _begin(self, now_us: int, source: str, hello: Hello) -> _Session:
+    def _peer(self, endpoint: str) -> Peer:
+        """Return what is known of the hellos of a client."""
+        if endpoint in self._unheard:
+            return self._unheard[endpoint].peer
+        name = self._session_of.get(endpoint)
+        return Peer() if name is None else self._sessions[name].peer
+
+    def _begin(self, now_us: int, source: str, hello: Hello, peer: Peer) -> _Session:
         """Begin a session, with the policies that its client lacks in the queue."""
         self._count += 1
         name = f"{self._servers[self._number]} {self._life}.{self._count}"
         sender = StreamSender[Notification](name, name, source)
-        session = _Session(self._count, hello.endpoint, now_us, sender, dict(hello.policies))
+        session = _Session(self._count, hello.endpoint, now_us, sender, dict(hello.policies), peer)
         self._sessions[name] = session
         self._session_of[hello.endpoint] = name
         for by_version in self._policies.values():

@@ -7,6 +7,8 @@ link up           attach to the best access point; it may be the same as before
 context changed   another access point is better: attach there, with the next epoch. An automatic
                   variable has changed by more than a share: report, but not too often
 attached          this one serves it from now on; send it what it does not have yet
+identify          the access point has started again, or has lost the state: attach again. It is not the
+                  one that serves this incarnation: say that it has left
 behind            an older incarnation, or a newer store of it, had reached this epoch: attach with the next
 beyond            reports or policies have higher numbers at the access point: continue after these
 set policy        with the next number, until the access point says that it has it
@@ -61,6 +63,7 @@ from mudkit.systems.sublim.messages import (
     Body,
     Deliver,
     DeliveryAck,
+    Identify,
     Left,
     PolicySet,
     PolicyText,
@@ -105,10 +108,11 @@ class _Attachment(msgspec.Struct, frozen=True):
 
 
 class _Policy(msgspec.Struct, frozen=True):
-    """The last policy that was set; the text is kept until an access point has it."""
+    """The last policy that was set; an access point that has lost it is told again."""
 
     seq: int
-    policy: PolicyText | None
+    policy: PolicyText
+    is_set: bool = False
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -201,8 +205,10 @@ class ClientMachine:
                 return self._take(now_us, source, message) if message.subscriber == self._me else ()
             case _ if message.incarnation != incarnation(self._ports):
                 return ()  # to the one that it was
-            case Attached(epoch=epoch, report=report):
-                return self._attached(now_us, source, epoch, report)
+            case Attached():
+                return self._attached(now_us, source, message)
+            case Identify():
+                return self._identify(now_us, source)
             case Behind(epoch=epoch):
                 return self._behind(now_us, source, epoch)
             case Reported(seq=seq):
@@ -244,11 +250,17 @@ class ClientMachine:
         attach = Attach(
             self._me, stored.epoch, stored.origin or wanted, stored.fresh, self._last_report,
             Automatic(**self._automatic), incarnation(self._ports),
+            self._store.get("seen", int) or msgspec.UNSET, self._policy_seq,
         )  # fmt: skip
         return Send(wanted, attach), *self._unanswered.sent(now_us, _ATTACH, size_bytes(attach))
 
-    def _attached(self, now_us: int, source: str, epoch: int, report: int) -> Sequence[Effect]:
-        stored = self._attachment
+    @property
+    def _policy_seq(self) -> int | msgspec.UnsetType:
+        stored = self._store.get("policy", _Policy)
+        return stored.seq if stored is not None and stored.is_set else msgspec.UNSET
+
+    def _attached(self, now_us: int, source: str, message: Attached) -> Sequence[Effect]:
+        stored, epoch, report = self._attachment, message.epoch, message.report
         if epoch != stored.epoch or source != stored.at or not self._has_link:
             return ()
         self._is_attached = True
@@ -256,6 +268,9 @@ class ClientMachine:
         answered += self._has_reported(now_us, report)
         if stored.fresh or stored.origin != source:
             self._store.put("attachment", replace(stored, origin=source, fresh=False))
+        policy = self._store.get("policy", _Policy)
+        if policy is not None and message.policy is not msgspec.UNSET and message.policy < policy.seq:
+            self._store.put("policy", replace(policy, is_set=False))
         late = self._report_late(now_us) if self._is_late() else ()
         changed = self._report(now_us)  # since it asked
         return [*answered, *late, *self._say_policy(now_us), *changed]
@@ -267,6 +282,19 @@ class ClientMachine:
             return ()
         self._store.put("attachment", replace(stored, epoch=epoch + 1))
         return self._attach(now_us)
+
+    def _identify(self, now_us: int, source: str) -> Sequence[Effect]:
+        attachment = self._attachment
+        if source == attachment.at:
+            return self._attach(now_us) if self._has_link and self._is_attached else ()
+        return self._left(source)
+
+    def _left(self, source: str) -> Sequence[Effect]:
+        """Tell an access point that it does not serve this incarnation any more."""
+        attachment = self._attachment
+        if attachment.fresh or source in (attachment.at, attachment.origin):
+            return ()  # perhaps it goes on with what is kept there
+        return (Send(source, Left(self._me, incarnation(self._ports), attachment.epoch)),)
 
     def _go_on(self, now_us: int) -> Sequence[Effect]:
         """See whether it matters that the context has changed."""
@@ -344,8 +372,8 @@ class ClientMachine:
         effects: list[Effect] = []
         if stored is not None and stored.seq == seq:
             effects += self._unanswered.answered(now_us, _POLICY)
-            if stored.policy is not None:
-                self._store.put("policy", _Policy(seq, None))
+            if not stored.is_set:
+                self._store.put("policy", replace(stored, is_set=True))
         op_id = self._calls.pop(seq, None)
         if op_id is None:
             return effects
@@ -358,7 +386,7 @@ class ClientMachine:
     def _policy_beyond(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Set the policy under a number above those that this client has used and forgotten."""
         stored = self._store.get("policy", _Policy)
-        if stored is None or stored.policy is None or stored.seq > seq:
+        if stored is None or stored.is_set or stored.seq > seq:
             return ()
         self._store.put("policy", _Policy(seq + 1, stored.policy))
         if stored.seq in self._calls:
@@ -368,7 +396,7 @@ class ClientMachine:
 
     def _say_policy(self, now_us: int) -> Sequence[Effect]:
         stored = self._store.get("policy", _Policy)
-        if stored is None or stored.policy is None:
+        if stored is None or stored.is_set:
             return ()
         policy = SetPolicy(self._me, stored.seq, stored.policy, incarnation(self._ports))
         return self._say(now_us, _POLICY, policy)
@@ -384,9 +412,7 @@ class ClientMachine:
     def _take(self, now_us: int, source: str, message: Deliver) -> Sequence[Effect]:
         attachment = self._attachment
         if source not in (attachment.at, attachment.origin):
-            if attachment.fresh:
-                return ()  # perhaps it goes on with what is kept there
-            return (Send(source, Left(self._me, incarnation(self._ports))),)
+            return self._left(source)
         seen = max(self._store.get("seen", int) or 0, message.first - 1)
         effects: list[Effect] = []
         if message.seq == seen + 1:

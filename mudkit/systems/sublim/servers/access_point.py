@@ -5,8 +5,11 @@ Its rules:
 ================  ====================================================================================
 messages          each in its order, for each subscriber of whom it is the next; what is missing is
                   asked for
+start             of a store with subscribers: ask them to attach, and serve them from then on
 attach            mine: it is there, at this address; else ask whoever serves it to hand it over
-left              of another incarnation of the subscriber than is served here: forget that one
+left              of another incarnation of the subscriber than is served here, or it is served elsewhere
+                  since: forget it
+unknown           a subscriber whose state is lost: ask it to attach
 report            the automatic variables; the newest count
 policy            check it, and decide by it from the next message on
 got               out of the queue, and the next one
@@ -58,6 +61,7 @@ from mudkit.systems.sublim.messages import (
     DeliveryAck,
     Have,
     Hello,
+    Identify,
     Join,
     Left,
     Messages,
@@ -83,6 +87,7 @@ _SERVER: Final = "server"
 """The timer by which the publish server is asked again."""
 _JOIN: Final = "join"
 _REPLAY: Final = "replay"
+_IDENTIFY: Final = "identify"
 
 
 class AccessPointMachine:
@@ -118,6 +123,9 @@ class AccessPointMachine:
         for key in self._store.keys("agent "):
             self._begin(key.removeprefix("agent "))
         self._over = Handover(ports, self._agents, self._begin, self._log)
+        self._unconfirmed: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY)
+        """Subscribers that are asked to attach."""
+        self._is_awake = False
 
     def overview(self) -> View:
         """Return its subscribers and what waits for them, as a display shows it."""
@@ -139,9 +147,15 @@ class AccessPointMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        if not self._is_awake:
+            self._is_awake, self._over.start_us = True, now_us
+            for restored in self._agents.values():
+                restored.suspend(now_us)
         match event:
             case Received():
                 return self._received(now_us, event)
+            case SendFailed(message=Identify()):
+                return self._not_there(now_us, event.to)
             case SendFailed(message=Plain()):
                 self._plain.is_away(event.to)
             case TimerFired(name=name) if name.startswith(AGAIN):
@@ -149,11 +163,15 @@ class AccessPointMachine:
                 return agent.overdue(now_us) if agent is not None else ()
             case TimerFired(name=name) if name == HANDOVER:
                 return self._over.again(now_us)
+            case TimerFired(name=name) if name == _IDENTIFY:
+                late = self._unconfirmed.overdue(now_us)
+                return [*self._identify(now_us, late), *self._unconfirmed.fired(now_us)]
             case TimerFired():
                 return self._again(now_us)
             case LinkUp():
                 flushed = [each for agent in self._agents.values() for each in agent.again(now_us)]
-                return [*self._join(now_us), *flushed, *self._over.again_all(now_us)]
+                asked = self._identify(now_us, list(self._agents))
+                return [*self._join(now_us), *flushed, *asked, *self._over.again_all(now_us)]
             case SendFailed(to=to, message=Deliver(subscriber=name)):
                 agent = self._agents.get(name)
                 if agent is not None and agent.record.address == to:
@@ -161,6 +179,27 @@ class AccessPointMachine:
             case Call(op_id=op_id, operation=operations.State(subscriber=name)):
                 return (Complete(op_id, self._state(name, now_us)),)
         return ()
+
+    def _identify(self, now_us: int, names: Sequence[str]) -> Sequence[Effect]:
+        """Ask subscribers to attach that have not since the start."""
+        effects: list[Effect] = []
+        for name in names:
+            agent = self._agents.get(name)
+            if agent is None or agent.is_confirmed:
+                effects += self._unconfirmed.answered(now_us, name)
+            else:
+                effects.append(Send(agent.record.address, Identify(agent.record.incarnation)))
+                effects += self._unconfirmed.sent(now_us, name)
+        return effects
+
+    def _not_there(self, now_us: int, address: str) -> Sequence[Effect]:
+        """Ask subscribers no more that are not at an address: they attach when they have a link."""
+        names = [name for name in self._unconfirmed if self._address(name) in ("", address)]
+        return [effect for name in names for effect in self._unconfirmed.answered(now_us, name)]
+
+    def _address(self, name: str) -> str:
+        agent = self._agents.get(name)
+        return "" if agent is None else agent.record.address
 
     def _again(self, now_us: int) -> Sequence[Effect]:
         """Ask the publish server again for what it should have answered by now."""
@@ -199,12 +238,17 @@ class AccessPointMachine:
                 return self._report(source, agent, message)
             case SetPolicy() if agent is not None:
                 return self._set_policy(source, agent, message)
+            case Report() | SetPolicy() if self._over.has_lost(message.subscriber):
+                return (Send(source, Identify(message.incarnation)),)
         return ()
 
     def _handed_over(self, now_us: int, source: str, message: Heard) -> Sequence[Effect]:
         # Until it knows which message is the next, it cannot begin with anybody.
-        moved = () if self._log.last_seq is None else self._over.heard(now_us, source, message)
-        return [*moved, *self._catch_up(now_us)]
+        if self._log.last_seq is None:
+            return []
+        moved = self._over.heard(now_us, source, message)
+        self._behind.add(message.subscriber)
+        return [*moved, *self._identify(now_us, list(self._unconfirmed)), *self._catch_up(now_us)]
 
     def _is_readable(self, state: StateTransfer) -> bool:
         """Say whether the policy of a subscriber that is handed over can be read."""
@@ -223,6 +267,7 @@ class AccessPointMachine:
         if not self._log.hear(lineage, message.last):
             return ()
         if is_first:
+            self._over.start_seq = message.messages[0].seq - 1 if message.messages else message.last
             effects += self._unanswered.answered(now_us, _JOIN)
         if lineage != before:
             self._store.put("log", self._log)
@@ -232,7 +277,7 @@ class AccessPointMachine:
             effects += agent.follow(lineage, message.last)
             agent.skip(message.first)
             for each in message.messages:
-                if each.seq == agent.record.next_seq:
+                if agent.is_confirmed and each.seq == agent.record.next_seq:
                     effects += agent.decide(now_us, each)
         self._behind = set(self._agents)
         if self._asked is not None and any(each.seq <= self._asked for each in message.messages):
@@ -247,7 +292,8 @@ class AccessPointMachine:
         last_seq = self._log.last_seq
         if self._asked is not None or last_seq is None:
             return ()
-        next_of = {name: self._agents[name].record.next_seq for name in self._behind & self._agents.keys()}
+        behind = [self._agents[name] for name in self._behind & self._agents.keys()]
+        next_of = {agent.name: agent.record.next_seq for agent in behind if agent.is_confirmed}
         self._behind = {name for name, seq in next_of.items() if seq <= last_seq}
         if not self._behind:
             return ()

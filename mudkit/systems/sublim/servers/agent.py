@@ -71,6 +71,8 @@ class Agent:
         self._on_way: RetransmitTimer[int] = RetransmitTimer(AGAIN + name)
         """The first of those that wait: they were sent, and nobody has confirmed them."""
         self.is_away = False
+        self.is_confirmed = True
+        """False: its client has not attached since a start of this access point, whose store may be old."""
 
     @property
     def waiting(self) -> int:
@@ -126,6 +128,32 @@ class Agent:
         self._store.put(f"policy {self.name}", sent)
         self.change(replace(self.record, policy=seq, variables=dict(policy.variables), stopped=0))
 
+    def suspend(self, now_us: int) -> None:
+        """Decide and deliver nothing until the client has attached: the store may be an old one."""
+        self.is_confirmed = False
+        if self.record.since_us is UNSET:
+            self.change(replace(self.record, since_us=now_us))
+
+    def confirm(self, now_us: int, seen: int) -> Sequence[Effect]:
+        """Continue for a client that has deliveries up to a number.
+
+        If these are more than were made here, the store is an old one: only messages that were published
+        after the start are decided about.
+        """
+        record, self.is_confirmed = self.record, True
+        if seen <= record.last_seq:
+            if record.since_us is not UNSET:
+                self.change(replace(record, since_us=UNSET))
+            return ()
+        effects: list[Effect] = []
+        while self._waiting:
+            effects += self._drop_first(now_us)
+        self.change(replace(record, last_seq=seen))
+        lost = rolled_back(
+            self.name, f"its access point does not know deliveries {record.last_seq + 1} to {seen}"
+        )
+        return [lost, *effects]
+
     def follow(self, lineage: Lineage, last_seq: int) -> Sequence[Effect]:
         """Resume in the publish server's log, which may have been restored from a backup."""
         before: Lineage = {} if self.record.lineage is UNSET else self.record.lineage
@@ -147,6 +175,11 @@ class Agent:
     def decide(self, now_us: int, message: Published) -> Sequence[Effect]:
         """Decide about the next message; what is to be sent waits behind what was decided before."""
         record = self.record
+        if record.since_us is not UNSET:
+            if message.created_us < record.since_us:
+                self.skip(message.seq + 1)
+                return ()
+            record = replace(record, since_us=UNSET)
         verdict = self.verdict(message.body, message.at_s)
         stopped = record.stopped + (verdict.outcome == STOPPED)
         entry = None
@@ -182,7 +215,7 @@ class Agent:
     def deliver(self, now_us: int) -> Sequence[Effect]:
         """Send what the window has room for."""
         effects: list[Effect] = []
-        while not self.is_away and len(self._on_way) < min(WINDOW, len(self._waiting)):
+        while self.is_confirmed and not self.is_away and len(self._on_way) < min(WINDOW, len(self._waiting)):
             effects += self._send(now_us, self._waiting[len(self._on_way)])
         return effects
 

@@ -233,9 +233,9 @@ def test_filters_of_a_group_are_bounded_by_device(monkeypatch):
     for slot in (2, 3, 4):
         spread("ann", slot, 40 if slot == 3 else None)
     spread("ann", 5)  # the third has expired
-    assert [each.slot for each in groups.join(50, "club", "bob")] == [2, 4, 5, 1]  # by who sent them
+    assert [each.slot for each in groups.join(50, "club", "bob", 1)] == [2, 4, 5, 1]  # by who sent them
     spread("ann", 6)
-    assert [each.slot for each in storage_module.PublisherGroups(store).join(50, "club", "bob")] == [
+    assert [each.slot for each in storage_module.PublisherGroups(store).join(50, "club", "bob", 2)] == [
         4,
         5,
         6,

@@ -56,10 +56,10 @@ def test_a_connection_is_held_as_long_as_the_device_is_there():
     gateway.handle(0, SendFailed("bob/contrail", {"kind": "filled"}))
     assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
     told(gateway, pull, "bob/contrail")
-    told(gateway, {"kind": "bye", "device": "bob"}, "bob/contrail")
+    told(gateway, {"kind": "bye", "device": "bob", "visit": 1}, "bob/contrail")
     assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
-    told(gateway, pull, "bob/contrail")
-    told(gateway, {**pull, "hold": False}, "bob/contrail")
+    told(gateway, {**pull, "visit": 2}, "bob/contrail")
+    told(gateway, {**pull, "visit": 2, "hold": False}, "bob/contrail")
     assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
 
 
@@ -186,7 +186,7 @@ class Adopting:
         entry = {"slot": "data a", "seq": 1, "expires_us": None, "message": message, "number": 1}
         moving = {
             "kind": "moving", "origin": "us", "incarnation": life, "number": number, "device": device, "version": 1,
-            "friends": None, "entries": [entry], "open_from": open_from,
+            "friends": None, "friends_number": 0, "entries": [entry], "open_from": open_from,
         }  # fmt: skip
         answers = told(self.storage, moving, "us")
         assert answers in ([], [("us", {"kind": "adopted", "incarnation": life, "number": number})])
@@ -219,3 +219,69 @@ def test_a_queue_of_a_wiped_storage_is_not_taken_for_an_old_one():
     assert there.moves(1, "ann")
     assert there.moves(1, "bob", life="1" * 8)
     assert there.waiting("bob") == 1
+
+
+@pytest.mark.parametrize("late", ["pull", "bye"])
+def test_a_late_copy_of_an_earlier_visit_changes_no_connection(late):
+    gateway = Gateway(ports(), INSTANCES, ["store"])
+    pull = {"kind": "pull", "device": "bob", "visit": 1, "got": [], "hold": True}
+    for visit in (1, 2):
+        told(gateway, {**pull, "visit": visit}, f"bob/contrail {visit}")
+    copy = pull if late == "pull" else {"kind": "bye", "device": "bob", "visit": 1}
+    assert told(gateway, copy, "bob/contrail 1") == []
+    filled = {"kind": "filled", "device": "bob"}
+    assert told(gateway, filled, "store") == [("bob/contrail 2", {"kind": "filled"})]
+
+
+def test_a_visit_that_is_over_does_not_begin_again():
+    gateway = Gateway(ports(), INSTANCES, ["store"])
+    pull = {"kind": "pull", "device": "bob", "visit": 1, "got": [], "hold": True}
+    told(gateway, pull, "bob/contrail")
+    told(gateway, {"kind": "bye", "device": "bob", "visit": 1}, "bob/contrail")
+    assert told(gateway, pull, "bob/contrail") == []
+    assert len(told(gateway, {**pull, "visit": 2}, "bob/contrail")) == 1
+
+
+def filter_of(number, sender="ann", group=None, to="bob"):
+    sealed = {"device": to, "port": "in", "sealed": b"", "signature": b""}
+    return {"kind": "filter", "from": sender, "port": "out", "slot": 1, "number": number, "group": group,
+            "expires_us": None, "to": [sealed]}  # fmt: skip
+
+
+def join(device, number, friends):
+    return {"kind": "join", "device": device, "number": number, "friends": friends}
+
+
+def test_a_late_copy_of_a_white_list_changes_nothing():
+    tiers = Tiers()
+    tiers.ask(join("bob", 2, ["ann"]))
+    tiers.ask(join("bob", 1, []))
+    assert tiers.send(filter_of(1))["results"] == [["bob", "in", "ok"]]
+    tiers.ask(join("bob", 3, []))
+    assert tiers.send(filter_of(2))["results"] == [["bob", "in", "stranger"]]
+    tiers.ask(join("bob", 4, None))
+    tiers.ask(join("bob", 3, []))
+    assert tiers.send(filter_of(3))["results"] == [["bob", "in", "ok"]]
+
+
+def test_a_late_copy_of_a_membership_changes_nothing():
+    tiers = Tiers()
+
+    def says(number, joins):
+        tiers.ask({"kind": "group", "device": "bob", "number": number, "group": "g", "joins": joins})
+
+    says(2, joins=True)
+    says(1, joins=False)
+    assert tiers.send(filter_of(1, group="g"))["results"] == [["bob", "in", "ok"]]
+    says(3, joins=False)
+    says(2, joins=True)
+    assert tiers.send(filter_of(2, group="g"))["results"] == []
+
+
+def test_a_white_list_moves_with_its_number():
+    there = Adopting()
+    tiers = Tiers(units=["store", "us"])
+    there.storage = tiers.storage
+    tiers.ask(join("bob", 2, ["ann"]))
+    assert there.moves(1, "bob")  # with an older one, of number 0
+    assert tiers.send(filter_of(1, sender="eve"))["results"] == [["bob", "in", "stranger"]]

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from contrail_place import marked
 
+from mudkit.events import Received
+from mudkit.fleet.kernel import World
+from mudkit.systems.contrail.messages import Bye, Pull
+
 EVERYTHING = "what > ''"
 
 
@@ -78,4 +82,41 @@ def test_a_filter_under_way_when_its_asker_is_wiped_ends(place):
     assert call.status != "open"
     there.install(bob, EVERYTHING, to=("ann", "app"))
     there.publish(ann, marked("x")).result()
+    assert got(there, bob) == ["x"]
+
+
+@pytest.mark.parametrize("how", ["wipe", "restart"])
+def test_a_copy_of_what_the_old_one_asked_does_not_take_the_connection_of_the_new_one(
+    place, how, monkeypatch
+):
+    asked, handle = [], World._handle
+
+    def tap(world, process, event):
+        if isinstance(event, Received) and isinstance(event.message, Pull | Bye):
+            asked.append((process, event))
+        handle(world, process, event)
+
+    monkeypatch.setattr(World, "_handle", tap)
+    there = place("ann bob")
+    ann = there.port("ann", idle_timeout_ms=86_400_000)
+    bob = there.port("bob", idle_timeout_ms=86_400_000)
+    there.run(60)
+    late = list(asked)
+    getattr(there.lab.faults, how)("bob")
+    there.run(60)
+    there.lab.faults.change_address("bob")
+    there.install(bob, EVERYTHING, to=("ann", "app"))
+    for each in late:
+        there.lab.world._handle(*each)
+    there.run(60)
+    there.publish(ann, marked("new"), "new").result()
+    assert got(there, bob) == ["new"]
+
+
+def test_an_open_connection_is_asked_for_again_from_another_address(place):
+    there = place("ann bob")
+    ann, bob = there.port("ann"), there.port("bob", idle_timeout_ms=86_400_000)
+    there.install(bob, EVERYTHING, to=("ann", "app"))
+    there.lab.faults.change_address("bob")
+    there.publish(ann, marked("x"), "x").result()
     assert got(there, bob) == ["x"]

@@ -14,6 +14,7 @@ from mudkit.events import (
     LinkUp,
     Ports,
     Received,
+    Record,
     Send,
     SendFailed,
     TimerFired,
@@ -155,8 +156,8 @@ def test_an_agent_is_as_it_was_after_a_restart():
 class Point:
     """An access point's part, with its store."""
 
-    def __init__(self, address: str) -> None:
-        self.store = MemoryStore()
+    def __init__(self, address: str, store: MemoryStore | None = None) -> None:
+        self.store = store or MemoryStore()
         self.agents: dict[str, Agent] = {}
         self.over = Handover(ports(self.store, address), self.agents, self.begin, Follower(last_seq=0))
 
@@ -164,7 +165,9 @@ class Point:
         self.agents[name] = Agent(self.store, name, None)
         return self.agents[name]
 
-    def attach(self, epoch: int, origin: str, is_fresh: bool = False, client: str = "pda") -> Any:
+    def attach(
+        self, epoch: int, origin: str, is_fresh: bool = False, client: str = "pda", **more: Any
+    ) -> Any:
         message = {
             "kind": "attach",
             "subscriber": "doctor",
@@ -174,6 +177,7 @@ class Point:
             "report": epoch,
             "automatic": {},
             "incarnation": LIFE,
+            **more,
         }
         return self.over.heard(0, client, FROM_CLIENT.decode(message))
 
@@ -247,16 +251,58 @@ def test_who_asks_for_one_that_has_come_back_is_stale():
     assert three.store.items("want ") == []
 
 
-def test_nobody_else_begins_with_one_that_somebody_may_have():
-    two = Point("two")
-    assert (
-        two.hear(
-            "three", {"kind": "ask", "subscriber": "doctor", "epoch": 3, "fresh": False, "incarnation": LIFE}
-        )
-        == ()
-    )
+def test_a_point_that_has_lost_a_subscriber_says_so_to_another_one():
+    two, three = Point("two"), Point("three")
+    two.over.start_us, two.over.start_seq = 7_000_000, 90
+    (ask,) = sent(three.attach(3, "two"), "ask")
+    (missing,) = sent(two.hear("three", ask), "missing")
     assert two.agents == {}
-    assert two.attach(1, "two") == ()  # confirmed before, and unknown here
+    effects = three.hear("two", {**missing, "epoch": 2})
+    assert effects == ()  # a late copy
+    (attached,) = sent(three.hear("two", missing), "attached")
+    assert attached["epoch"] == 3
+    assert (three.agents["doctor"].record.since_us, three.store.items("want ")) == (7_000_000, [])
+
+
+def test_a_point_that_has_lost_a_subscriber_begins_anew():
+    two = Point("two")
+    effects = two.attach(1, "two", seen=8)
+    assert len(sent(effects, "attached")) == 1
+    assert [each.row["incident"] for each in effects if isinstance(each, Record)] == ["rolled back"]
+    assert two.agents["doctor"].record.last_seq == 8
+
+
+def test_a_subscriber_that_was_served_elsewhere_since_a_backup_is_asked_for_there():
+    one, two, state = handed_over()
+    two.hear("one", state)
+    one.agents["doctor"] = old = Agent(two.store, "doctor", None)  # as one's backup had it
+    old.change(replace(old.record, epoch=1))
+    old.suspend(0)
+    two.agents["doctor"].change(replace(two.agents["doctor"].record, epoch=2, last_seq=5))
+    (ask,) = sent(one.attach(3, "two"), "ask")
+    (state,) = sent(two.hear("one", ask), "parcel")
+    assert len(sent(one.hear("two", state), "attached")) == 1
+    assert (one.agents["doctor"].record.last_seq, list(two.agents)) == (5, [])
+
+
+def test_a_subscriber_that_only_seems_to_have_been_elsewhere_is_served():
+    one, two = Point("one"), Point("two")
+    one.attach(1, "one", is_fresh=True)
+    one.agents["doctor"].suspend(0)
+    (ask,) = sent(one.attach(4, "two"), "ask")
+    (missing,) = sent(two.hear("one", ask), "missing")
+    assert len(sent(one.hear("two", missing), "attached")) == 1
+    assert one.agents["doctor"].is_confirmed
+
+
+def test_who_has_left_for_a_later_epoch_is_forgotten():
+    one = Point("one")
+    one.attach(3, "one", is_fresh=True)
+    left = {"kind": "left", "subscriber": "doctor", "incarnation": LIFE, "epoch": 3}
+    one.over.heard(0, "pda", FROM_CLIENT.decode(left))
+    assert list(one.agents) == ["doctor"]  # a late copy: it has come back
+    one.over.heard(0, "pda", FROM_CLIENT.decode({**left, "epoch": 4}))
+    assert one.agents == {}
 
 
 def test_a_first_attachment_that_was_lost_is_no_second_state():
@@ -349,7 +395,7 @@ def test_what_could_not_be_delivered_waits_for_the_next_attachment():
 
 
 @pytest.mark.parametrize("kind", ["got", "report", "policy"])
-def test_who_is_not_served_here_is_not_answered(kind):
+def test_who_is_not_served_here_is_asked_to_attach_if_it_counts_on_it(kind):
     machine = access_point(MemoryStore())
     answer = {
         "kind": kind,
@@ -359,4 +405,5 @@ def test_who_is_not_served_here_is_not_answered(kind):
         "policy": {},
         "incarnation": LIFE,
     }
-    assert machine.handle(0, Received("nobody", answer)) == ()
+    asked = sent(machine.handle(0, Received("nobody", answer)), "identify")
+    assert len(asked) == (kind != "got")

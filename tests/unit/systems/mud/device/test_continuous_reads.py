@@ -12,7 +12,7 @@ from mudkit.predicates import Predicate
 from mudkit.systems.mud.device.connection import Connection, Telling
 from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.local import Local
-from mudkit.systems.mud.messages import CLIENT_FROM_GATEWAY, CLIENT_FROM_NOTIFICATION_SERVER
+from mudkit.systems.mud.messages import CLIENT_FROM_GATEWAY, CLIENT_FROM_NOTIFICATION_SERVER, Welcome
 from mudkit.systems.mud.operations import Register, Unregister, UpdateData
 
 TABLE = {
@@ -29,12 +29,12 @@ class Cell:
     def __init__(self, store=None, *, is_up=True):
         self.ports = ports("jane", store or MemoryStore())
         self.connection = Connection("jane/news", None, ["gateway"], 0)
-        self.connection.life, self.connection.incarnation = "life", "first"
+        self.connection.incarnation = "first"
         self.local = Local(self.ports, 10)
         self.watching = ContinuousReads(self.ports, self.local, self.connection, ["server"], [])
         if is_up:
             self.connection.up()
-        self.number = 0
+        self.number, self.seq = 0, 100
 
     def register(self, op_id=1, sync=None):
         return self.watching.register(0, op_id, Register("t", Predicate("TRUE"), {}, sync, "me"))
@@ -66,8 +66,9 @@ class Cell:
             return [*timer, *self.watching.told(ask.work, answer)]
         return [*timer, *self.watching.registered(0, ask.work, ask, answer)]
 
-    def welcome(self, session):
-        return self.watching.welcome(0, session)
+    def welcome(self, session, seq=None, incarnation="first"):
+        self.seq = self.seq + 1 if seq is None else seq
+        return self.watching.welcome(0, Welcome(session, incarnation, self.seq))
 
     def begin(self, lives=None, sync=None):
         """Register a read, and answer that."""
@@ -366,3 +367,34 @@ def test_what_was_ended_before_its_registration_was_answered_is_not_registered_a
     cell.watching.unregister(0, 2, Unregister(1))
     assert asks(cell.answer(asked, {"p0": 1})) == []
     assert asks(cell.hear(what="life", life=2)) == []
+
+
+def test_a_late_copy_of_a_welcome_is_ignored(cell):
+    cell.register()
+    assert len(asks(cell.welcome("s2", 2))) == 1
+    assert cell.welcome("s1", 1) == ()
+    assert cell.welcome("s1", 2) == ()
+    assert cell.welcome("s1", 3, incarnation="of a former start") == ()
+    assert told(cell.change(stream="s2")) == [("upsert", "a", 1)]
+
+
+def test_a_welcome_that_answers_a_hello_from_before_news_is_ignored(cell):
+    (_, hello), *_ = sent(cell.register())
+    assert (hello["incarnation"], hello["seq"]) == ("first", 1)
+    ((_, resent),) = sent(cell.watching.hello(0))
+    assert resent["seq"] == 2
+    assert sent(cell.watching.greet(0))[0][1]["seq"] == 3
+    assert cell.welcome("s", 2) == ()
+    assert HELLO in cell.connection.timer
+    cell.watching.hello(0)
+    assert len(asks(cell.welcome("s", 3))) == 1  # on a slow link it answers the one before the last
+
+
+def test_a_question_is_answered_with_its_nonce_once_until_a_welcome(cell):
+    cell.register()
+    ((_, hello),) = sent(cell.watching.identify(0, "n"))
+    assert hello["nonce"] == "n"
+    assert cell.watching.identify(0, "n") == ()
+    cell.welcome("s")
+    ((_, hello),) = sent(cell.watching.hello(0))
+    assert "nonce" not in hello

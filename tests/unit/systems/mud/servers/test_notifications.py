@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 from mud_machines import ports, sent, told
 
@@ -13,6 +15,8 @@ from mudkit.systems.mud.tables.partitioning import server_of
 from mudkit.wire import as_wire
 
 DEAD_US = 2 * HEARTBEAT_US + 60_000_000
+seqs = count(1)
+"""Numbers of hellos."""
 LATE_US = 6_000_000
 """After the first retransmission timeout."""
 
@@ -44,6 +48,7 @@ class Cell:
             session=session,
             is_new=is_new,
             policies=policies or {},
+            seq=next(seqs),
         )
         name = said[0][1].get("session")
         self.endpoints[name] = f"{who}/news"
@@ -102,7 +107,7 @@ def test_another_server_is_named_to_those_who_are_not_its_own():
     mine = next(name for name in "abcdefgh" if server_of(name, 2) == 0)
     others = next(name for name in "abcdefgh" if server_of(name, 2) == 1)
     cell = Cell(servers=servers)
-    assert told(cell.server, "hello", others, endpoint=f"{others}/news", session=None) == [
+    assert told(cell.server, "hello", others, endpoint=f"{others}/news", session=None, seq=1) == [
         (others, {"kind": "redirect", "to": "one"})
     ]
     assert cell.hello(mine)[0] is not None
@@ -144,7 +149,7 @@ def test_who_cannot_be_reached_is_sent_nothing_until_he_says_hello(cell):
 
 def test_a_failure_of_who_is_not_known_changes_nothing(cell):
     session, _ = cell.hello()
-    cell.server.handle(0, SendFailed("jane", Welcome(session)))
+    cell.server.handle(0, SendFailed("jane", Welcome(session, "first", 1)))
     cell.server.handle(0, SendFailed("jane", StreamItem("another", 1, 1, None)))
     assert numbers(cell.tell(session)) == [("jane", 1)]
 
@@ -199,7 +204,8 @@ def test_the_dead_are_found_though_others_live(cell):
 def _hello(who, session):
     from mudkit.events import Received
 
-    hello = {"kind": "hello", "endpoint": f"{who}/news", "session": session, "is_new": False, "policies": {}}
+    hello = {"kind": "hello", "endpoint": f"{who}/news", "session": session, "is_new": False, "policies": {},
+             "incarnation": "first", "seq": next(seqs)}  # fmt: skip
     return Received(who, hello)
 
 
@@ -257,9 +263,11 @@ def test_another_life_of_the_server_has_other_sessions():
     names = set()
     for _ in range(2):
         server = NotificationServer(store_ports, 0, ["server"], ["processor"], "generator", 2, 100.0)
-        for _ in range(2):  # it may hear of its link again
-            server.handle(0, LinkUp("server", "server"))
-        hello = {"endpoint": "jane/news", "session": None, "is_new": True, "policies": {}}
+        asked = sent(server.handle(0, LinkUp("server", "server")))
+        assert server.handle(0, LinkUp("server", "server")) == ()
+        nonces = [message["nonce"] for _, message in asked if message["kind"] == "identify"]
+        hello = {"endpoint": "jane/news", "session": None, "is_new": True, "policies": {}, "seq": 1}
+        hello |= dict(zip(["nonce"], nonces, strict=False))
         names.add(told(server, "hello", "jane", **hello)[0][1]["session"])
     assert names == {"server 1.1", "server 2.1"}
 
@@ -283,3 +291,46 @@ def test_a_policy_goes_to_those_it_is_for_who_follow_it_and_have_it_not():
     assert [message["body"]["document"]["version"] for _, message in said if message["kind"] == "stream"] == [
         2
     ]
+
+
+def hello(server, seq, incarnation="first", address="jane", **more):
+    return told(server, "hello", address, endpoint="jane/news", incarnation=incarnation, seq=seq, **more)
+
+
+def kinds(said):
+    return [(to, message["kind"]) for to, message in said]
+
+
+def test_a_late_copy_of_a_hello_changes_nothing(cell):
+    session = hello(cell.server, 5, address="jane@2")[0][1]["session"]
+    cell.endpoints[session] = "jane/news"
+    assert hello(cell.server, 4, address="jane@1") == []
+    assert numbers(cell.tell(session)) == [("jane@2", 1)]
+
+
+def test_a_hello_of_another_start_has_to_carry_a_nonce(cell):
+    session = hello(cell.server, 5, "second", address="jane@2")[0][1]["session"]
+    cell.endpoints[session] = "jane/news"
+    for _ in range(2):  # a late copy cannot answer
+        ((to, asked),) = hello(cell.server, 9, "first", address="jane@1")
+        assert (to, asked["kind"]) == ("jane@1", "identify")
+    assert numbers(cell.tell(session)) == [("jane@2", 1)]
+    said = hello(cell.server, 1, "third", address="jane@3", nonce=asked["nonce"])
+    (welcome,) = (message for _, message in said if message["kind"] == "welcome")
+    assert welcome["session"] != session
+    assert (welcome["incarnation"], welcome["seq"]) == ("third", 1)
+
+
+def test_a_server_that_starts_asks_until_a_hello_carries_its_nonce():
+    store_ports = ports("server")
+    for _ in range(2):
+        server = NotificationServer(store_ports, 0, ["server"], ["processor"], "generator", 2, 100.0)
+        asked = sent(server.handle(0, LinkUp("server", "server")))
+        hello(server, 1) if not asked[1:] else None
+    (*_, (to, question)) = asked
+    assert (to, question["kind"]) == ("jane", "identify")
+    assert kinds(hello(server, 2, address="jane@1")) == [("jane@1", "identify")]  # a late copy
+    again = sent(server.handle(100_000_000, TimerFired("identify")))
+    assert again == [("jane", question)]
+    assert hello(server, 3, nonce=question["nonce"])[0][1]["kind"] == "welcome"
+    assert sent(server.handle(200_000_000, TimerFired("identify"))) == []

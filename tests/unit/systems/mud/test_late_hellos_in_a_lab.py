@@ -1,0 +1,83 @@
+"""Late copies of hellos and welcomes of MUD tables: a continuous read does not fall silent because of one."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit import Lab
+from mudkit.events import Received
+from mudkit.fleet.kernel import World
+from mudkit.systems import mud
+from mudkit.wire import as_wire
+
+
+class Place:
+    """A writer and a reader, whose hellos and welcomes are kept to be delivered once more."""
+
+    def __init__(self, monkeypatch):
+        self.lab = Lab(seed=3)
+        cloud = mud.Cloud(self.lab, replicas=0, gateways=1, processors=1, servers=1)
+        self.ann, bob = (
+            mud.Client(self.lab.device(name), cloud, app="app", token=self.lab.token(name, "app", hours=9))
+            for name in ("ann", "bob")
+        )
+        self.heard = []
+        self.seen = {}
+        """Messages of each kind, with the process that has received them."""
+        handle = World._handle
+
+        def tap(world, process, event):
+            if isinstance(event, Received):
+                self.seen.setdefault(as_wire(event.message)["kind"], []).append((process, event))
+            handle(world, process, event)
+
+        monkeypatch.setattr(World, "_handle", tap)
+        self.ann.create("t").result()
+        bob.read("t", type="continuous", callback=lambda change: self.heard.append(change.key)).result()
+        self.lab.run(minutes=1)
+
+    def repeat(self, kind):
+        """Deliver the first message of a kind once more."""
+        self.lab.world._handle(*self.seen[kind][0])
+
+    def is_heard(self, key):
+        self.ann.write("t", key, {})
+        self.lab.run(minutes=3)
+        return key in self.heard
+
+
+@pytest.fixture
+def place(monkeypatch):
+    return Place(monkeypatch)
+
+
+@pytest.mark.parametrize("kind", ["hello", "welcome"])
+def test_a_copy_from_before_a_restart_of_the_server_changes_nothing(place, kind):
+    place.lab.faults.restart("mud-notifications-1")
+    place.lab.run(minutes=1)
+    place.repeat(kind)
+    assert place.is_heard("a")
+
+
+def test_a_copy_of_a_hello_does_not_bring_an_old_address_back(place):
+    place.lab.faults.change_address("bob")
+    place.lab.run(minutes=1)
+    place.repeat("hello")
+    assert place.is_heard("a")
+
+
+@pytest.mark.parametrize("kind", ["hello", "welcome"])
+def test_a_copy_from_before_a_restart_of_the_device_changes_nothing(place, kind):
+    place.lab.faults.restart("bob")
+    place.lab.run(minutes=1)
+    place.repeat(kind)
+    assert place.is_heard("a")
+
+
+def test_a_server_that_restarts_does_not_take_a_copy_for_an_answer(place):
+    place.lab.faults.messages(loss_share=1.0)
+    place.lab.faults.restart("mud-notifications-1")
+    place.lab.run(seconds=1)
+    place.repeat("hello")
+    place.lab.faults.messages()
+    assert place.is_heard("a")
