@@ -15,7 +15,7 @@ SAMPLE_S ?= 240
 # Tests start hundreds of processes: let them start from what is compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup report test quick tests unit soak sample coverage lab book api notebooks lint bench faults mutants clean
+.PHONY: setup report test quick tests unit soak sample coverage lab docs pictures notebooks lint bench faults mutants clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -68,11 +68,12 @@ coverage: $(READY)
 lab: $(READY)
 	@$(BIN)/mudkit lab
 
-book: $(READY)
-	@$(BIN)/mudkit book
+# Executes the chapters that have changed, then builds the site in build/site/html.
+docs: $(READY)
+	@$(BIN)/python tools/site.py
 
-api: $(READY)
-	@$(BIN)/python tools/api.py
+pictures: $(READY)
+	@$(BIN)/python tools/pictures.py
 
 notebooks: $(READY)
 	@$(BIN)/python tools/notebooks.py

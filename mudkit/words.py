@@ -204,6 +204,12 @@ LABELS: Final[Mapping[str, Label]] = {
     "up_bytes": Label("sent by devices", "kB", 1e-3),
     "down_bytes": Label("received by devices", "kB", 1e-3),
     "radio_mj": Label("radio", "J", 1e-3),
+    "latency_s": Label("time to arrive", "s, median"),
+    "staleness_s": Label("time until read", "s, median"),
+    "offline_share": Label("time without a network", "%", 100.0),
+    "j_per_read": Label("radio energy", "J per message read"),
+    "j_per_look": Label("radio energy", "J per look"),
+    "article_minutes": Label("time from one article to the next", "min"),
     "wakeups": Label("wake-ups"),
     "wake_ups": Label("wake-ups"),
 }

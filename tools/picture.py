@@ -1,6 +1,6 @@
-"""Draw the README's picture: five systems on one fleet, and where each of them decides.
+"""Draw the picture of the five systems on one fleet, and where each of them decides.
 
-Usage: python tools/picture.py [FILE]    tools/picture.svg by default
+Usage: python tools/picture.py [FILE]    docs/systems.svg by default
 """
 
 from __future__ import annotations
@@ -102,4 +102,4 @@ def picture() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1] if len(sys.argv) > 1 else "tools/picture.svg").write_text(picture(), encoding="utf-8")
+    Path(sys.argv[1] if len(sys.argv) > 1 else "docs/systems.svg").write_text(picture(), encoding="utf-8")

@@ -27,7 +27,6 @@ app = typer.Typer(
 app.add_typer(traces.app, name="trace")
 app.add_typer(jobs.app, name="pipeline")
 app.command()(reports.report)
-app.command()(chapters.book)
 app.command()(reports.reproduce)
 app.command()(chapters.judge)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(chapters.lab)

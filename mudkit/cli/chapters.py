@@ -1,4 +1,4 @@
-"""``mudkit lab``, ``mudkit book`` and ``mudkit judge``: open the chapters, export them, judge exercises."""
+"""``mudkit lab`` and ``mudkit judge``: open the chapters, judge exercises."""
 
 from __future__ import annotations
 
@@ -13,21 +13,7 @@ from mudkit.cli.arguments import Overwrite
 from mudkit.errors import OutputExists, ParameterError
 from mudkit.files import staged_file
 
-__all__ = ["book", "judge", "lab"]
-
-
-def book(
-    out: Annotated[Path, typer.Option("--out", help="Folder to make or replace.")] = Path(
-        "reports/build/book"
-    ),
-) -> None:
-    """Execute all chapters and write them as pages that open without a network.
-
-    Example: mudkit book --out book
-    """
-    from mudkit.report.book import make_book
-
-    typer.echo(f"{make_book(sorted(_chapters().glob('[0-9]*.ipynb')), out)}")
+__all__ = ["judge", "lab"]
 
 
 def judge(

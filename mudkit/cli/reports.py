@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -78,30 +79,49 @@ def reproduce(
     rows: Annotated[
         list[str] | None, typer.Argument(metavar="[ROW…]", help="Rows to measure now, for instance M1.")
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure the shortest rows, for at most three minutes.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A list of objects instead of the table.")] = False,
     page: Annotated[bool, typer.Option("--page", help="Keep the table as a page besides.")] = False,
+    scorecard: Annotated[
+        bool, typer.Option("--scorecard", help="Write docs/scorecard.md with the last result of every row.")
+    ] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder for pages.")] = Path("reports/build"),
 ) -> None:
     """Measure the papers' numbers here, and show both with verdicts.
 
     Named rows are measured. Without a name all are, but those of speed: these show their last result, with
-    its date.
+    its date. With --scorecard and no name, rows without a result are measured, those of speed too.
 
     Example: mudkit reproduce M1 --json
     """
     import json
 
-    from mudkit.reproduce import results, table
+    from mudkit.reproduce import outcome, table
 
+    selected = outcome.select(rows or (), quick=quick, missing=scorecard and not quick)
+    if selected:
+        typer.echo(table.expected(selected), err=True)
+    shown = None if quick or rows else outcome.ROWS
+    within_minutes = outcome.QUICK_MINUTES if quick else math.inf
     with table.watched() as say:
-        measured = results(rows or (), say=say)
+        measured = outcome.results(selected, rows=shown, within_minutes=within_minutes, say=say)
+    if scorecard:
+        from mudkit.reproduce.scorecard import write
+
+        path = Path("docs/scorecard.md")
+        write(outcome.results((), rows=outcome.ROWS), path)
+        typer.echo(f"{path}", err=as_json)
     if as_json:
         typer.echo(json.dumps([result.as_json() for result in measured], indent=2))
-    else:
+    elif not scorecard:
         table.render(measured)
+    if quick:
+        typer.echo(table.left_out(measured, outcome.ROWS), err=True)
     if page:
         from mudkit.report import keep_page
-        from mudkit.reproduce.page import figures, notebook
+        from mudkit.reproduce.scorecard import figures, notebook
 
         asked = {"rows": [result.row.name for result in measured]}
         kept = keep_page(

@@ -179,4 +179,5 @@ EXERCISE: Final = Exercise(
     "those of the last limit_s seconds, whatever was written, and is sent when none does.",
     scenarios=_cases(),
     play=_play,
+    returns="'local' or 'remote'",
 )

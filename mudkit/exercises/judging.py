@@ -17,6 +17,7 @@ from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
 from mudkit import figures
+from mudkit.display import Cell, Displayed, Table, View
 from mudkit.files import work_folder
 from mudkit.lab import Lab
 from mudkit.progress import bar
@@ -72,20 +73,23 @@ class Exercise:
         them.
     play : callable
         Plays a scenario with the piece that is judged, and says what happened.
+    returns : str
+        What the function returns, in words, such as "a list". Empty: None is an answer, too.
     """
 
     asks_for: str
     property: str
     scenarios: SearchStrategy[Any]
     play: Callable[[Callable[..., Any], Any], Played]
+    returns: str = ""
 
     def piece(self) -> str:
         """Give the name of the function that is asked for."""
         return self.asks_for.partition("(")[0]
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Displayed):
     """Result of judging a solution.
 
     Parameters
@@ -116,6 +120,26 @@ class Verdict:
             f"The smallest scenario in which it does not hold: {self.failure.scenario}\n"
             f"What came of it: {self.failure.problem}"
         )
+
+    def _view(self) -> View:
+        if self.failure is None:
+            rows = [("Rule", self.property), ("Tried", f"It held in all {self.scenarios} random scenarios.")]
+        else:
+            rows = [
+                ("Broken rule", self.property),
+                ("Smallest scenario", self.failure.scenario),
+                ("What happened", self.failure.problem or ""),
+            ]
+        passed = "✔ Passed" if self.passed else "✘ Not yet"
+        cells = [(name, Cell(text[:1].upper() + text[1:])) for name, text in rows]
+        return View("Verdict", {"chapter": self.chapter}, [Table(("Verdict", passed), cells)])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        (table,) = self._view().tables
+        return table.html()
 
     def diagram(self) -> go.Figure | None:
         """Draw the smallest scenario that fails, as a rule its messages; None when there is none."""
@@ -163,11 +187,14 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
 
     def guarded(*arguments: Any) -> Any:
         try:
-            return piece(*arguments)
+            answer = piece(*arguments)
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             line = f" (line {last.lineno})" if last.filename != __file__ else ""
             raise PieceError(f"it raises {type(error).__name__}: {error}{line}") from error
+        if answer is None and exercise.returns:
+            raise PieceError(f"Your function returned None; expected {exercise.returns}.")
+        return answer
 
     @seed(_SEED)
     @settings(

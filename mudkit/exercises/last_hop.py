@@ -269,4 +269,5 @@ EXERCISE: Final = Exercise(
         st.sampled_from([0, 1, 2]),
     ),
     play=_play,
+    returns="a list of messages",
 )

@@ -232,4 +232,5 @@ EXERCISE: Final = Exercise(
         st.lists(st.sampled_from(["well", *_TROUBLES]), max_size=5),
     ),
     play=_play,
+    returns="a set of entries",
 )

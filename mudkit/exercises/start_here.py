@@ -108,4 +108,5 @@ EXERCISE: Final = Exercise(
         st.lists(st.sampled_from(["well", *_TROUBLES]), max_size=6),
     ),
     play=_play,
+    returns="True or False",
 )

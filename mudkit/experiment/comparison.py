@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit import intervals, words
-from mudkit.display import Displayed, View, frame_table
+from mudkit.display import MAX_COLUMNS, MAX_ROWS, Align, Cell, Displayed, Table, View
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.privacy import disclosed, knowledge
@@ -31,6 +31,7 @@ __all__ = [
     "front",
     "pareto",
     "scoreboard",
+    "sweep",
 ]
 
 
@@ -50,10 +51,32 @@ class Comparison(Displayed):
     baseline: str
 
     def _view(self) -> View:
-        means = self.runs.drop(columns="seed").groupby("system", sort=False).mean(numeric_only=True)
-        facts = {"baseline": self.baseline, "seeds": int(self.runs["seed"].nunique())}
-        table = frame_table(means.reset_index(), "Means over the seeds")
-        return View("Comparison", facts, [table], ["differences() has the paired differences."])
+        seeds = int(self.runs["seed"].nunique())
+        facts = {"baseline": self.baseline, "seeds": seeds}
+        means = self.runs.drop(columns=["seed", "task"], errors="ignore")
+        means = means.groupby("system", sort=False).mean(numeric_only=True).head(MAX_COLUMNS - 2)
+        is_pair = len(means) == 2 and self.baseline in means.index
+        differences = self.differences().set_index("measure").to_dict("index") if is_pair else {}
+        rows = []
+        for measure in means.columns[:MAX_ROWS]:
+            label = words.label(measure)
+            values = [float(value) * label.scale for value in means[measure]]
+            if not any(values):
+                continue
+            places = words.decimals(values)
+            row: list[Any] = [f"{label.words}, {label.unit}" if label.unit else label.words]
+            row += [Cell(words.number(value, places)) for value in values]
+            if differences:
+                row.append(_difference_cell(differences[measure], label, places))
+            rows.append(row)
+        head = ["measure", *map(str, means.index), *(["difference"] if is_pair else [])]
+        align: list[Align] = ["left", *["right"] * (len(head) - 1)]  # type: ignore[list-item]
+        notes = []
+        if is_pair and seeds > 1:
+            kind = "the range" if seeds < intervals.MIN_REPETITIONS else "the 95 % interval"
+            notes.append(f"In small print: {kind} of the differences, each between runs of the same seed.")
+        table = Table(head, rows, f"Means of {words.count(seeds, 'seed')}", align, notes=notes)
+        return View("Comparison", facts, [table])
 
     def differences(self, confidence: float = 0.95) -> pd.DataFrame:
         """Return the differences of each system from the baseline, paired by seed.
@@ -92,6 +115,60 @@ class Comparison(Displayed):
         columns = ["system", "measure", "baseline", "mean", "difference", "difference_low", "difference_high",
                    "seeds"]  # fmt: skip
         return pd.DataFrame(rows, columns=columns)
+
+
+def _difference_cell(row: Mapping[Any, Any], label: words.Label, places: int) -> Cell:
+    """Return a difference with its sign, and its interval in small print; of shares in points."""
+    value, low, high = (
+        float(row[name]) * label.scale for name in ("difference", "difference_low", "difference_high")
+    )
+    sign = "+" if value > 0 else ""
+    unit = " points" if label.unit.startswith("%") else ""
+    note = words.interval(low, high, places) if low < high else ""
+    return Cell(f"{sign}{words.number(value, places)}{unit}", note)
+
+
+def sweep(
+    play: Callable[..., Mapping[str, Mapping[str, float]]],
+    name: str,
+    values: Iterable[Any],
+    seeds: Iterable[int] = range(3),
+) -> pd.DataFrame:
+    """Play a scenario for several values of one parameter, with each seed.
+
+    Parameters
+    ----------
+    play : callable
+        Takes a value and a seed, and returns the measures of each system: ``{"relay": {"radio_j": 12.0}}``.
+    name : str
+        Name of the parameter, the first column of the result.
+    values : iterable
+        Values of the parameter, at least one.
+    seeds : iterable of int
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per (value, system, seed): the parameter, ``system, seed`` and the measures.
+        :func:`mudkit.figures.crossover` draws it.
+
+    Raises
+    ------
+    ParameterError
+        There is no value, or no seed.
+    """
+    import pandas as pd
+
+    plan = [(value, seed) for value in values for seed in seeds]
+    if not plan:
+        raise ParameterError("There is nothing to run.", where="values, seeds", expected="one of each")
+    rows = []
+    with bar(len(plan), "runs", "") as done:
+        for number, (value, seed) in enumerate(plan):
+            for system, measures in play(value, seed).items():
+                rows.append({name: value, "system": system, "seed": seed, **measures})
+            done(number + 1)
+    return pd.DataFrame(rows)
 
 
 def compare(
@@ -171,10 +248,11 @@ def _measured(what: tuple[Scenario | Task, Callable[[Testbed], Adapter], str, in
 
 
 RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "useful_share": (("useful",), "wanted"),
     "kb_per_useful": (("up_kb", "down_kb"), "useful"),
     "j_per_useful": (("radio_j",), "useful"),
 }
-"""Ratios that a run without useful deliveries lacks: summed measures, and the divisor."""
+"""Ratios that a run may lack, with nothing to divide by: summed measures, and the divisor."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,7 +304,7 @@ class Scoreboard(Displayed):
         """Return a task's measures: ``system, measure, mean, low, high, seeds``.
 
         The mean of a ratio is that of all seeds together (:data:`RATIOS`): a seed without a useful delivery
-        has none of its own, and what it took counts all the same.
+        has no cost per delivery of its own, and what it took counts all the same.
 
         Parameters
         ----------
@@ -444,8 +522,10 @@ GAINS: Final = frozenset({"useful", "useful_share", "battery_h"})
 LABELS: Final[Mapping[str, str]] = {
     "useful": "useful deliveries",
     "useful_share": "useful, share of what was wanted",
-    "lost": "wanted and lost",
+    "late": "wanted and late",
     "stale": "wanted and stale",
+    "unopened": "wanted and never opened",
+    "lost": "wanted and lost",
     "wasted": "on the phone and wasted",
     "latency_s": "latency, median, s",
     "latency_p95_s": "latency, 95th percentile, s",

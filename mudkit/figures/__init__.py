@@ -18,8 +18,17 @@ if TYPE_CHECKING:
         reads_near_busiest,
         update_cache_hits,
     )
-    from mudkit.figures.charts import bar_panels, growth, histogram, policy_scatter, rows_over_time, signals
+    from mudkit.figures.charts import (
+        bar_panels,
+        crossover,
+        growth,
+        histogram,
+        policy_scatter,
+        rows_over_time,
+        signals,
+    )
     from mudkit.figures.comparisons import (
+        fates,
         frontier,
         latencies,
         pareto,
@@ -67,7 +76,9 @@ __all__ = [
     "cell_map",
     "cell_slides",
     "cells_over_time",
+    "crossover",
     "decisions",
+    "fates",
     "frontier",
     "growth",
     "heat_map",

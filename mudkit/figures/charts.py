@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -10,14 +11,15 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described
 from mudkit.figures.labels import MIN_WIDTH_PX, point_labels
-from mudkit.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, heading, styled, text_colour
+from mudkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, heading, styled, text_colour
 from mudkit.figures.tables import require_columns
 from mudkit.figures.times import HOUR_US, TimeAxis, times_us
 
-__all__ = ["bar_panels", "growth", "histogram", "policy_scatter", "rows_over_time", "signals"]
+__all__ = ["bar_panels", "crossover", "growth", "histogram", "policy_scatter", "rows_over_time", "signals"]
 
 _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x")
 _COLOURS: Final = (BLUE, ORANGE, GREEN, PINK)
@@ -198,6 +200,109 @@ def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Fi
 
 
 @described
+def crossover(
+    table: pd.DataFrame,
+    *,
+    x: str,
+    y: str,
+    by: str = "system",
+    title: str,
+    x_title: str = "",
+    y_title: str = "",
+    is_log: bool = False,
+) -> go.Figure:
+    """Draw a measure of several systems over a parameter, and where the first two are equal.
+
+    Lines are means over the seeds; bands reach from the lowest to the highest seed.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As :func:`mudkit.experiment.sweep` returns it: a row per (value, system, seed).
+    x, y : str
+        Columns of the parameter and of the measure. A share is drawn in percent.
+    by : str
+        Column of the names of the lines.
+    title : str
+        Title of the figure.
+    x_title, y_title : str
+        Titles of the axes; by default the labels of the columns with their units.
+    is_log : bool
+        Whether the parameter is on a logarithmic axis; its values are above 0.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    require_columns(table, "table", (x, y, by))
+    across, up = words.label(x), words.label(y)
+    figure = go.Figure()
+    lines: dict[str, pd.Series[float]] = {}
+    ends = []
+    for number, (name, rows) in enumerate(table.dropna(subset=[y]).groupby(by, sort=False)):
+        spread = (rows.groupby(x)[y].agg(["mean", "min", "max"]) * up.scale).sort_index()
+        at = spread.index.to_numpy(dtype=float) * across.scale
+        lines[str(name)] = pd.Series(spread["mean"].to_numpy(), index=at)
+        colour = _COLOURS[number % len(_COLOURS)]
+        edge = np.concatenate([at, at[::-1]])
+        figure.add_trace(
+            go.Scatter(
+                x=edge, y=np.concatenate([spread["max"], spread["min"][::-1]]), fill="toself",
+                fillcolor=colour, opacity=0.18, line={"width": 0}, mode="lines", hoverinfo="skip",
+                showlegend=False,
+            )
+        )  # fmt: skip
+        figure.add_trace(
+            go.Scatter(
+                x=at, y=spread["mean"], name=str(name), mode="lines+markers",
+                line={"color": colour, "width": 2.5}, marker=_marker(number, 9, is_grey=False),
+            )
+        )  # fmt: skip
+        ends.append((float(spread["max"].max()), float(spread["min"].min())))
+    top = max((high for high, _ in ends), default=1.0) or 1.0
+    unit = "\u202f%" if across.unit.startswith("%") else ""
+    for place, value in _crossings(*list(lines.values())[:2]) if len(lines) > 1 else []:
+        figure.add_vline(place, line={"dash": "dot", "width": 1.5, "color": GREY})
+        text = f"equal at {words.number(place, None if place < 10 else 0)}{unit}"
+        figure.add_annotation(
+            x=math.log10(place) if is_log else place, y=value, text=text, showarrow=True, ax=45, ay=-38,
+            arrowcolor=INK,
+        )  # fmt: skip
+    figure.update_xaxes(title_text=x_title or _titled(across))
+    if is_log:
+        values = sorted({float(value) * across.scale for value in table[x]})
+        figure.update_xaxes(type="log", tickvals=values, ticktext=[words.number(value) for value in values])
+        figure.update_xaxes(minor={"ticks": ""})
+    low = min((low for _, low in ends), default=0.0)
+    figure.update_yaxes(title_text=y_title or _titled(up), range=[min(0.0, 1.08 * low), 1.08 * top])
+    return styled(figure, 400, (70, 20, 80, 60), title, legend=_LEGEND)
+
+
+def _titled(label: words.Label) -> str:
+    return f"{label.words}, {label.unit}" if label.unit else label.words
+
+
+def _crossings(one: pd.Series[float], other: pd.Series[float]) -> list[tuple[float, float]]:
+    """Return the points at which two lines over the same places cross."""
+    both = pd.DataFrame({"one": one, "other": other}).dropna()
+    at, first = both.index.to_numpy(dtype=float), both["one"].to_numpy()
+    ahead = first - both["other"].to_numpy()
+    result = []
+    for place in range(len(at) - 1):
+        before, after = ahead[place], ahead[place + 1]
+        if before * after < 0:
+            share = before / (before - after)
+            x = at[place] + share * (at[place + 1] - at[place])
+            result.append((float(x), float(first[place] + share * (first[place + 1] - first[place]))))
+    return result
+
+
+@described
 def bar_panels(
     table: pd.DataFrame, measures: Mapping[str, str], *, title: str, y: str, marked: str | None = None
 ) -> go.Figure:
@@ -233,19 +338,19 @@ def bar_panels(
         "color": [ORANGE if mark else BLUE for mark in is_marked],
         "pattern": {"shape": ["/" if mark else "" for mark in is_marked]},
     }
-    for place, (measure, words) in enumerate(measures.items(), start=1):
+    for place, (measure, axis_title) in enumerate(measures.items(), start=1):
         values = table[measure]
         most = max(float(values.max()), 0.0) if len(values) else 0.0
-        is_share = "%" in words and most <= 100.0  # ends at 100 %, so numbers of long bars are within these
+        is_share = "%" in axis_title and most <= 100.0  # ends at 100 %, with the numbers of long bars inside
         figure.add_trace(
             go.Bar(
-                x=values, y=names, orientation="h", marker=marker, showlegend=False, name=words,
+                x=values, y=names, orientation="h", marker=marker, showlegend=False, name=axis_title,
                 text=[_bar_label(value) for value in values], cliponaxis=False,
                 textposition="auto" if is_share else "outside",
             ), 1, place,
         )  # fmt: skip
         end = 100.0 if is_share else 1.35 * most or 1.0
-        figure.update_xaxes(title_text=words, range=[0, end], row=1, col=place)
+        figure.update_xaxes(title_text=axis_title, range=[0, end], row=1, col=place)
     figure.update_xaxes(nticks=4, tickformat=",")
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="")
     return styled(figure, _PANEL_MARGINS_PX + _PANEL_ROW_PX * max(len(table), 2), (70, 30, 60, 60), title)

@@ -47,6 +47,8 @@ _MAX_CLASSES: Final = 6
 _SLOW, _FAST = (168, 208, 235), (0, 84, 140)  # light and dark blue; the figures' blue lies between
 _BOTTOM_LEGEND: Final = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0}
 _RADIO_STATES: Final = {"idle": GREY, "promotion": PINK, "active": ORANGE, "tail": BLUE}
+_RADIO_NAMES: Final = {"promotion": "ramp"}
+"""States whose name on screen is another one."""
 """Colours of a radio's states, from the bottom of the strip to its top."""
 _PLACE_MARKS: Final = {"stayed on the device": (GREY, "circle-open"), "left the device": (BLUE, "circle")}
 _MAX_STREET_POINTS: Final = 4000  # enough to see streets, few enough to draw at once
@@ -125,18 +127,19 @@ def link_strip(
             expected="at least one row before the end",
             remedy="give end= if each device has a single row: a state holds until the next row, or the end",
         )
+    # Rows count for the days with data: a state may hold for weeks after its row.
+    axis = TimeAxis.of(drawn["start_us"].to_numpy(), int(drawn["end_us"].max()))
     length_s = (drawn["end_us"] - drawn["start_us"]) / US_PER_S
-    known_s = length_s.groupby(drawn["device"]).sum()
+    shown_s = pd.Series(axis.shown_s(drawn["start_us"].to_numpy(), drawn["end_us"].to_numpy()), drawn.index)
     down: dict[Any, float] = (
-        length_s.where(~drawn["up"], 0.0).groupby(drawn["device"]).sum() / known_s
+        shown_s.where(~drawn["up"], 0.0).groupby(drawn["device"]).sum()
+        / shown_s.groupby(drawn["device"]).sum()
     ).to_dict()
     names = list(map(str, down)) if devices is None else [name for name in devices if name in down]
     is_named = len(names) <= MAX_LABELLED
     if devices is None:
         names.sort(key=natural_key if is_named else lambda name: -down[name])
     rows = drawn["device"].map({name: row for row, name in enumerate(names)}).astype(float).to_numpy()
-    # Rows count for the days with data: a state may hold for weeks after its row.
-    axis = TimeAxis.of(drawn["start_us"].to_numpy(), int(drawn["end_us"].max()))
     figure = go.Figure(_link_bars(drawn, rows, axis, is_named))
     figure.add_trace(_link_hover(drawn, rows, axis, length_s.to_numpy()))
     if is_named:
@@ -154,10 +157,10 @@ def link_strip(
             )
         )
     shares = np.array([down[name] for name in names])
-    label = f"{len(names):,} device{'s' if len(names) > 1 else ''}, {axis.span}"
+    label = f"{words.count(len(names), 'device')}, {axis.span}"
     if len(names) > 1:
-        label += f"; down {words.percent(float(np.median(shares)))} of the time in the median, at most "
-        label += words.percent(shares.max())
+        middle, most = words.percent(float(np.median(shares))), words.percent(shares.max())
+        label += f"<br>down {middle} of the time in the median, at most {most}"
     styled(
         figure,
         175 + (26 * len(names) if is_named else min(800, max(420, 4 * len(names)))),
@@ -284,10 +287,11 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
         bars.add(start[chosen], end[chosen], np.full(chosen.sum(), float(rank - 1)), 0.36)
         state_j = float(energy_j[chosen].sum())
         part = f" ({100 * state_j / total_j:.0f} %)" if total_j > 0 else ""
-        label = f"{name}: {words.number(state_j)} J{part}"
+        label = f"{_RADIO_NAMES.get(name, name)}: {words.number(state_j)} J{part}"
         figure.add_trace(bars.trace(axis, label, colour, line_px=1.5, rank=rank), row=1, col=1)
     labels = [
-        f"{name} for {words.number(us / US_PER_S)} s<br>{words.number(mw)} mW, {words.number(joules)} J"
+        f"{_RADIO_NAMES.get(name, name)} for {words.number(us / US_PER_S)} s<br>"
+        f"{words.number(mw)} mW, {words.number(joules)} J"
         for name, us, mw, joules in zip(state, end - start, power_mw, energy_j, strict=True)
     ]
     hover = go.Scatter(
@@ -301,7 +305,7 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     styled(figure, 430, (80, 30, 75, 95), top, legend=_BOTTOM_LEGEND, hovermode="closest")
     figure.update_yaxes(
         tickvals=list(range(len(_RADIO_STATES))),
-        ticktext=list(_RADIO_STATES),
+        ticktext=[_RADIO_NAMES.get(name, name) for name in _RADIO_STATES],
         range=[-0.6, len(_RADIO_STATES) - 0.4],
         ticks="",
         showline=False,
@@ -396,7 +400,7 @@ def location_exposure(
         cols=2,
         column_widths=[0.45, 0.55],
         horizontal_spacing=0.16,
-        subplot_titles=("where the child was", "what happened, and what the relay can see"),
+        subplot_titles=("where the child was", "away, and what the relay gets"),
     )
     corners = km([south, south, north, north, south], [west, east, east, west, west])
     figure.add_trace(

@@ -397,4 +397,4 @@ def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Ope
 
 
 def _wrapped(text: str) -> str:
-    return "<br>".join(map(escaped, textwrap.wrap(text, 130, max_lines=3, placeholder=" …")))
+    return "<br>".join(map(escaped, textwrap.wrap(text, 100, max_lines=4, placeholder=" …")))

@@ -26,7 +26,7 @@ SKY, YELLOW = "#56B4E9", "#E69F00"
 """From the palette of Okabe and Ito, which colour-blind readers can tell apart."""
 
 SEQUENCE: Final = ("#f4e61e", "#b4de2c", "#6dcd59", "#35b779", "#1f9e89", "#26828e", "#31688e")
-"""Viridis (S. van der Walt, N. Smith; CC0) from light to dark, without the purple that a dark ground hides."""
+"""Viridis (S. van der Walt, N. Smith; CC0) from light to dark, without the purple that dark grounds hide."""
 
 INK: Final = "#7b7b7b"
 """Grey of text and lines: 4.2:1 on white and on a dark ground, so that a figure fits both."""

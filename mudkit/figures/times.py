@@ -170,14 +170,29 @@ class TimeAxis:
             },
         }  # fmt: skip
 
+    def shown_s(self, start_us: Times, end_us: Times) -> NDArray[np.float64]:
+        """Return how long each stretch of time is, in seconds, without what the axis leaves out."""
+        if not self.days:
+            return np.asarray((end_us - start_us) / US_PER_S)
+        first, last = self.hours
+        passed = [
+            number + np.where(has_data, part, 0.0)
+            for number, has_data, part in map(self._day, (start_us, end_us))
+        ]
+        return np.asarray((passed[1] - passed[0]) * (last - first) * 3600.0)
+
     def _places(self, times: Times) -> NDArray[np.float64]:
         """Return places on an axis of days; times between two days are at their edge."""
+        number, has_data, part = self._day(times)
+        return np.where(has_data, number + _DAY_GAP + (1 - 2 * _DAY_GAP) * part, number).astype(np.float64)
+
+    def _day(self, times: Times) -> tuple[Times, NDArray[np.bool_], NDArray[np.float64]]:
+        """Return the days with data before each time, whether it is in one, and the part that is over."""
         days = np.array(self.days)
         number = np.searchsorted(days, times // _DAY_US)
         has_data = days[np.minimum(number, len(days) - 1)] == times // _DAY_US
         first_us, last_us = (hour * HOUR_US for hour in self.hours)
-        part = np.clip((times % _DAY_US - first_us) / (last_us - first_us), 0.0, 1.0)
-        return np.where(has_data, number + _DAY_GAP + (1 - 2 * _DAY_GAP) * part, number).astype(np.float64)
+        return number, has_data, np.clip((times % _DAY_US - first_us) / (last_us - first_us), 0.0, 1.0)
 
 
 class Bars:

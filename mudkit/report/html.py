@@ -19,7 +19,7 @@ from mudkit import figures
 from mudkit.files import staged_file
 from mudkit.report.page import DETAILS
 
-__all__ = ["export_html"]
+__all__ = ["FIGURE_SCRIPT", "export_html", "plotly_script", "replace_outputs"]
 
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -52,7 +52,7 @@ _TEMPLATE = """
 {%- endblock footer -%}
 """
 
-# Both themes by variables. Figures take the colour of their text from the page (_DRAW).
+# Both themes by variables. Figures take the colour of their text from the page (FIGURE_SCRIPT).
 _CSS = """
 :root { color-scheme: light dark; --ground: #fff; --card: #f6f7f9; --ink: #1d2430; --soft: #5b6472;
   --line: #d9dee5; --accent: #0b6bcb; }
@@ -78,6 +78,7 @@ th { color: var(--soft); font-weight: 600; font-size: 0.9rem; text-align: right;
 td { text-align: right; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 tbody th { font-weight: inherit; color: inherit; }
+.text_cell th, .text_cell td { text-align: left; }
 img, svg { max-width: 100%; }
 .mudkit-figure { width: 100%; }
 .mudkit-needs-script { color: var(--soft); }
@@ -92,6 +93,8 @@ img, svg { max-width: 100%; }
   padding: 0.85rem 1.1rem; margin: 0 0 1.1rem; }
 .say p, .warn p { margin: 0; }
 .say p + p { margin-top: 0.4rem; }
+.reports { list-style: none; margin: 1.6rem 0 0; padding: 0; }
+.reports h2 { margin: 0 0 0.3rem; }
 .warn { font-size: 0.92rem; margin: 0 0 1.1rem; }
 .warn ul { margin: 0.2rem 0 0; padding-left: 1.2rem; }
 @media (max-width: 40rem) { .tiles { grid-template-columns: 1fr; } }
@@ -108,9 +111,7 @@ summary { cursor: pointer; font-weight: 600; }
 }
 """
 
-_CONFIG = 'window.PlotlyConfig = {MathJaxConfig: "local"};'
-
-_DRAW = """
+FIGURE_SCRIPT = """
 (function () {
   var drawn = [];
   function ink() { return getComputedStyle(document.documentElement).getPropertyValue("--ink").trim(); }
@@ -123,11 +124,12 @@ _DRAW = """
       if (figure.frames) Plotly.addFrames(place, figure.frames);
     });
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () {
-    drawn.forEach(function (place) { Plotly.relayout(place, {"font.color": ink()}); });
-  });
+  function redraw() { drawn.forEach(function (place) { Plotly.relayout(place, {"font.color": ink()}); }); }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  new MutationObserver(redraw).observe(document.documentElement, {attributeFilter: ["data-theme"]});
 })();
 """
+"""Draws the figures of a page; loaded after them and after plotly.js."""
 
 # What tqdm, Spark and pip write over and over: a share, a bar, a rate.
 _PROGRESS = re.compile(r"\d+%\|.*\||\b\d+(\.\d+)?[kMG]?(it|rows|B) \[\d+:\d|\[Stage \d+:.*\]|[━█▏▎▍▌▋▊▉]{3}")
@@ -161,16 +163,22 @@ def export_html(
         The file could not be written; what was at the place before is still there.
     """
     shown = copy.deepcopy(notebook)
-    figures = _prepare(shown)
+    figures = replace_outputs(shown)
+    shown.cells = _folded(shown.cells)
     shown.metadata["title"] = title
     page = _without_network(_rendered(shown, show_code))
     if figures:
-        program = get_plotlyjs().replace("</script", r"<\/script")
+        program = plotly_script().replace("</script", r"<\/script")
         head, end, tail = page.rpartition("</body>")
-        scripts = "\n".join(f"<script>{text}</script>" for text in (_CONFIG, program, _DRAW))
+        scripts = "\n".join(f"<script>{text}</script>" for text in (program, FIGURE_SCRIPT))
         page = f"{head}{scripts}\n{end}{tail}"
     with staged_file(path) as staging:
         staging.write_text(page, encoding="utf-8")
+
+
+def plotly_script() -> str:
+    """Return plotly.js with the configuration that it reads when it is loaded."""
+    return f'window.PlotlyConfig = {{MathJaxConfig: "local"}};\n{get_plotlyjs()}'
 
 
 def _rendered(notebook: nbformat.NotebookNode, show_code: bool) -> str:
@@ -193,8 +201,8 @@ def _rendered(notebook: nbformat.NotebookNode, show_code: bool) -> str:
     return str(page)
 
 
-def _prepare(notebook: nbformat.NotebookNode) -> int:
-    """Drop what cannot work in a file, turn plotly's outputs into HTML; return how many these are."""
+def replace_outputs(notebook: nbformat.NotebookNode) -> int:
+    """Drop outputs that need a kernel, and turn those of plotly into HTML; return how many these are."""
     notebook.metadata.pop("widgets", None)
     figures = 0
     for cell in notebook.cells:
@@ -214,7 +222,6 @@ def _prepare(notebook: nbformat.NotebookNode) -> int:
                     continue
             kept.append(output)
         cell.outputs = kept
-    notebook.cells = _folded(notebook.cells)
     return figures
 
 

@@ -108,6 +108,8 @@ class Row:
         What must hold of the figures; at least one requirement.
     measure : callable
         Measures the row; it is given a function to call with what it is measuring.
+    minutes : float
+        Expected duration of the measurement on two idle cores.
     is_speed : bool
         Whether the row is of speed, which depends on the machine: it is measured only when it is named.
     """
@@ -117,4 +119,5 @@ class Row:
     paper: str
     required: tuple[Required, ...]
     measure: Callable[[Say], Measured]
+    minutes: float
     is_speed: bool = False

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from mudkit.files import staged_file
 from mudkit.reproduce.row import Figure, Measured
 
-__all__ = ["folder", "load", "save"]
+__all__ = ["Kept", "folder", "load", "save"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The last result of a row.
+
+    Parameters
+    ----------
+    measured : Measured
+    date : str
+        When it was measured, in ISO 8601.
+    minutes : float
+        Duration of the measurement.
+    busy_cores : float
+        Cores that other programs kept busy meanwhile, on average.
+    """
+
+    measured: Measured
+    date: str
+    minutes: float
+    busy_cores: float
 
 
 def folder() -> Path:
@@ -20,18 +41,8 @@ def folder() -> Path:
     return cache_folder("results")
 
 
-def save(name: str, measured: Measured, date: str, place: Path) -> None:
+def save(name: str, kept: Kept, place: Path) -> None:
     """Keep a row's result, whole or not at all.
-
-    Parameters
-    ----------
-    name : str
-        The row.
-    measured : Measured
-    date : str
-        When, ISO 8601.
-    place : Path
-        The folder.
 
     Raises
     ------
@@ -39,18 +50,23 @@ def save(name: str, measured: Measured, date: str, place: Path) -> None:
         The folder cannot be written.
     """
     with staged_file(place / f"{name}.json") as file:
-        whole: dict[str, Any] = {"date": date} | asdict(measured)
+        whole: dict[str, Any] = asdict(kept.measured) | {
+            "date": kept.date,
+            "minutes": kept.minutes,
+            "busy_cores": kept.busy_cores,
+        }
         file.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def load(name: str, place: Path) -> tuple[Measured, str] | None:
-    """Return a row's last result and its date; None when there is none that can be read."""
+def load(name: str, place: Path) -> Kept | None:
+    """Return a row's last result; None when there is none that can be read."""
     try:
         whole = json.loads((place / f"{name}.json").read_text(encoding="utf-8"))
         figures = {
             key: Figure(float(figure["median"]), float(figure["low"]), float(figure["high"]))
             for key, figure in whole["figures"].items()
         }
-        return Measured(figures, dict(whole["parameters"])), str(whole["date"])
+        measured = Measured(figures, dict(whole["parameters"]))
+        return Kept(measured, str(whole["date"]), float(whole["minutes"]), float(whole["busy_cores"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # it is only a cache

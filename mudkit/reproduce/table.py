@@ -13,12 +13,35 @@ from rich.text import Text
 
 from mudkit import words
 from mudkit.reproduce.outcome import Result
-from mudkit.reproduce.row import Say, say_nothing
+from mudkit.reproduce.row import Row, Say, say_nothing
 from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED
 
-__all__ = ["parameter_text", "render", "watched"]
+__all__ = ["expected", "left_out", "parameter_text", "render", "watched"]
 
 _STYLES = {REPRODUCED: "green", NOT_REPRODUCIBLE: "red", NOT_MEASURED: "dim"}
+
+
+def expected(rows: Sequence[Row]) -> str:
+    """Return the expected duration of each row, and of all together."""
+    parts = ", ".join(f"{row.name} {words.duration(60 * row.minutes)}" for row in rows)
+    whole = words.duration(60 * sum(row.minutes for row in rows))
+    return f"Expected on two idle cores, {whole} in all: {parts}"
+
+
+def left_out(results: Sequence[Result], rows: Sequence[Row]) -> str:
+    """Return a sentence about the rows that a quick run does not measure."""
+    measured = {result.row.name for result in results}
+    rest = [row for row in rows if row.name not in measured]
+    if not rest:
+        return "No row is left out."
+    lines = []
+    for is_speed, heading in ((False, "Left out"), (True, "Left out, of speed")):
+        names = [
+            f"{row.name} ({words.duration(60 * row.minutes)})" for row in rest if row.is_speed == is_speed
+        ]
+        if names:
+            lines.append(f"{heading}: {', '.join(names)}")
+    return "\n".join([*lines, f"mudkit reproduce {rest[0].name} measures one of them."])
 
 
 def render(results: Sequence[Result], console: Console | None = None) -> None:

@@ -144,7 +144,8 @@ def test_a_process_says_errors_without_a_traceback_in_its_encoding(tmp_path):
 def measured(monkeypatch):
     """One result of `mudkit reproduce`, which is not measured here."""
     result = SimpleNamespace(as_json=lambda: {"row": "L1", "paper": "uf·Max"})
-    monkeypatch.setattr("mudkit.reproduce.results", lambda rows, say: [result])
+    monkeypatch.setattr("mudkit.reproduce.outcome.select", lambda names, **how: [])
+    monkeypatch.setattr("mudkit.reproduce.outcome.results", lambda selected, **how: [result])
 
 
 @pytest.mark.usefixtures("measured")
@@ -437,7 +438,7 @@ def test_without_a_name_all_reports_are_listed():
 
 
 @pytest.mark.parametrize("command", [
-    "trace load", "trace generate", "trace profile", "pipeline run", "report", "book", "reproduce", "judge",
+    "trace load", "trace generate", "trace profile", "pipeline run", "report", "reproduce", "judge",
     "lab", "doctor",
 ])  # fmt: skip
 def test_each_help_has_an_example(command):

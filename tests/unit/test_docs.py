@@ -2,9 +2,13 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+
+from mudkit import __version__
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / name for name in ("how-it-works.md", "how-a-message-travels.md")]
@@ -71,6 +75,52 @@ def test_an_application_prints_what_stands_below_it(section, capsys):
     for code, printed in blocks:
         exec(compile(code, "docs/applications.md", "exec"), names)
         assert capsys.readouterr().out == printed
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_quotes_the_scorecard():
+    """Its table has ten rows, each with the verdict and with figures that the row's section has."""
+    scorecard = (ROOT / "docs" / "scorecard.md").read_text(encoding="utf-8")
+    sections = {part.partition("\n")[0]: part for part in scorecard.split("\n## ")[1:]}
+    table = README.split("## Papers and measurements")[1].split("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line[:1] == "|"
+    ]
+    assert len(rows[2:]) == 10
+    for row, _, _, ours, verdict in rows[2:]:
+        measured = {
+            cell.split(" (")[0].strip()
+            for line in sections[row].splitlines()
+            if line[:1] == "|"
+            for cell in line.split("|")
+        }
+        quoted = re.findall(r"−?\d[\d,.]*\d|\d", ours)
+        assert quoted, row
+        assert set(quoted) <= measured, row
+        assert f" {verdict}. " in sections[row], row
+    assert f"All {len(sections)} rows" in table
+
+
+def test_the_readme_is_short_and_its_pictures_are_small():
+    assert len(README.splitlines()) <= 155
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)
+    assert len(pictures) == 2
+    assert all((ROOT / picture).stat().st_size < 200_000 for picture in pictures)
+
+
+def test_contributing_is_short():
+    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_version_is_the_same_everywhere():
+    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert metadata["version"] == citation["version"] == __version__
+    assert f"\n## {__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_contributing_names_what_is_there():

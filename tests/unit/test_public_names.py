@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from public_faces import FACES
 
 import mudkit
 
@@ -37,14 +38,6 @@ def test_no_public_name_equals_a_submodule_of_its_package(package):
 
 
 ROOT = Path(__file__).parents[2]
-FACES = [
-    "mudkit", "mudkit.consistency", "mudkit.errors", "mudkit.events", "mudkit.exercises", "mudkit.experiment",
-    "mudkit.figures", "mudkit.learning", "mudkit.pipeline", "mudkit.predicates", "mudkit.sources",
-    "mudkit.systems", "mudkit.systems.contrail", "mudkit.systems.lasthop", "mudkit.systems.mud",
-    "mudkit.systems.radiator", "mudkit.systems.store_and_forward", "mudkit.systems.sublim", "mudkit.trace",
-    "mudkit.widgets",
-]  # fmt: skip
-"""Where chapters, report templates, README and docs import from; templates also from mudkit.report."""
 
 
 def code_of(file):

@@ -25,6 +25,7 @@ ROWS: Final = (
             Required("steps at which the mean does not rise", "at most", 0),
         ),
         measure=measures.polling,
+        minutes=0.5,
     ),
     Row(
         name="C2",
@@ -39,6 +40,7 @@ ROWS: Final = (
             Required("round trip over one way", "at most", 2.25),
         ),
         measure=measures.idle,
+        minutes=1.0,
     ),
     Row(
         name="C3",
@@ -55,6 +57,7 @@ ROWS: Final = (
             Required("always on over 5 s, radio", "at least", 1, is_shape=True),
         ),
         measure=measures.battery,
+        minutes=0.2,
     ),
     Row(
         name="C4",
@@ -62,6 +65,7 @@ ROWS: Final = (
         paper="A batch of 2,000 items comes with about 300 of the 350 kbit/s that the network carries up.",
         required=(Required("share of the slower direction", "at least", 0.85),),
         measure=measures.throughput,
+        minutes=0.1,
     ),
     Row(
         name="C5",
@@ -75,6 +79,7 @@ ROWS: Final = (
             Required("variation of a second, idle timeout 2 s", "at most", 0.4),
         ),
         measure=measures.steadiness,
+        minutes=0.1,
     ),
     Row(
         name="C6",
@@ -90,6 +95,7 @@ ROWS: Final = (
             Required("share of items that come, 980 clients, 10 instances", "at least", 0.8, is_shape=True),
         ),
         measure=measures.scale,
+        minutes=0.5,
     ),
     Row(
         name="C7",
@@ -102,6 +108,7 @@ ROWS: Final = (
             Required("a retransmission to ten over the upload", "at most", 0.05),
         ),
         measure=measures.efficiency,
+        minutes=0.1,
     ),
     Row(
         name="C8",
@@ -115,5 +122,6 @@ ROWS: Final = (
             Required("manipulations", "at least", 10_000),
         ),
         measure=measures.privacy,
+        minutes=0.3,
     ),
 )

@@ -22,6 +22,7 @@ ROWS: Final = (
             Required("messages", "at least", 10_000 * (24 * 6 - 1) * 2),
         ),
         measure=kernel.measure,
+        minutes=0.5,
         is_speed=True,
     ),
     Row(
@@ -38,6 +39,7 @@ ROWS: Final = (
             Required("positions, longer trace", "at least", 36_000_000),
         ),
         measure=spark_labels.measure,
+        minutes=5.0,
         is_speed=True,
     ),
     Row(
@@ -50,6 +52,7 @@ ROWS: Final = (
             Required("s for a session, Spark Connect", "below", 4),
         ),
         measure=spark_starts.measure,
+        minutes=0.5,
         is_speed=True,
     ),
     Row(
@@ -65,6 +68,7 @@ ROWS: Final = (
             Required("executors that took part", "at least", 2),
         ),
         measure=spark_modes.measure,
+        minutes=1.0,
     ),
     Row(
         name="F5",
@@ -78,6 +82,7 @@ ROWS: Final = (
             Required("µs a record", "below", 3),
         ),
         measure=compiling.measure,
+        minutes=0.2,
         is_speed=True,
     ),
     Row(
@@ -94,6 +99,7 @@ ROWS: Final = (
             Required("share of right verdicts", "at least", 1),
         ),
         measure=checking.measure,
+        minutes=0.3,
         is_speed=True,
     ),
 )

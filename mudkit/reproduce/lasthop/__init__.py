@@ -23,6 +23,7 @@ ROWS: Final = (
             Required("points", "at least", 56),
         ),
         measure=waste.measure_formula,
+        minutes=0.4,
     ),
     Row(
         name="L2",
@@ -36,6 +37,7 @@ ROWS: Final = (
             Required("waste, Max 32", "at most", 0.02),
         ),
         measure=waste.measure_examples,
+        minutes=0.02,
     ),
     Row(
         name="L3",
@@ -54,6 +56,7 @@ ROWS: Final = (
             Required("steps from 64 on at which the waste falls", "at most", 0),
         ),
         measure=prefetch.measure_limits,
+        minutes=1.0,
     ),
     Row(
         name="L4",
@@ -69,6 +72,7 @@ ROWS: Final = (
             Required("loss at 50 % over loss at 95 %, 8 a day", "below", 0.25),
         ),
         measure=prefetch.measure_on_demand,
+        minutes=0.6,
     ),
     Row(
         name="L5",
@@ -88,6 +92,7 @@ ROWS: Final = (
             Required("largest loss, 2 a day, 50 % downtime over 95 %", "below", 0.9),
         ),
         measure=expiration.measure_times,
+        minutes=0.6,
     ),
     Row(
         name="L6",
@@ -111,6 +116,7 @@ ROWS: Final = (
             ),
         ),
         measure=expiration.measure_thresholds,
+        minutes=0.6,
     ),
     Row(
         name="L7",
@@ -124,6 +130,7 @@ ROWS: Final = (
             Required("share of runs in which simpy's model forwards and reads the same", "at least", 1),
         ),
         measure=speed.measure,
+        minutes=2.0,
         is_speed=True,
     ),
 )

@@ -36,6 +36,7 @@ ROWS: Final = (
             Required("share of records on which both agree", "at least", 1),
         ),
         measure=matching.measure,
+        minutes=3.0,
         is_speed=True,
     ),
     Row(
@@ -47,6 +48,7 @@ ROWS: Final = (
             Required("MB at the peak", "below", 1000),
         ),
         measure=capacity.measure,
+        minutes=1.0,
         is_speed=True,
     ),
     Row(
@@ -62,6 +64,7 @@ ROWS: Final = (
             Required("share of records that are in the files", "at least", 1),
         ),
         measure=overhead.measure_local,
+        minutes=0.5,
         is_speed=True,
     ),
     Row(
@@ -77,6 +80,7 @@ ROWS: Final = (
             Required("times the baseline's time, read, 3G, TCP", "below", 1),
         ),
         measure=overhead.measure_remote,
+        minutes=0.1,
     ),
     Row(
         name="M4",
@@ -90,6 +94,7 @@ ROWS: Final = (
             Required("times fewer queries, 3.5 times fewer stale, tree, best regime", "at least", 4),
         ),
         measure=caching_reads.measure,
+        minutes=2.0,
     ),
     Row(
         name="M5",
@@ -106,6 +111,7 @@ ROWS: Final = (
             Required("times fewer points than with 30 min, tree, best regime", "at least", 7),
         ),
         measure=caching_writes.measure,
+        minutes=2.0,
     ),
     Row(
         name="M6",
@@ -126,5 +132,6 @@ ROWS: Final = (
             Required("seeded bugs that nothing caught", "at most", 0),
         ),
         measure=campaign.measure,
+        minutes=2.0,
     ),
 )

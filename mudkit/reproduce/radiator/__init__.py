@@ -34,6 +34,7 @@ ROWS: Final = (
             Required("share saved by volume 50 on top of gzip", "at most", 0.45),
         ),
         measure=bytes_sent.measure_compression,
+        minutes=0.2,
     ),
     Row(
         name="R2",
@@ -49,6 +50,7 @@ ROWS: Final = (
             Required("saved from 0.02 to 0.05 % over saved from 1 to 10 %", "at least", 2.0),
         ),
         measure=bytes_sent.measure_chains,
+        minutes=0.2,
     ),
     Row(
         name="R3",
@@ -61,6 +63,7 @@ ROWS: Final = (
             Required("mean delay over that of pushes to each", "at most", 1.0),
         ),
         measure=lag.measure_headline,
+        minutes=0.3,
     ),
     Row(
         name="R4",
@@ -78,6 +81,7 @@ ROWS: Final = (
             Required("lag of volume 1 at load 1.084, s", "at most", 52.0),
         ),
         measure=lag.measure_lag,
+        minutes=0.3,
     ),
     Row(
         name="R5",
@@ -96,6 +100,7 @@ ROWS: Final = (
             Required("lag at the end beside that in the middle", "at most", 1.25),
         ),
         measure=speed.measure,
+        minutes=3.0,
         is_speed=True,
     ),
     Row(
@@ -114,5 +119,6 @@ ROWS: Final = (
             ),
         ),
         measure=bytes_sent.measure_payload,
+        minutes=0.1,
     ),
 )

@@ -23,6 +23,7 @@ ROWS: Final = (
             Required("patients starved by one Timestamp", "at least", 3),
         ),
         measure=picu.measure_rules,
+        minutes=0.1,
     ),
     Row(
         name="S2",
@@ -37,6 +38,7 @@ ROWS: Final = (
             Required("wrong states", "at most", 0),
         ),
         measure=roaming.measure,
+        minutes=0.3,
     ),
     Row(
         name="S3",
@@ -47,6 +49,7 @@ ROWS: Final = (
             Required("decisions/s with 100 live keys", "at least", 20_000),
         ),
         measure=picu.measure_speed,
+        minutes=0.2,
         is_speed=True,
     ),
 )

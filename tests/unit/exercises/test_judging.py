@@ -22,7 +22,7 @@ def test_the_solution_passes():
     assert verdict.passed
     assert verdict.failure is None
     assert verdict.diagram() is None
-    assert verdict.scenarios == 100
+    assert verdict.scenarios == 200
     assert str(verdict).startswith("Passed.")
 
 
@@ -135,3 +135,17 @@ def test_a_teachers_own_exercise_is_judged_like_those_of_the_chapters():
         "double(0)",
         "it is 1",
     )
+
+
+def test_a_function_that_returns_nothing_is_told_what_was_expected():
+    verdict = judge("00_start_here", lambda seen, message: None)
+    assert "Your function returned None; expected True or False." in str(verdict)
+
+
+def test_a_verdict_shows_pass_or_fail_the_rule_and_the_scenario():
+    passed, failed = judge("00_start_here", solution), judge("00_start_here", lambda seen, message: True)
+    assert "✔ Passed" in passed._repr_html_()
+    html = failed._repr_html_()
+    for part in ("✘ Not yet", "Broken rule", "in order.", "comes twice", "more than once"):
+        assert part in html
+    assert repr(failed) == str(failed)

@@ -38,6 +38,7 @@ from mudkit.experiment import (
     by_device,
     compare,
     run,
+    sweep,
 )
 from mudkit.experiment.runs import BATTERY_J
 from mudkit.experiment.tasks import SETTLE_S
@@ -356,7 +357,11 @@ def test_measures_come_from_the_trace(entries, task, system, tmp_path):
         "useful": len(useful),
         "useful_share": len(useful) / entry.testbed.wanted,
         "lost": sum(row["delivered"] is None for row in rows),
-        "stale": sum(row["status"] == "expired" for row in came),
+        "late": sum(row["expired"] is not None and row["delivered"] > row["expired"] for row in came),
+        "stale": sum(row["status"] == "expired" and row["delivered"] <= row["expired"] for row in came),
+        "unopened": sum(
+            row["status"] == "unread" and entry.testbed.is_for(row["item"], row["receiver"]) for row in came
+        ),
         "wasted": sum(row["status"] != "read" for row in came),
         "latency_s": median(lags),
         "latency_p95_s": quantiles(lags, n=20, method="inclusive")[-1] if lags[1:] else lags[0],
@@ -469,7 +474,19 @@ def test_a_reader_reads_so_many_in_one_go():
     assert read.groupby(["receiver", "read"]).size().max() == NEWS.most
 
 
-SUMS = ("useful", "lost", "stale", "wasted", "up_kb", "down_kb", "messages", "wakeups", "radio_j")
+SUMS = (
+    "useful",
+    "late",
+    "stale",
+    "unopened",
+    "lost",
+    "wasted",
+    "up_kb",
+    "down_kb",
+    "messages",
+    "wakeups",
+    "radio_j",
+)
 
 
 @pytest.fixture(scope="module", params=["to everyone", "Last hop"])
@@ -529,3 +546,30 @@ def test_feeds_are_nobodys_phone(ward):
 def test_its_measures_are_of_the_scoreboard(ward):
     assert set(OF_DEVICES) < set(MEASURES)
     assert list(by_device(ward).columns) == ["device", "is_phone", "wanted", *OF_DEVICES]
+
+
+def test_a_sweep_has_a_row_for_each_value_system_and_seed():
+    table = sweep(
+        lambda value, seed: {"a": {"x": value}, "b": {"x": value + seed}}, "cost", [1, 2], seeds=[5, 6]
+    )
+    assert list(table.columns) == ["cost", "system", "seed", "x"]
+    assert table.query("system == 'b'")["x"].tolist() == [6, 7, 7, 8]
+    with pytest.raises(ParameterError, match="nothing to run"):
+        sweep(lambda value, seed: {}, "cost", [])
+
+
+def test_the_energy_of_all_states_is_what_the_bill_charges():
+    result = run(Scenario(devices=4, hours=2.0), StoreAndForward, 1)
+    energy = result.energy()
+    assert list(energy["state"]) == ["ramp", "active", "tail"]
+    assert energy["energy_j"].sum() == pytest.approx(result.bill["radio_mj"].sum() / 1000)
+    assert energy["energy_share"].sum() == pytest.approx(1.0)
+
+
+def test_a_comparison_of_two_has_a_row_for_each_measure_and_its_difference():
+    rows = [("a", 1, 0.5, 0.0), ("a", 2, 0.5, 0.0), ("b", 1, 0.7, 0.0), ("b", 2, 0.9, 0.0)]
+    shown = Comparison(pd.DataFrame(rows, columns=["system", "seed", "read_share", "expired_share"]), "a")
+    html = shown._repr_html_()
+    for part in ("read, %", "+30 points", "20 to 40", "the range"):
+        assert part in html
+    assert "expired" not in html

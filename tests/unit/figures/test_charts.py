@@ -116,3 +116,29 @@ def test_the_beginning_only_and_few_samples_as_marks():
 def test_what_cannot_be_drawn(drawn, hz):
     with pytest.raises(ParameterError):
         figures.signals(drawn, hz=hz, y="mV", title="")
+
+
+def test_a_crossover_is_marked_where_the_mean_lines_cross():
+    rows = [
+        {"offline_share": share, "system": system, "seed": seed, "j_per_read": value + seed}
+        for share, one, other in [(0.0, 1.0, 3.0), (0.5, 3.0, 1.0)]
+        for system, value in (("direct", one), ("relay", other))
+        for seed in (0, 2)
+    ]
+    figure = figures.crossover(pd.DataFrame(rows), x="offline_share", y="j_per_read", title="t")
+    direct, relay = (trace for trace in figure.data if trace.name)
+    assert (list(direct.x), list(direct.y), list(relay.y)) == ([0, 50], [2, 4], [4, 2])
+    (note,) = figure.layout.annotations
+    assert (note.x, note.y) == (25, 3)
+    assert "equal at 25" in note.text
+    assert figure.layout.xaxis.title.text == "time without a network, %"
+    assert figure.layout.yaxis.range[0] == 0
+
+
+def test_lines_that_do_not_cross_have_no_mark():
+    rows = [{"cost": x, "system": name, "y": y} for x in (1, 10) for name, y in (("a", 1.0), ("b", 2.0))]
+    figure = figures.crossover(pd.DataFrame(rows), x="cost", y="y", title="t", is_log=True)
+    assert not figure.layout.annotations
+    assert list(figure.layout.xaxis.ticktext) == ["1", "10"]
+    with pytest.raises(ParameterError, match="lacks"):
+        figures.crossover(pd.DataFrame(rows), x="x", y="y", title="t")

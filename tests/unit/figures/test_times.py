@@ -66,3 +66,10 @@ def test_days_next_to_each_other_are_a_usual_axis():
 def test_times_of_a_table():
     table = pd.DataFrame({"t": ["2008-05-18 08:00", None]})
     assert times_us(table, "t", "table").tolist() == [1_211_097_600_000_000, NO_TIME]
+
+
+def test_what_lies_between_days_with_data_does_not_count():
+    axis = TimeAxis.of(SPARSE.ravel())
+    start = np.array([SPARSE[0, 0]] * 2)
+    end = np.array([SPARSE[0, 0] + HOUR_US, SPARSE[-1, -1] + 40 * DAY_US])
+    assert axis.shown_s(start, end).tolist() == pytest.approx([3600.0, 18 * 10 * 3600.0])

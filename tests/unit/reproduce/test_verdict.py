@@ -8,7 +8,7 @@ from mudkit.reproduce.verdict import judge
 
 
 def row(*required):
-    return Row("X1", "a paper", "says", required, lambda say: Measured({}, {}))
+    return Row("X1", "a paper", "says", required, lambda say: Measured({}, {}), minutes=1.0)
 
 
 def measured(**figures):

@@ -1,0 +1,210 @@
+"""Scorecard: every row with the paper's figures, ours, the verdict and what they depend on, as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pandas as pd
+
+from mudkit import words
+from mudkit.files import staged_file
+from mudkit.reproduce.outcome import Result
+from mudkit.reproduce.row import Figure
+from mudkit.reproduce.table import parameter_text
+from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, SHAPE
+
+if TYPE_CHECKING:
+    import nbformat
+
+__all__ = ["BUSY_CORES", "figures", "notebook", "text", "write"]
+
+BUSY_CORES: Final = 0.2
+"""A row is measured under load when other programs keep more cores than this busy."""
+
+_MEANS: Final = {
+    REPRODUCED: "every requirement holds",
+    SHAPE: "order and slope hold, a level does not",
+    NOT_REPRODUCIBLE: "a requirement of order or slope, or all of a row without these, does not hold",
+    NOT_MEASURED: "no result is kept that can be judged",
+}
+_MARKS: Final = {REPRODUCED: "✓", SHAPE: "≈", NOT_REPRODUCIBLE: "✗", NOT_MEASURED: "–"}
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>|~$#])")
+
+
+def text(results: Sequence[Result]) -> str:
+    """Return the scorecard as Markdown: an overview, then a section a row.
+
+    Parameters
+    ----------
+    results : sequence of Result
+        The rows in the order of the page.
+    """
+    return "\n".join([*_overview(results), *(line for result in results for line in _section(result))])
+
+
+def write(results: Sequence[Result], path: Path) -> None:
+    """Write the scorecard to a file.
+
+    Raises
+    ------
+    OutputProblem
+        The file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with staged_file(path) as file:
+        file.write_text(text(results), encoding="utf-8")
+
+
+def notebook(results: Sequence[Result]) -> nbformat.NotebookNode:
+    """Return the scorecard as a notebook for :func:`mudkit.report.html.export_html`."""
+    from nbformat import v4  # loading this takes longer than loading all of mudkit
+
+    page: nbformat.NotebookNode = v4.new_notebook(cells=[v4.new_markdown_cell(text(results))])
+    return page
+
+
+def figures(results: Sequence[Result]) -> pd.DataFrame:
+    """Return the measured figures as a table.
+
+    Parameters
+    ----------
+    results : sequence of Result
+
+    Returns
+    -------
+    DataFrame
+        One line a figure: row, source, verdict, date (ISO 8601), figure, median, low, high, required (in
+        words, empty where nothing is) and holds (null there).
+    """
+    lines = []
+    for result in results:
+        measured = result.measured.figures if result.measured else {}
+        for name, figure in measured.items():
+            bounds = [required for required in result.row.required if required.figure == name]
+            lines.append(
+                {
+                    "row": result.row.name,
+                    "source": result.row.source,
+                    "verdict": result.verdict,
+                    "date": result.date,
+                    "figure": name,
+                    "median": float(figure.median),
+                    "low": float(figure.low),
+                    "high": float(figure.high),
+                    "required": ", ".join(map(str, bounds)),
+                    "holds": all(bound.holds(figure.median) for bound in bounds) if bounds else None,
+                }
+            )
+    columns = ["row", "source", "verdict", "date", "figure", "median", "low", "high", "required", "holds"]
+    return pd.DataFrame(lines, columns=columns).astype({"holds": "boolean"})
+
+
+def _overview(results: Sequence[Result]) -> Iterator[str]:
+    counts = Counter(result.verdict for result in results)
+    yield "# Scorecard: the papers' numbers and ours\n"
+    yield "Written by `mudkit reproduce --scorecard`. Verdicts are computed from the requirements below.\n"
+    yield from (
+        f"- {_MARKS[verdict]} **{verdict}**: {words.count(counts[verdict], 'row')}; {means}."
+        for verdict, means in _MEANS.items()
+        if counts[verdict]
+    )
+    yield ""
+    if loaded := [result.row.name for result in results if result.row.is_speed and _is_loaded(result)]:
+        yield (
+            f"Rows of speed that were measured under load: {', '.join(loaded)}. Other programs kept more "
+            f"than {BUSY_CORES:g} cores busy meanwhile, so times are longer and rates are lower than on an "
+            f"idle machine. `mudkit reproduce {loaded[0]} --scorecard` measures one again.\n"
+        )
+    yield "| row | source | verdict | first requirement: ours | minutes | measured |"
+    yield "|---|---|---|---|--:|---|"
+    for result in results:
+        row, verdict = result.row, result.verdict
+        cells = [f"[{row.name}](#{row.name.lower()})", _plain(row.source), f"{_MARKS[verdict]} {verdict}"]
+        first = row.required[0].figure
+        kept = result.kept
+        if kept is None:
+            cells += ["–", "–", "–"]
+        else:
+            figure = kept.measured.figures.get(first)
+            cells += [f"{_plain(first)}: {figure or words.NO_VALUE}", _minutes(kept.minutes), kept.date[:10]]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _section(result: Result) -> Iterator[str]:
+    row, kept = result.row, result.kept
+    measured = kept.measured.figures if kept else {}
+    yield f"## {row.name}\n"
+    yield f"**Source**: {_plain(row.source)}\n"
+    yield f"**Paper**: {_plain(row.paper)}\n"
+    yield f"**Verdict**: {_MARKS[result.verdict]} {result.verdict}. {_plain(_reason(result))}\n"
+    yield "| required figure | ours: median (lowest to highest) | required | holds |"
+    yield "|---|--:|--:|---|"
+    for required in row.required:
+        figure = measured.get(required.figure)
+        holds = "–" if figure is None else "yes" if required.holds(figure.median) else "**no**"
+        bound = f"{required}, shape" if required.is_shape else str(required)
+        yield f"| {_plain(required.figure)} | {figure or words.NO_VALUE} | {_plain(bound)} | {holds} |"
+    yield ""
+    others = {name: figure for name, figure in measured.items() if name not in _required(result)}
+    if others:
+        yield from _others(others)
+    if kept:
+        parameters = dict(kept.measured.parameters)
+        machine = parameters.pop("machine", {})
+        yield f"**Parameters**: {_plain(parameter_text(parameters))}\n"
+        load = (
+            f"; under load: other programs kept {words.number(kept.busy_cores)} cores busy"
+            if _is_loaded(result)
+            else ""
+        )
+        yield (
+            f"**Measured**: {kept.date[:10]}, in {_minutes(kept.minutes)} minutes, on "
+            f"{machine.get('cores', '?')} cores, {machine.get('platform', '?')}, "
+            f"Python {machine.get('python', '?')}, mudkit {machine.get('mudkit', '?')}{load}\n"
+        )
+    yield f"**Repeat**: `mudkit reproduce {row.name}`\n"
+
+
+def _others(figures: dict[str, Figure]) -> Iterator[str]:
+    yield f"<details>\n<summary>{words.count(len(figures), 'other figure')}</summary>\n"
+    yield "| figure | ours: median (lowest to highest) |"
+    yield "|---|--:|"
+    yield from (f"| {_plain(name)} | {figure} |" for name, figure in figures.items())
+    yield "\n</details>\n"
+
+
+def _reason(result: Result) -> str:
+    if result.verdict == NOT_MEASURED or result.measured is None:
+        return f"{result.reason}."
+    figures = result.measured.figures
+    missed = [
+        f"{required.figure} is {words.number(figures[required.figure].median)}, required is {required}"
+        for required in result.row.required
+        if not required.holds(figures[required.figure].median)
+    ]
+    many = words.count(len(result.row.required), "requirement")
+    if not missed:
+        return f"{'The requirement holds' if len(result.row.required) == 1 else f'All {many} hold'}."
+    return f"{len(missed)} of {many} {'does' if len(missed) == 1 else 'do'} not hold: {'; '.join(missed)}."
+
+
+def _required(result: Result) -> set[str]:
+    return {required.figure for required in result.row.required}
+
+
+def _is_loaded(result: Result) -> bool:
+    return result.kept is not None and result.kept.busy_cores > BUSY_CORES
+
+
+def _minutes(minutes: float) -> str:
+    return "<0.1" if minutes < 0.05 else f"{minutes:.1f}"
+
+
+def _plain(line: str) -> str:
+    """Escape what Markdown would read as markup."""
+    return _SPECIAL.sub(r"\\\1", line)

@@ -1,0 +1,166 @@
+"""The scorecard: the page of all rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from bs4 import BeautifulSoup
+from typer.testing import CliRunner
+
+from mudkit.cli import app
+from mudkit.files import sha256
+from mudkit.reproduce import outcome, results, store
+from mudkit.reproduce.row import Figure, Measured, Required, Row
+from mudkit.reproduce.scorecard import BUSY_CORES, figures, notebook, text
+
+
+def row(name, value, *, is_speed=False):
+    """Give a row that requires a level of at least 5 and a slope below 0."""
+    required = (Required("x <y>", "at least", 5), Required("slope", "below", 0, is_shape=True))
+    figures = {
+        "x <y>": Figure(value, value - 1, value + 1),
+        "slope": Figure(-1, -1, -1),
+        "s": Figure(9, 9, 9),
+    }
+    return Row(
+        name,
+        "paper 1, <b>fig</b>",
+        "5 & more",
+        required,
+        lambda say: Measured(figures, {"seeds": [1, 2]}),
+        minutes=1.0,
+        is_speed=is_speed,
+    )
+
+
+ROWS = (row("P1", 6.0), row("P2", 4.0), row("S1", 6.0, is_speed=True))
+
+
+@pytest.fixture
+def collected(tmp_path):
+    return results(ROWS[:2], rows=ROWS, place=tmp_path / "results")
+
+
+def run(tmp_path, monkeypatch, *arguments):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(outcome, "ROWS", ROWS)
+    monkeypatch.chdir(tmp_path)
+    return CliRunner().invoke(app, ["reproduce", *arguments], catch_exceptions=False)
+
+
+def build(tmp_path, monkeypatch, *arguments):
+    return run(tmp_path, monkeypatch, *arguments, "--page", "--out", str(tmp_path / "build"))
+
+
+def test_the_page_is_the_scorecard(tmp_path, monkeypatch):
+    said = build(tmp_path, monkeypatch).stdout
+    (folder,) = (tmp_path / "build").iterdir()
+    assert said.splitlines()[-1] == str(folder / "report.html")
+    assert re.fullmatch(r"reproduce-\d{8}T\d{6}Z", folder.name)
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//', html)
+    page = BeautifulSoup(html, "html.parser")
+    assert page.title.string == "Scorecard: the papers' numbers and ours"
+    verdicts = [line.select("td")[2].get_text() for line in page.select("table")[0].select("tbody tr")]
+    assert verdicts == ["✓ reproduced", "≈ shape", "– not measured"]
+
+
+def test_a_section_has_all_that_its_verdict_depends_on(collected):
+    page = text(collected)
+    assert "- ≈ **shape**: 1 row; order and slope hold, a level does not." in page
+    p1, p2, s1 = (page.split(f"\n## {name}\n")[1].split("\n## ")[0] for name in ("P1", "P2", "S1"))
+    assert "**Source**: paper 1, \\<b\\>fig\\</b\\>" in p1
+    assert "**Verdict**: ✓ reproduced. All 2 requirements hold." in p1
+    assert "| x \\<y\\> | 6 (5 to 7) | at least 5 | yes |" in p1
+    assert "| slope | −1 | below 0, shape | yes |" in p1
+    assert "<summary>1 other figure</summary>\n\n| figure" in p1
+    assert "**Parameters**: seeds 1, 2\n" in p1
+    assert re.search(r"\*\*Measured\*\*: \d{4}-\d\d-\d\d, in <0.1 minutes, on \d+ cores, ", p1)
+    assert "1 of 2 requirements does not hold: x \\<y\\> is 4, required is at least 5." in p2
+    assert "| x \\<y\\> | 4 (3 to 5) | at least 5 | **no** |" in p2
+    assert "not measured. mudkit reproduce S1 measures it." in s1
+    assert "| slope | – | below 0, shape | – |" in s1
+
+
+def test_rows_of_speed_that_were_measured_under_load_are_named(collected):
+    kept = store.Kept(collected[0].measured, "2026-01-01T00:00:00", 0.5, BUSY_CORES + 0.1)
+    speed = outcome.Result(ROWS[2], kept)
+    assert "measured under load: S1." in text([speed])
+    assert "in 0.5 minutes" in text([speed])
+    assert "under load: other programs kept 0.3 cores busy" in text([speed])
+    idle = outcome.Result(ROWS[2], dataclasses.replace(kept, busy_cores=0.0))
+    assert "under load" not in text([idle])
+    plain = outcome.Result(ROWS[0], kept)  # its figures do not depend on the machine
+    assert "Rows of speed" not in text([plain])
+
+
+def test_the_command_writes_it_row_by_row(tmp_path, monkeypatch):
+    first = run(tmp_path, monkeypatch, "P1", "--scorecard")
+    assert first.stdout.strip() == "docs/scorecard.md"
+    page = (tmp_path / "docs" / "scorecard.md").read_text(encoding="utf-8")
+    assert [page.count(f"{verdict} |") for verdict in ("reproduced", "not measured")] == [1, 2]
+    assert "P2 1 min, S1 1 min" in run(tmp_path, monkeypatch, "--scorecard").stderr  # what is missing
+    assert "not measured" not in (tmp_path / "docs" / "scorecard.md").read_text(encoding="utf-8")
+    assert run(tmp_path, monkeypatch, "--scorecard").stderr == ""
+
+
+def test_the_manifest_tells_what_came_out(tmp_path, monkeypatch):
+    build(tmp_path, monkeypatch, "P2")
+    (folder,) = (tmp_path / "build").iterdir()
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    assert (manifest["report"], manifest["parameters"]) == ("reproduce", {"rows": ["P2"]})
+    assert {"python", "mudkit"} <= set(manifest["versions"])
+    assert set(manifest["outputs"]) == {
+        "report.html", "report.ipynb", "data/figures.parquet", "data/figures.csv",
+    }  # fmt: skip
+    assert all(sha256(folder / name) == digest for name, digest in manifest["outputs"].items())
+    kept = pd.read_parquet(folder / "data" / "figures.parquet")
+    assert kept["figure"].tolist() == ["x <y>", "slope", "s"]
+
+
+def test_json_alone_stays_json(tmp_path, monkeypatch):
+    done = build(tmp_path, monkeypatch, "P1", "--json")
+    assert [each["row"] for each in json.loads(done.stdout)] == ["P1"]
+    assert done.stderr.strip().endswith("report.html")
+
+
+def test_figures_as_data(collected):
+    table = figures(collected).set_index(["row", "figure"])
+    assert table.index.tolist() == [(row, name) for row in ("P1", "P2") for name in ("x <y>", "slope", "s")]
+    level = table.loc["P2", "x <y>"]
+    assert (level["median"], level["low"], level["high"], level["required"]) == (4.0, 3.0, 5.0, "at least 5")
+    assert (level["verdict"], level["holds"]) == ("shape", False)
+    assert table.loc["P1", "x <y>"]["holds"]
+    assert pd.isna(table.loc["P1", "s"]["holds"])
+    assert len(figures(collected[2:])) == 0
+
+
+def test_a_scorecard_without_any_result(collected):
+    (cell,) = notebook(collected[2:]).cells
+    assert "1 row; no result is kept" in cell.source
+    assert "Measured" not in cell.source
+
+
+SCORECARD = Path(__file__).parents[3] / "docs" / "scorecard.md"
+
+
+def test_the_committed_scorecard_has_the_rows_of_the_code():
+    """Rows, sources and requirements: who changes these writes the page again."""
+    overview, *sections = SCORECARD.read_text(encoding="utf-8").split("\n## ")
+    listed = re.findall(r"^\| \[([^]]+)\]", overview, re.MULTILINE)
+    assert listed == [section.partition("\n")[0] for section in sections]
+    assert listed == [row.name for row in outcome.ROWS]
+    for row, section in zip(outcome.ROWS, sections, strict=True):
+        plain = re.sub(r"\\(.)", r"\1", section)
+        assert f"\n**Source**: {row.source}\n" in plain
+        assert f"\n**Paper**: {row.paper}\n" in plain
+        required = [f"{each.figure}: {each}{', shape' if each.is_shape else ''}" for each in row.required]
+        table = re.findall(
+            r"^\| (.+) \| [^|]+ \| (.+) \| [^|]+ \|$", plain.split("<details>")[0], re.MULTILINE
+        )
+        assert [f"{figure}: {bound}" for figure, bound in table[1:]] == required

@@ -1,0 +1,118 @@
+"""The site: its pages are in a table of contents, its API pages have every public name, and it builds."""
+
+import importlib
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from public_faces import FACES
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+GENERATED = {"api/index", "chapters/index", "changelog", "contributing"}
+"""Pages that the build adds to those in docs/."""
+
+
+@pytest.fixture(scope="module")
+def site():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        spec = importlib.util.spec_from_file_location("mudkit_site", ROOT / "tools" / "site.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+    return module
+
+
+def pages():
+    return {
+        path.relative_to(DOCS).with_suffix("").as_posix()
+        for path in DOCS.rglob("*")
+        if path.suffix in (".md", ".ipynb")
+    }
+
+
+def test_every_page_is_in_a_table_of_contents():
+    listed = {"index"}
+    for page in DOCS.rglob("*.md"):
+        for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.splitlines():
+                if line.strip() and not line.startswith(":"):
+                    listed.add((page.parent.relative_to(DOCS) / line.strip()).as_posix())
+    assert sorted(pages() - listed) == []
+    assert sorted(listed - pages()) == sorted(GENERATED)
+
+
+def test_every_public_package_has_a_page(site):
+    assert sorted(site.PACKAGES) == sorted([*FACES, "mudkit.report"])
+    assert all(f"\n{package}\n" in site.api_index() for package in site.PACKAGES)
+
+
+def test_chapters_are_listed_with_their_questions(site):
+    chapters = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    page = site.chapter_index(chapters)
+    for chapter in chapters:
+        title, question = site.heading(nbformat.read(chapter, as_version=4))
+        assert f"| [{title}]({chapter.name}) | {question} |" in page
+        assert question.endswith("?")
+
+
+def test_links_lead_to_pages_of_the_site_or_become_text(site, tmp_path):
+    page = tmp_path / "guides" / "x.md"
+    text = (
+        "[a](../how-it-works.md#one) [b](../../CONTRIBUTING.md) [c](../../notebooks/00_start_here.ipynb) "
+        "[d](../../mudkit/lab.py) [e](../../notebooks) ![f](../item-states.svg)"
+    )
+    assert site.linked(text, DOCS / "guides" / "x.md", page, tmp_path) == (
+        "[a](../how-it-works.md#one) [b](../contributing.md) [c](../chapters/00_start_here.ipynb) "
+        "d [e](../chapters/index.md) ![f](../item-states.svg)"
+    )
+
+
+def test_maps_share_one_leaflet(site):
+    from mudkit.figures import assets
+
+    if not assets.leaflet_js():
+        pytest.skip("the files of maps are not here: make setup")
+    frame = site.html.escape(f"<head><script>{assets.leaflet_js()}\nvar x;</script></head>", quote=True)
+    output = nbformat.v4.new_output("display_data", data={"text/html": f'<iframe srcdoc="{frame}">'})
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
+    (cell,) = site.shown(notebook, "../").cells
+    assert site.html.unescape(cell.outputs[0].data["text/html"]) == (
+        '<iframe srcdoc="<head><script src="../_static/leaflet.js"></script><script>var x;</script></head>">'
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.process
+def test_the_site_builds_without_a_warning_and_opens_without_a_network(tmp_path):
+    command = [sys.executable, ROOT / "tools" / "site.py", "--unexecuted", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    built = tmp_path / "html"
+    html = {
+        path.relative_to(built).as_posix(): path.read_text(encoding="utf-8") for path in built.rglob("*.html")
+    }
+    loaded = re.compile(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*')
+    assert {name: found for name, text in html.items() if (found := loaded.findall(text))} == {}
+    for package in FACES:
+        page = html[f"api/{package}.html"]
+        missing = [
+            name
+            for name in importlib.import_module(package).__all__
+            if not name.startswith("__")
+            and f'id="{package}.{name}"' not in page
+            and not is_package(package, name)
+        ]
+        assert missing == [], package
+    assert (built / "searchindex.js").stat().st_size > 100_000
+    assert sum(path.stat().st_size for path in built.rglob("*") if path.is_file()) < 40e6
+
+
+def is_package(package, name):
+    return importlib.util.find_spec(f"{package}.{name}") is not None

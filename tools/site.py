@@ -1,0 +1,215 @@
+"""Build the site: assemble its sources in build/site/source, execute the chapters, run Sphinx.
+
+Usage: python tools/site.py [--unexecuted] [FOLDER]        build/site by default
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import html
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import nbformat
+from tqdm import tqdm
+
+from mudkit.figures import assets
+from mudkit.files import staged_folder
+from mudkit.report.html import FIGURE_SCRIPT, plotly_script, replace_outputs
+from notebooks import execute
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = (
+    "mudkit", "mudkit.errors", "mudkit.events", "mudkit.sources", "mudkit.systems", "mudkit.systems.mud",
+    "mudkit.systems.lasthop", "mudkit.systems.contrail", "mudkit.systems.radiator", "mudkit.systems.sublim",
+    "mudkit.systems.store_and_forward", "mudkit.predicates", "mudkit.consistency", "mudkit.trace",
+    "mudkit.pipeline", "mudkit.learning", "mudkit.experiment", "mudkit.figures", "mudkit.widgets",
+    "mudkit.exercises", "mudkit.report",
+)  # fmt: skip
+"""The packages that have a page in the API reference, in its order."""
+
+COPIES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "README.md": "index.md"}
+"""Pages of the repository's root, and where the site has them."""
+
+_LEAFLET = '<script src="{up}_static/leaflet.js"></script><script>'
+_LINK = re.compile(r"(!?)\[([^]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+Execute = Callable[[Path], nbformat.NotebookNode]
+
+
+def assemble(source: Path, run: Execute) -> None:
+    """Write all sources of the site to a folder that is empty.
+
+    Parameters
+    ----------
+    source : Path
+    run : callable
+        Takes the path of a notebook, and returns the notebook with the outputs that the site shows.
+    """
+    shutil.copytree(ROOT / "docs", source, dirs_exist_ok=True)
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
+        shutil.copy(ROOT / name, source / COPIES[name])
+    originals = {source / copy: ROOT / name for name, copy in COPIES.items() if copy != "index.md"}
+    for page in source.rglob("*.md"):
+        original = originals.get(page, ROOT / "docs" / page.relative_to(source))
+        page.write_text(linked(page.read_text(encoding="utf-8"), original, page, source), encoding="utf-8")
+    notebooks = [*sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")), *sorted((ROOT / "docs").glob("*.ipynb"))]
+    for file in tqdm(notebooks, unit="notebook", disable=None):
+        place = source / "chapters" / file.name if file.parent.name == "notebooks" else source / file.name
+        place.parent.mkdir(exist_ok=True)
+        notebook = shown(run(file), "../" if place.parent != source else "")
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = linked(cell.source, file, place, source)
+        nbformat.write(notebook, place)
+    _write(source / "chapters" / "index.md", chapter_index(notebooks))
+    for package in PACKAGES:
+        _write(source / "api" / f"{package}.md", api_page(package))
+    _write(source / "api" / "index.md", api_index())
+    static = source / "_static"
+    _write(static / "plotly.min.js", plotly_script())
+    _write(static / "figures.js", FIGURE_SCRIPT)
+    _write(static / "leaflet.js", assets.leaflet_js())
+
+
+def shown(notebook: nbformat.NotebookNode, up: str) -> nbformat.NotebookNode:
+    """Return a notebook as the site shows it: figures as HTML, one copy of Leaflet for all maps."""
+    replace_outputs(notebook)
+    inline = html.escape(f"<script>{assets.leaflet_js()}\n", quote=True)
+    linked = html.escape(_LEAFLET.format(up=up), quote=True)
+    for cell in notebook.cells:
+        cell.get("metadata", {}).pop("execution", None)
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if "text/html" in data:
+                data["text/html"] = "".join(data["text/html"]).replace(inline, linked)
+    return notebook
+
+
+def chapter_index(files: list[Path]) -> str:
+    """Return the page that lists the chapters, each with its question."""
+    lines = [
+        "# Chapters",
+        "",
+        "Each has one idea and exercises with judges, and runs in JupyterLab: `make lab`.",
+        "",
+    ]
+    chapters = [file for file in files if file.parent.name == "notebooks"]
+    lines += ["| chapter | question |", "|---|---|"]
+    for file in chapters:
+        title, question = heading(nbformat.read(file, as_version=4))
+        lines.append(f"| [{title}]({file.name}) | {question} |")
+    return "\n".join([*lines, "", *_toctree(file.stem for file in chapters)])
+
+
+def heading(notebook: nbformat.NotebookNode) -> tuple[str, str]:
+    """Return a chapter's title and its question."""
+    text = notebook.cells[0].source
+    question = re.search(r"\*\*(.+?)\*\*", text, re.DOTALL)
+    return text.strip().splitlines()[0].lstrip("# ").strip(), question[1] if question else ""
+
+
+def api_index() -> str:
+    """Return the page that lists the packages of the API."""
+    lines = ["# API", "", "Names that are on these pages are public; all others may change at any time.", ""]
+    return "\n".join([*lines, *_toctree(PACKAGES, hidden=False)])
+
+
+def api_page(package: str) -> str:
+    """Return the page of a package: every name in its ``__all__``, from the docstrings."""
+    return f"# {package}\n\n```{{eval-rst}}\n.. automodule:: {package}\n   :members:\n```\n"
+
+
+def _toctree(names: Iterable[str], *, hidden: bool = True) -> list[str]:
+    options = [":hidden:"] if hidden else [":maxdepth: 1"]
+    return ["```{toctree}", *options, "", *names, "```", ""]
+
+
+def linked(text: str, original: Path, page: Path, source: Path) -> str:
+    """Lead links to where the site has their target; a link to a file that it lacks becomes its text."""
+
+    def link(match: re.Match[str]) -> str:
+        picture, label, target, anchor = match.groups()
+        if "://" in target or target.startswith("mailto:"):
+            return match[0]
+        path = (original.parent / target).resolve()
+        if path.is_relative_to(ROOT / "docs"):
+            place = source / path.relative_to(ROOT / "docs")
+        elif path.parent == ROOT and path.name in COPIES:
+            place = source / COPIES[path.name]
+        elif path == ROOT / "notebooks":
+            place = source / "chapters" / "index.md"
+        elif path.parent == ROOT / "notebooks":
+            place = source / "chapters" / path.name
+        else:
+            return label
+        return f"{picture}[{label}]({Path(os.path.relpath(place, page.parent)).as_posix()}{anchor or ''})"
+
+    return _LINK.sub(link, text)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _kept(folder: Path) -> Execute:
+    """Execute a notebook unless it was executed before with the same code."""
+    code = hashlib.sha256()
+    for file in sorted((ROOT / "mudkit").rglob("*.py")):
+        code.update(file.read_bytes())
+
+    def run(file: Path) -> nbformat.NotebookNode:
+        digest = code.copy()
+        digest.update(file.read_bytes())
+        kept = folder / f"{file.stem}-{digest.hexdigest()[:16]}.ipynb"
+        if not kept.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            for old in folder.glob(f"{file.stem}-*.ipynb"):
+                old.unlink()
+            nbformat.write(execute(file), kept)
+        return nbformat.read(kept, as_version=4)
+
+    return run
+
+
+def build(folder: Path, run: Execute, *, jobs: int = 2) -> None:
+    """Assemble and build the site; a warning is an error.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        Sphinx has warned or failed; it has written why to standard error.
+    """
+    source = folder / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    assemble(source, run)
+    with staged_folder(folder / "html", overwrite=r".*") as out:
+        options = ["-W", "--keep-going", "-q", "-j", str(jobs), "-b", "html", "-d", str(folder / "doctrees")]
+        subprocess.run([sys.executable, "-m", "sphinx", *options, str(source), str(out)], check=True)
+
+
+def main() -> None:
+    """Build the site that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--unexecuted", action="store_true", help="show the chapters without outputs")
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "site")
+    given = parser.parse_args()
+    run = partial(nbformat.read, as_version=4) if given.unexecuted else _kept(given.folder / "executed")
+    try:
+        build(given.folder.resolve(), run)
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)
+    sys.stdout.write(f"{given.folder / 'html' / 'index.html'}\n")
+
+
+if __name__ == "__main__":
+    main()
