@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         MatchingLoad,
         matching_times,
     )
+    from mudkit.experiment.news import NewsReader
     from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME, commuting, orders
     from mudkit.experiment.pairs import PartyView, PartyViews, Seen, party_views
     from mudkit.experiment.privacy import contacts, disclosed, knowledge, learnt, shown
@@ -110,6 +111,7 @@ __all__ = [
     "LastHop",
     "MatchingLoad",
     "Mud",
+    "NewsReader",
     "PartyView",
     "PartyViews",
     "Radiator",

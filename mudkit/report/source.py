@@ -124,8 +124,7 @@ class TraceSource:
             devices = pc.count_distinct(self.positions["device"]).as_py()
             yield (
                 f"The trace is large: this page is about a sample of {devices:,} of {self.devices_read:,} "
-                "devices, drawn by a checksum of their names. With fewer devices an answer "
-                "holds fewer points."
+                "devices, drawn by a checksum of their names. With fewer devices, answers hold fewer points."
             )
 
     def _dominance(self) -> Iterable[str]:
