@@ -623,7 +623,8 @@ def _column(head: Any, name: str, best: str | None) -> tuple[list[Cell], Align]:
     for at, value in enumerate(values):
         note = ""
         if lows and highs and math.isfinite(lows[at]) and math.isfinite(highs[at]) and lows[at] != highs[at]:
-            note = words.interval(lows[at] * scale, highs[at] * scale, places)
+            ends = [words.number(end * scale, places) for end in (lows[at], highs[at])]
+            note = f"{ends[0]} to {ends[1]}" if ends[0] != ends[1] else ""
         cells.append(Cell(words.number(value, places), note, is_best=value == best_value))
     return cells, "right"
 

@@ -1,4 +1,4 @@
-"""Take the README's two pictures with Chromium: a chapter in JupyterLab, and a report's first screen.
+"""Capture the README's two pictures with Chromium: a chapter in JupyterLab, and a report's first screen.
 
 Usage: python tools/pictures.py [FOLDER]    docs/images by default
 """
@@ -31,7 +31,7 @@ WITHIN_MS = 600_000
 
 
 def main(folder: Path) -> None:
-    """Take both pictures."""
+    """Capture both pictures."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         sys.exit("Chromium is not on this machine; on Debian: apt-get install chromium")
@@ -89,8 +89,8 @@ def _jupyterlab(folder: Path) -> Iterator[tuple[str, str]]:
     server = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     try:
         for line in server.stderr or ():
-            if found := re.search(r"(http://127\.0\.0\.1:\d+)/lab\?token=(\w+)", line):
-                yield found[1], found[2]
+            if match := re.search(r"(http://127\.0\.0\.1:\d+)/lab\?token=(\w+)", line):
+                yield match[1], match[2]
                 return
         sys.exit("JupyterLab did not start")
     finally:

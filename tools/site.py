@@ -56,7 +56,7 @@ def assemble(source: Path, run: Execute) -> None:
     shutil.copytree(ROOT / "docs", source, dirs_exist_ok=True)
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, source / COPIES[name])
-    originals = {source / there: ROOT / name for name, there in COPIES.items() if there != "index.md"}
+    originals = {source / copy: ROOT / name for name, copy in COPIES.items() if copy != "index.md"}
     for page in source.rglob("*.md"):
         original = originals.get(page, ROOT / "docs" / page.relative_to(source))
         page.write_text(linked(page.read_text(encoding="utf-8"), original, page, source), encoding="utf-8")
@@ -135,10 +135,10 @@ def _toctree(names: Iterable[str], *, hidden: bool = True) -> list[str]:
 def linked(text: str, original: Path, page: Path, source: Path) -> str:
     """Lead links to where the site has their target; a link to a file that it lacks becomes its text."""
 
-    def link(found: re.Match[str]) -> str:
-        picture, label, target, anchor = found.groups()
+    def link(match: re.Match[str]) -> str:
+        picture, label, target, anchor = match.groups()
         if "://" in target or target.startswith("mailto:"):
-            return found[0]
+            return match[0]
         path = (original.parent / target).resolve()
         if path.is_relative_to(ROOT / "docs"):
             place = source / path.relative_to(ROOT / "docs")

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME, commuting, orders
     from mudkit.experiment.pairs import PartyView, PartyViews, Seen, party_views
     from mudkit.experiment.privacy import contacts, disclosed, knowledge, learnt, shown
-    from mudkit.experiment.runs import MEASURES, OF_DEVICES, Run, by_device, run
+    from mudkit.experiment.runs import FATES, MEASURES, OF_DEVICES, Run, by_device, run
     from mudkit.experiment.tasks import (
         FRIENDS_NEARBY,
         NEWS,
@@ -73,6 +73,7 @@ __all__ = [
     "ADAPTERS",
     "CANNOT",
     "COMPOSITIONS",
+    "FATES",
     "FRIENDS_NEARBY",
     "GAINS",
     "LABELS",

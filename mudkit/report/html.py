@@ -93,6 +93,8 @@ img, svg { max-width: 100%; }
   padding: 0.85rem 1.1rem; margin: 0 0 1.1rem; }
 .say p, .warn p { margin: 0; }
 .say p + p { margin-top: 0.4rem; }
+.reports { list-style: none; margin: 1.6rem 0 0; padding: 0; }
+.reports h2 { margin: 0 0 0.3rem; }
 .warn { font-size: 0.92rem; margin: 0 0 1.1rem; }
 .warn ul { margin: 0.2rem 0 0; padding-left: 1.2rem; }
 @media (max-width: 40rem) { .tiles { grid-template-columns: 1fr; } }
