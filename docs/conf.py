@@ -36,9 +36,10 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "navbar_align": "left",
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 6,
     "show_nav_level": 2,
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],

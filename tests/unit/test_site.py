@@ -43,7 +43,8 @@ def test_every_page_is_in_a_table_of_contents():
         for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
             for line in block.splitlines():
                 if line.strip() and not line.startswith(":"):
-                    listed.add((page.parent.relative_to(DOCS) / line.strip()).as_posix())
+                    name = re.sub(r".*<(.+)>", r"\1", line.strip())
+                    listed.add((page.parent.relative_to(DOCS) / name).as_posix())
     assert sorted(pages() - listed) == []
     assert sorted(listed - pages()) == sorted(GENERATED)
 
