@@ -57,7 +57,7 @@ _TABLE: Final = "border-collapse:collapse;font-variant-numeric:tabular-nums;marg
 _CAPTION: Final = "caption-side:top;text-align:left;padding:0 0 0.4em;opacity:0.85"
 _HEAD: Final = "padding:3px 10px;vertical-align:bottom;border-bottom:1px solid currentColor;font-weight:600"
 _CELL: Final = "padding:3px 10px;vertical-align:top"
-_WORDS: Final = "text-align:left;overflow-wrap:anywhere;max-width:28em"
+_WORDS: Final = "text-align:left;overflow-wrap:anywhere;min-width:3.5em;max-width:28em"
 _NUMBER: Final = "text-align:right;white-space:nowrap"
 _UNIT: Final = "font-weight:normal;opacity:0.75;white-space:nowrap"
 _NOTE: Final = "opacity:0.75;margin:0.2em 0"
@@ -619,7 +619,8 @@ def _column(head: Any, name: str, best: str | None) -> tuple[list[Cell], Align]:
     for at, value in enumerate(values):
         note = ""
         if lows and highs and math.isfinite(lows[at]) and math.isfinite(highs[at]) and lows[at] != highs[at]:
-            note = words.interval(lows[at] * scale, highs[at] * scale, places)
+            ends = [words.number(end * scale, places) for end in (lows[at], highs[at])]
+            note = f"{ends[0]} to {ends[1]}" if ends[0] != ends[1] else ""
         cells.append(Cell(words.number(value, places), note, is_best=value == best_value))
     return cells, "right"
 

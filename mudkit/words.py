@@ -208,6 +208,8 @@ LABELS: Final[Mapping[str, Label]] = {
     "staleness_s": Label("time until read", "s, median"),
     "offline_share": Label("time without a network", "%", 100.0),
     "j_per_read": Label("radio energy", "J per message read"),
+    "j_per_look": Label("radio energy", "J per look"),
+    "article_minutes": Label("time from one article to the next", "min"),
     "wakeups": Label("wake-ups"),
     "wake_ups": Label("wake-ups"),
 }

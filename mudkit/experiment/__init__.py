@@ -46,10 +46,11 @@ if TYPE_CHECKING:
         MatchingLoad,
         matching_times,
     )
+    from mudkit.experiment.news import NewsReader
     from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME, commuting, orders
     from mudkit.experiment.pairs import PartyView, PartyViews, Seen, party_views
     from mudkit.experiment.privacy import contacts, disclosed, knowledge, learnt, shown
-    from mudkit.experiment.runs import MEASURES, OF_DEVICES, Run, by_device, run
+    from mudkit.experiment.runs import FATES, MEASURES, OF_DEVICES, Run, by_device, run
     from mudkit.experiment.tasks import (
         FRIENDS_NEARBY,
         NEWS,
@@ -72,6 +73,7 @@ __all__ = [
     "ADAPTERS",
     "CANNOT",
     "COMPOSITIONS",
+    "FATES",
     "FRIENDS_NEARBY",
     "GAINS",
     "LABELS",
@@ -109,6 +111,7 @@ __all__ = [
     "LastHop",
     "MatchingLoad",
     "Mud",
+    "NewsReader",
     "PartyView",
     "PartyViews",
     "Radiator",

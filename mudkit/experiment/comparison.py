@@ -248,10 +248,11 @@ def _measured(what: tuple[Scenario | Task, Callable[[Testbed], Adapter], str, in
 
 
 RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "useful_share": (("useful",), "wanted"),
     "kb_per_useful": (("up_kb", "down_kb"), "useful"),
     "j_per_useful": (("radio_j",), "useful"),
 }
-"""Ratios that a run without useful deliveries lacks: summed measures, and the divisor."""
+"""Ratios that a run may lack, with nothing to divide by: summed measures, and the divisor."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -303,7 +304,7 @@ class Scoreboard(Displayed):
         """Return a task's measures: ``system, measure, mean, low, high, seeds``.
 
         The mean of a ratio is that of all seeds together (:data:`RATIOS`): a seed without a useful delivery
-        has none of its own, and what it took counts all the same.
+        has no cost per delivery of its own, and what it took counts all the same.
 
         Parameters
         ----------
@@ -521,8 +522,10 @@ GAINS: Final = frozenset({"useful", "useful_share", "battery_h"})
 LABELS: Final[Mapping[str, str]] = {
     "useful": "useful deliveries",
     "useful_share": "useful, share of what was wanted",
-    "lost": "wanted and lost",
+    "late": "wanted and late",
     "stale": "wanted and stale",
+    "unopened": "wanted and never opened",
+    "lost": "wanted and lost",
     "wasted": "on the phone and wasted",
     "latency_s": "latency, median, s",
     "latency_p95_s": "latency, 95th percentile, s",

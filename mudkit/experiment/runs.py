@@ -26,7 +26,17 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BATTERY_J", "MEASURES", "OF_DEVICES", "Run", "by_device", "check_seed", "check_system", "run"]
+__all__ = [
+    "BATTERY_J",
+    "FATES",
+    "MEASURES",
+    "OF_DEVICES",
+    "Run",
+    "by_device",
+    "check_seed",
+    "check_system",
+    "run",
+]
 
 BATTERY_J: Final = 18_648.0
 """Battery of the phone for which ``battery_h`` is stated: 1,400 mAh at 3.7 V, as in the papers' years."""
@@ -34,8 +44,10 @@ BATTERY_J: Final = 18_648.0
 MEASURES: Final[dict[str, str]] = {
     "useful": "deliveries that were wanted and seen in time",
     "useful_share": "of all pairs of an item and a phone that wanted it",
+    "late": "wanted, and on the phone only after it had expired",
+    "stale": "wanted, and on the phone in time, but expired before it was seen",
+    "unopened": "wanted, on the phone and not expired, but not seen by the end of the run",
     "lost": "wanted, and never on the phone",
-    "stale": "wanted, and on the phone, but not seen before it was over",
     "wasted": "on the phone, and of no use: not wanted, not seen, or seen too late",
     "latency_s": "from publication to the phone, median of the useful ones",
     "latency_p95_s": "the same, of which 95 in 100 are under it",
@@ -52,6 +64,9 @@ MEASURES: Final[dict[str, str]] = {
     "j_per_useful": "of radios, for each useful delivery",
 }
 """Measures of a run of a task, and their meaning."""
+
+FATES: Final = ("useful", "late", "stale", "unopened", "lost")
+"""Fates of a wanted item on a phone; the counts add up to what was wanted."""
 
 
 class Run(Displayed):
@@ -177,8 +192,7 @@ class Run(Displayed):
 
     def _task_measures(self) -> dict[str, float]:
         rows, bill, wanted = self.deliveries, self.bill, self.testbed.wanted
-        came, read = rows["delivered"].notna(), rows["status"] == "read"
-        useful = rows[read]
+        useful = rows[rows["status"] == "read"]
         count = len(useful)
         phones = bill[bill["device"].isin(self.testbed.phones)]
         radio_j = float(phones["radio_mj"].sum() / 1000)
@@ -186,11 +200,7 @@ class Run(Displayed):
         watts = radio_j / self.seconds / len(self.testbed.phones) + BASE_MW / 1000
         servers = self._servers()
         return {
-            "useful": float(count),
-            "useful_share": count / wanted if wanted else math.nan,
-            "lost": float((~came).sum()),
-            "stale": float((came & (rows["status"] == "expired")).sum()),
-            "wasted": float((came & ~read).sum()),
+            **_fates(rows, wanted),
             "latency_s": float(useful["latency_s"].median()) if count else math.nan,
             "latency_p95_s": float(useful["latency_s"].quantile(0.95)) if count else math.nan,
             "age_s": float(useful["staleness_s"].median()) if count else math.nan,
@@ -396,7 +406,8 @@ class _Play:
 
 
 OF_DEVICES: Final = (
-    "useful", "useful_share", "lost", "stale", "wasted", "latency_s", "age_s", "up_kb", "down_kb", "messages",
+    "useful", "useful_share", "late", "stale", "unopened", "lost", "wasted", "latency_s", "age_s", "up_kb",
+    "down_kb", "messages",
     "wakeups", "radio_j", "battery_h", "kb_per_useful", "j_per_useful",
 )  # fmt: skip
 """The measures that a single device has; servers are nobody's, and few deliveries have no 95th percentile."""
@@ -441,17 +452,32 @@ def by_device(run: Run) -> pd.DataFrame:
 
 
 def _deliveries(rows: pd.DataFrame, wanted: int) -> dict[str, Any]:
-    came, read = rows["delivered"].notna(), rows["status"] == "read"
-    useful = rows[read]
+    useful = rows[rows["status"] == "read"]
     return {
         "wanted": wanted,
-        "useful": float(len(useful)),
-        "useful_share": len(useful) / wanted if wanted else math.nan,
-        "lost": float((~came).sum()),
-        "stale": float((came & (rows["status"] == "expired")).sum()),
-        "wasted": float((came & ~read).sum()),
+        **_fates(rows, wanted),
         "latency_s": float(useful["latency_s"].median()),
         "age_s": float(useful["staleness_s"].median()),
+    }
+
+
+def _fates(rows: pd.DataFrame, wanted_count: int) -> dict[str, float]:
+    """Count what became of wanted items; the counts of :data:`FATES` add up to all of them."""
+    has_arrived, read = rows["delivered"].notna(), rows["status"] == "read"
+    is_late = has_arrived & rows["expired"].notna() & (rows["delivered"] > rows["expired"])
+    counts = {
+        "useful": int(read.sum()),
+        "late": int(is_late.sum()),
+        "stale": int((has_arrived & ~is_late & (rows["status"] == "expired")).sum()),
+        "lost": int((~has_arrived).sum()),
+    }
+    # Rows of phones that did not want the item look like unopened ones.
+    counts["unopened"] = wanted_count - sum(counts.values())
+    return {
+        "useful": float(counts.pop("useful")),
+        "useful_share": int(read.sum()) / wanted_count if wanted_count else math.nan,
+        **{name: float(counts[name]) for name in FATES[1:]},
+        "wasted": float((has_arrived & ~read).sum()),
     }
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         signals,
     )
     from mudkit.figures.comparisons import (
+        fates,
         frontier,
         latencies,
         pareto,
@@ -77,6 +78,7 @@ __all__ = [
     "cells_over_time",
     "crossover",
     "decisions",
+    "fates",
     "frontier",
     "growth",
     "heat_map",

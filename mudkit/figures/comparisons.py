@@ -23,13 +23,14 @@ from mudkit.figures.style import (
     PINK,
     SKY,
     YELLOW,
+    escaped,
     heading,
     styled,
     text_colour,
 )
 from mudkit.figures.tables import require_columns
 
-__all__ = ["frontier", "latencies", "pareto", "tradeoff", "update_pareto", "waste_and_loss"]
+__all__ = ["fates", "frontier", "latencies", "pareto", "tradeoff", "update_pareto", "waste_and_loss"]
 
 _CONDITION_MARKS: Final = (
     (GREY, "circle-open"),
@@ -56,6 +57,16 @@ _SYSTEM_DASHES: Final = ("dot", "solid", "dash", "longdash", "dashdot", "longdas
 _MAX_STEPS: Final = 200
 _MIN_LATENCY_S: Final = 1e-3
 _LATENCY_TICKS_S: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 259_200.0, 2_592_000.0)
+_FATES: Final = (
+    (BLUE, "#ffffff", ""),
+    (YELLOW, "#000000", "/"),
+    (ORANGE, "#000000", "x"),
+    (SKY, "#000000", ""),
+    ("#bbbbbb", "#000000", ""),
+)
+_FATE_GAP_PX: Final = 44
+_MIN_LABELLED: Final = 4.0
+"""Parts of fewer percent have no number."""
 _FRONT, _BEST, _OTHERS = range(3)  # traces of pareto
 
 
@@ -294,6 +305,65 @@ def latencies(table: pd.DataFrame, wanted_count: Mapping[str, int], *, title: st
 
 
 @described
+def fates(table: pd.DataFrame, shares: Mapping[str, str], *, title: str) -> go.Figure:
+    """Draw what became of wanted items as stacked bars that add up to 100 %, a panel per task.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        ``task, system`` and columns of shares from 0 to 1 whose sum is 1; a row of NaN has no bar.
+    shares : mapping of str to str
+        Up to five columns of shares, and the names of the parts, from left to right.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ParameterError
+        The table lacks a column.
+    """
+    require_columns(table, "table", ("task", "system", *shares))
+    tasks = list(dict.fromkeys(table["task"]))
+    bars_px = 26 * len(table) + _FATE_GAP_PX * (len(tasks) - 1)
+    figure = make_subplots(
+        rows=max(len(tasks), 1),
+        cols=1,
+        shared_xaxes=True,
+        subplot_titles=[escaped(str(task)) for task in tasks],
+        vertical_spacing=_FATE_GAP_PX / max(bars_px, 1),
+    )
+    figure.update_annotations(x=0.0, xanchor="left", font={"size": 14})
+    for row, task in enumerate(tasks, start=1):
+        of_task = table[table["task"] == task]
+        for (name, label), (colour, ink, shape) in zip(shares.items(), _FATES, strict=False):
+            percent = 100 * of_task[name]
+            figure.add_trace(
+                go.Bar(
+                    x=percent, y=of_task["system"], orientation="h", name=label, meta=str(task),
+                    legendgroup=name, showlegend=row == 1, textfont={"color": ink},
+                    marker={"color": colour, "pattern": {"shape": shape, "fgcolor": "rgba(0,0,0,0.35)"}},
+                    text=[f"{value:.0f}" if value >= _MIN_LABELLED else "" for value in percent],
+                    textposition="inside", insidetextanchor="middle", textangle=0,
+                    hovertemplate="%{y}: %{x:.1f} % " + label + "<extra></extra>",
+                ), row, 1,
+            )  # fmt: skip
+    figure.update_xaxes(range=[0, 100])
+    figure.update_xaxes(title_text="% of what was wanted", showticklabels=True, row=max(len(tasks), 1), col=1)
+    figure.update_yaxes(autorange="reversed", ticks="")
+    height = 170 + max(bars_px, 26)
+    legend = {
+        "orientation": "h", "yref": "container", "y": 1 - 48 / height, "yanchor": "top", "x": 0.0,
+        "xanchor": "left", "traceorder": "normal",
+    }  # fmt: skip
+    top = heading(title, y=1 - 12 / height, yanchor="top")
+    return styled(figure, height, (70, 20, 110, 60), top, barmode="stack", bargap=0.25, legend=legend)
+
+
+@described
 def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], title: str) -> go.Figure:
     """Draw systems by two measures, with a line along those that no other system beats in both.
 
@@ -366,7 +436,8 @@ def update_pareto(
         point["names"].append(str(row["system"]))
     best = sorted(place for place, point in points.items() if point["is_best"])
     figure.data[_FRONT].update(x=[place[0] for place in best], y=[place[1] for place in best])
-    spans = [_axis_range(known[name].tolist()) for name in (x, y)]
+    wholes = {name: 100.0 if name.endswith("_percent") else 1.0 for name in (x, y)}
+    spans = [_axis_range(known[name].tolist(), whole) for name, whole in wholes.items()]
     names = {place: ", ".join(point["names"]) for place, point in points.items()}
     for number, is_best in ((_BEST, True), (_OTHERS, False)):
         chosen = [place for place, point in points.items() if point["is_best"] == is_best]
@@ -397,12 +468,15 @@ def _place_shares(place: Sequence[float], spans: Sequence[Sequence[float]]) -> t
     return x, y
 
 
-def _axis_range(values: Sequence[float]) -> list[float]:
-    """Return a range from 0 to a little above the largest value; shares end at 1."""
+def _axis_range(values: Sequence[float], whole: float = 1.0) -> list[float]:
+    """Return a range that fits the values, from 0 unless all are large; shares end at the whole."""
     low, high = min([0.0, *values]), max([0.0, *values])
     if low == high:
-        return [low, low + 1.0]
-    return [1.05 * low, 1.0 if 0.9 < high <= 1.0 else 1.05 * high]
+        return [low, low + whole]
+    least = min(values)
+    if least > 0.6 * high:
+        low = least - 0.35 * (high - least) if least < high else 0.8 * high
+    return [1.05 * low if low < 0 else low, whole if 0.9 * whole < high <= whole else 1.05 * high]
 
 
 @described

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.report import caching, in_words, profiling, propagating, scoring
+    from mudkit.report import caching, prefetching, profiling, propagating, scoring
     from mudkit.report.page import Answer, FirstScreen
     from mudkit.report.run import ReportFailed, headline, keep_page, run_report
     from mudkit.report.source import TraceSource, open_source
@@ -21,10 +21,10 @@ __all__ = [
     "bounded",
     "caching",
     "headline",
-    "in_words",
     "keep",
     "keep_page",
     "open_source",
+    "prefetching",
     "profiling",
     "propagating",
     "run_report",

@@ -78,6 +78,7 @@ th { color: var(--soft); font-weight: 600; font-size: 0.9rem; text-align: right;
 td { text-align: right; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 tbody th { font-weight: inherit; color: inherit; }
+.text_cell th, .text_cell td { text-align: left; }
 img, svg { max-width: 100%; }
 .mudkit-figure { width: 100%; }
 .mudkit-needs-script { color: var(--soft); }
@@ -92,6 +93,8 @@ img, svg { max-width: 100%; }
   padding: 0.85rem 1.1rem; margin: 0 0 1.1rem; }
 .say p, .warn p { margin: 0; }
 .say p + p { margin-top: 0.4rem; }
+.reports { list-style: none; margin: 1.6rem 0 0; padding: 0; }
+.reports h2 { margin: 0 0 0.3rem; }
 .warn { font-size: 0.92rem; margin: 0 0 1.1rem; }
 .warn ul { margin: 0.2rem 0 0; padding-left: 1.2rem; }
 @media (max-width: 40rem) { .tiles { grid-template-columns: 1fr; } }

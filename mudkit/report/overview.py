@@ -1,17 +1,30 @@
-"""All reports at once, and a page that leads to those that are there."""
+"""All reports at once, and a page that leads to those that have run."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mudkit.report.parameters import preset
 from mudkit.report.run import run_report
 from mudkit.report.schemas import TEMPLATES
 
 __all__ = ["run_all", "write_index"]
+
+_QUESTIONS: Final = {
+    "trace_profile": "What does the trace hold, and how clean is it?",
+    "cache_policy": "What could a cache on the devices save, and with which policy?",
+    "prefetch_sizing": "How many messages should a device have before any is asked for?",
+    "propagation": "How much traffic is left when messages of a place are joined?",
+    "scoreboard": "Which system fits which task?",
+    "reproduce": "Which figures of the papers does mudkit reproduce?",
+}
+"""What each report answers."""
 
 
 def run_all(
@@ -21,7 +34,7 @@ def run_all(
     force: bool = False,
     progress: bool = True,
 ) -> Path:
-    """Run every report with a preset, and make the page that leads to them.
+    """Run every report with a preset, and write the page that leads to them.
 
     Parameters
     ----------
@@ -48,35 +61,92 @@ def run_all(
     return write_index(build)
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """A report that has run."""
+
+    folder: Path
+    started: dt.datetime
+    manifest: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["report"])
+
+    @property
+    def headline(self) -> str:
+        return str(self.manifest.get("headline", "") or "No headline.")
+
+    def about(self) -> str:
+        """Return what it was made of, when, and where it lies."""
+        inputs = [str(given["name"]) for given in self.manifest.get("inputs", {}).values()]
+        made = f"{self.started.astimezone(dt.UTC):%-d %B %Y, %H:%M} UTC"
+        return " · ".join([*inputs, made, f"{self.folder.name}/report.html"])
+
+
 def write_index(build: str | os.PathLike[str]) -> Path:
-    """Write ``index.html``: of each report in a folder the newest, with what it was made of.
+    """Write ``index.html``: of each report the newest run, with its question, headline, date and path.
 
     Raises
     ------
     OutputProblem
     """
-    from nbformat.v4 import new_markdown_cell, new_notebook  # loading this takes longer than loading mudkit
+    from nbformat.v4 import (
+        new_code_cell,  # loading this takes longer than loading mudkit
+        new_markdown_cell,
+        new_notebook,
+        new_output,
+    )
 
     from mudkit.report.html import export_html
 
     build = Path(build).expanduser()
-    newest: dict[str, tuple[str, Path, dict[str, Any]]] = {}
-    for file in build.glob("*/manifest.json"):
-        try:
-            manifest = json.loads(file.read_text(encoding="utf-8"))
-            name, started = str(manifest["report"]), str(manifest["started"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # no report's
-        if (started, file.parent) > newest.get(name, ("", build))[:2] and (
-            file.parent / "report.html"
-        ).is_file():
-            newest[name] = (started, file.parent, manifest)
-    lines = ["# Reports", "", "Of each the newest; every folder has its data and a manifest besides.", ""]
-    for name, (started, folder, manifest) in sorted(newest.items()):
-        made_of = [str(each["name"]) for each in manifest.get("inputs", {}).values()]
-        of = f" of {', '.join(made_of)}" if made_of else ""
-        lines.append(f"- **[{name}]({folder.name}/report.html)**{of}, {started[:16].replace('T', ' ')} UTC")
-    export_html(
-        new_notebook(cells=[new_markdown_cell("\n".join(lines))]), build / "index.html", title="Reports"
-    )
+    newest: dict[str, _Entry] = {}
+    for file in sorted(build.glob("*/manifest.json")):
+        entry = _entry(file)
+        if entry and (entry.name not in newest or entry.started >= newest[entry.name].started):
+            newest[entry.name] = entry
+    listed = [name for name in _QUESTIONS if name in newest]
+    listed += sorted(set(newest) - set(listed))
+    items = [_item(newest[name]) for name in listed]
+    if (build / "book" / "index.html").is_file():
+        items.append(
+            _link("The chapters", "book/index.html", "All chapters of the course, with their figures.")
+        )
+    missing = [name for name in TEMPLATES if name not in newest]
+    text = "The newest run of each report. Its folder holds the data and a manifest, too."
+    if missing:
+        text += "\n\nNot run yet: " + ", ".join(f"`mudkit report {name} --preset sample`" for name in missing)
+    cells = [new_markdown_cell(f"# Reports\n\n{text}")]
+    if items:
+        data = {"text/html": f"<ul class='reports'>{''.join(items)}</ul>", "text/plain": ", ".join(listed)}
+        cells.insert(1, new_code_cell("", outputs=[new_output("display_data", data)]))
+    export_html(new_notebook(cells=cells), build / "index.html", title="Reports")
     return build / "index.html"
+
+
+def _entry(manifest: Path) -> _Entry | None:
+    """Return the report of a manifest; None: it is no report's, or its page is missing."""
+    try:
+        values = json.loads(manifest.read_text(encoding="utf-8"))
+        started = dt.datetime.fromisoformat(values["started"])
+        entry = _Entry(manifest.parent, started if started.tzinfo else started.replace(tzinfo=dt.UTC), values)
+        entry.name, entry.about()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return entry if (entry.folder / "report.html").is_file() else None
+
+
+def _item(entry: _Entry) -> str:
+    question = _QUESTIONS.get(entry.name, entry.name.replace("_", " "))
+    return _link(
+        question, f"{entry.folder.name}/report.html", entry.headline, f"{entry.name} · {entry.about()}"
+    )
+
+
+def _link(question: str, path: str, headline: str, about: str = "") -> str:
+    soft = f"<p class='soft'>{escape(about)}</p>" if about else ""
+    return (
+        f"<li class='say'><h2><a href='{escape(path)}'>{escape(question)}</a></h2>"
+        f"<p>{escape(headline)}</p>{soft}</li>"
+    )

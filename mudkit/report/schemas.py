@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -146,6 +146,14 @@ class PrefetchSizing(Parameters):
             raise ValueError("no log of outages without those of arrivals and reads")
         return value
 
+    @model_validator(mode="after")
+    def _enough(self) -> PrefetchSizing:
+        if not self.arrivals and (
+            self.arrivals_per_day * self.days < 20 or self.reads_per_day * self.days < 5
+        ):
+            raise ValueError("an example of at least 20 messages and 5 reads: more days, or more a day")
+        return self
+
 
 class Propagation(Parameters):
     """Parameters of ``propagation``."""
@@ -197,37 +205,24 @@ class Scoreboard(Parameters):
     )
     devices: int = Field(8, ge=2, le=10_000, description="phones in each task")
     length: float = Field(0.25, ge=0.01, le=100, description="of each task, times its own hours")
-    seeds: int = Field(3, ge=1, le=1000, description="runs of each task and system")
+    seeds: int = Field(5, ge=1, le=1000, description="runs of each task and system")
     seed: int = Field(0, ge=0, lt=1 << 32, description="the first of them")
     confidence: float = Field(0.95, gt=0, lt=1, description="of the intervals")
     scenarios: int = Field(
         20, ge=0, le=10_000, description="on which each order of two systems is tried; 0: none"
     )
-    across: str = Field("j_per_useful", description="measure of the first axis")
-    up: str = Field("useful_share", description="measure of the second axis")
+    cost: Literal["j_per_useful", "kb_per_useful"] = Field(
+        "j_per_useful", description="what is weighed against deliveries in time: radio energy, or data"
+    )
 
-    @field_validator("tasks", "systems", "across", "up")
+    @field_validator("tasks", "systems")
     @classmethod
-    def _known(cls, value: Any, info: ValidationInfo) -> Any:
-        from mudkit.experiment import (
-            ADAPTERS,
-            MEASURES,
-            TASKS,  # they load all systems
-        )
+    def _known(cls, value: list[str], info: ValidationInfo) -> list[str]:
+        from mudkit.experiment import ADAPTERS, TASKS  # they load all systems
 
-        known = {"tasks": list(TASKS), "systems": list(ADAPTERS)}.get(str(info.field_name), list(MEASURES))
-        given = value if isinstance(value, list) else [value]
-        if not given or len(set(given)) < len(given) or not set(given) <= set(known):
-            raise ValueError(
-                f"{'some, each once, ' if isinstance(value, list) else 'one '}of: {', '.join(known)}"
-            )
-        return value
-
-    @field_validator("up")
-    @classmethod
-    def _two(cls, value: str, info: ValidationInfo) -> str:
-        if value == info.data.get("across"):
-            raise ValueError("another measure than across")
+        known = list(TASKS if info.field_name == "tasks" else ADAPTERS)
+        if not value or len(set(value)) < len(value) or not set(value) <= set(known):
+            raise ValueError(f"some, each once, of: {', '.join(known)}")
         return value
 
 
@@ -241,7 +236,6 @@ TEMPLATES: dict[str, type[Parameters]] = {
 """Reports by name, each with the schema of its parameters."""
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
-    "across": ("x", "x_axis"),
     "aggregate_bytes": ("aggregate_size",),
     "quantity": ("application", "app", "value", "measure"),
     "arrivals": ("messages", "events", "notifications"),
@@ -251,6 +245,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "cells_zoom": ("zoom_level", "level", "resolution"),
     "columns": ("mapping", "names", "column_names"),
     "completeness": ("recall", "staleness"),
+    "cost": ("across", "measure", "weighed", "cost_measure"),
     "confidence": ("ci", "alpha", "confidence_level"),
     "days": ("length", "duration"),
     "devices": ("phones", "fleet", "users", "nodes"),
@@ -286,7 +281,6 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "time_unit": ("unit", "ts_unit", "timestamp_unit"),
     "trace": ("file", "input", "path", "positions", "source", "gps", "data"),
     "tz": ("timezone", "time_zone", "zone", "utc_offset"),
-    "up": ("y", "y_axis"),
     "window_s": ("lookback", "lookback_s", "history_s"),
 }
 """Other names that users try for a parameter, in any report that has it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["TraceSource", "open_source"]
 
+MAX_ROWS: Final = 20_000_000
+"""Rows, by the size of the file, up to which a trace is read whole; about 4 GB of memory at most."""
+_ROW_BYTES: Final = 45
+_UNPACKED: Final = {".gz": 6, ".parquet": 3}
 _S_PER_DAY: Final = 86_400
 _FEW_READS: Final = 200
 _FEW_DEVICES: Final = 10
@@ -48,6 +53,8 @@ class TraceSource:
         ``what, rows``: how many rows were kept, and how many set aside by reason.
     tz : str
         Time zone of days and hours.
+    devices_read : int
+        Devices of the trace, if the tables hold a sample of them; 0: they hold all.
     """
 
     name: str
@@ -55,6 +62,7 @@ class TraceSource:
     reads: pa.Table
     rows: pd.DataFrame
     tz: str
+    devices_read: int = 0
 
     def describe(self) -> str:
         """Return what was read in a line: file, devices, span, rows, rows set aside."""
@@ -83,7 +91,14 @@ class TraceSource:
 
     def warnings(self) -> list[str]:
         """Return a sentence for each property of the data that distorts what is measured on it."""
-        return [*self._dominance(), *self._gaps(), *self._clusters(), *self._zones(), *self._sizes()]
+        return [
+            *self._sample(),
+            *self._dominance(),
+            *self._gaps(),
+            *self._clusters(),
+            *self._zones(),
+            *self._sizes(),
+        ]
 
     def _derived(self) -> str:
         origins = pc.unique(self.reads["origin"]).to_pylist()
@@ -103,6 +118,14 @@ class TraceSource:
     def _local(self, table: pa.Table) -> pd.Series:
         local: pd.Series = table["ts"].to_pandas().dt.tz_convert(self.tz).dt.tz_localize(None)
         return local
+
+    def _sample(self) -> Iterable[str]:
+        if self.devices_read:
+            devices = pc.count_distinct(self.positions["device"]).as_py()
+            yield (
+                f"The trace is large: this page is about a sample of {devices:,} of {self.devices_read:,} "
+                "devices, drawn by a checksum of their names. With fewer devices, answers hold fewer points."
+            )
 
     def _dominance(self) -> Iterable[str]:
         what, table = ("reads", self.reads) if len(self.reads) else ("positions", self.positions)
@@ -201,8 +224,12 @@ def open_source(
     is_folder = path.is_dir() and traces.is_trace(path)
     how = {} if is_folder else {"tz": tz, **options}
     derived = "none" if reads or not needs_reads else rule or None
-    loaded = traces.load(
-        path, format, columns=dict(columns or {}), rule=None if is_folder else derived, **how
+    how |= {"columns": dict(columns or {}), "rule": None if is_folder else derived}
+    parts = -(-_estimated_rows(path) // MAX_ROWS)
+    loaded, devices_read = (
+        _load_sample(path, parts, format=format, **how)
+        if parts > 1
+        else (traces.load(path, format, **how), 0)
     )
     counts = [("positions", len(loaded.positions))]
     log = loaded.reads
@@ -211,13 +238,46 @@ def open_source(
         own = {} if file.is_dir() and traces.is_trace(file) else {"tz": tz, **options, "table": "reads"}
         of_reads = traces.load(file, columns=dict(reads_columns or {}), **own)
         log = of_reads.reads
+        if devices_read:
+            log = log.filter(pc.is_in(log["device"], pc.unique(loaded.positions["device"])))
         counts += [(f"rejected: {why}", n) for why, n in of_reads.rejected_by_reason().items()]
     counts += [(f"rejected: {why}", n) for why, n in loaded.rejected_by_reason().items()]
     if needs_reads:
         counts.insert(1, ("reads", len(log)))
         _check_reads(loaded.positions, log, reads or trace)
     rows = pd.DataFrame(counts, columns=["what", "rows"])
-    return TraceSource(path.name, loaded.positions, log, rows, tz)
+    return TraceSource(path.name, loaded.positions, log, rows, tz, devices_read)
+
+
+def _estimated_rows(path: Path) -> int:
+    """Estimate the rows of a file or folder from its size."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    sizes = (file.stat().st_size * _UNPACKED.get(file.suffix, 1) for file in files)
+    return int(sum(sizes) / _ROW_BYTES)
+
+
+def _load_sample(path: Path, parts: int, **how: Any) -> tuple[traces.Loaded, int]:
+    """Load one of ``parts`` devices in bounded memory, and count all; the rejected rows are those of all."""
+    tables: dict[str, list[pa.Table]] = {"positions": [], "reads": [], "rejected": []}
+    with traces.scan(path, **how) as pieces:
+        for piece in pieces:
+            names = pc.unique(piece.positions["device"])
+            is_kept = [zlib.crc32(name.encode()) % parts == 0 for name in names.to_pylist()]
+            chosen = names.filter(pa.array(is_kept, pa.bool_()))
+            for name in ("positions", "reads"):
+                table = getattr(piece, name)
+                tables[name].append(table.filter(pc.is_in(table["device"], chosen)))
+            tables["rejected"].append(piece.rejected)
+        if not sum(map(len, tables["positions"])):
+            raise TraceContentError(
+                "The trace is too large for the memory of a report, and has too few devices to sample.",
+                where=path.name,
+                found=words.count(pieces.devices, "device"),
+                expected=f"about {MAX_ROWS:,} rows, or many devices",
+                remedy="name a file of fewer days",
+            )
+        joined = {name: pa.concat_tables(each) for name, each in tables.items()}
+        return traces.Loaded(**joined, source=pieces.source), pieces.devices
 
 
 def _check_reads(positions: pa.Table, reads: pa.Table, where: str) -> None:

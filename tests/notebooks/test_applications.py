@@ -1,32 +1,20 @@
-"""The applications of chapter 01, taken out of its cells: other seeds, lost messages, machines that are killed."""
+"""The applications of Mobius 3.2 under faults: other seeds, lost messages, machines that are killed."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-
-import nbformat
 import pytest
 
 from mudkit import Lab
 from mudkit.errors import OperationLost
 from mudkit.systems.mud import Client, Cloud
+from tests.support import mud_applications
 
-pytestmark = pytest.mark.notebook
-CHAPTER = Path(__file__).parents[2] / "notebooks" / "01_mud_tables.ipynb"
-TAGS = {"parameters", "application"}
 OTHERS = {"lossy": {"loss_share": 0.2}, "repeated": {"repeat_share": 0.4, "delay_share": 0.4, "delay_s": 5.0}}
 
 
-@pytest.fixture(scope="module")
-def chapter() -> SimpleNamespace:
-    cells = [cell for cell in nbformat.read(CHAPTER, as_version=4).cells if cell.cell_type == "code"]
-    names: dict[str, Any] = {}
-    for cell in cells:
-        if cell.id == "imports" or TAGS & set(cell.metadata.get("tags", ())):
-            exec(compile(cell.source, f"cell {cell.id}", "exec"), names)
-    return SimpleNamespace(**names)
+@pytest.fixture
+def applications():
+    return mud_applications
 
 
 def three_way(store, local, base):
@@ -62,11 +50,11 @@ def happened(lab: Lab, what: str) -> bool:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("what", ["nothing", "lossy", "repeated", "killed"])
 class TestApplications:
-    def test_social_news(self, chapter, seed, what):
+    def test_social_news(self, applications, seed, what):
         lab = Lab(seed)
         cloud = Cloud(lab)
         trouble(lab, cloud, what)
-        came = chapter.social_news(lab, cloud)
+        came = applications.social_news(lab, cloud)
         lab.run(hours=1)
         assert came["told of arts"] == {"jane": ["a1"]}
         assert set(came["sports"]) == {"s2"}
@@ -75,11 +63,11 @@ class TestApplications:
         assert answer == {"jane": ["m1", "m2"], "ann": ["m1", "m2"], "bob": ["m1"]}
         assert happened(lab, what)
 
-    def test_experience_sharing(self, chapter, seed, what):
+    def test_experience_sharing(self, applications, seed, what):
         lab = Lab(seed)
         cloud = Cloud(lab)
         trouble(lab, cloud, what)
-        came = chapter.experience_sharing(lab, cloud)
+        came = applications.experience_sharing(lab, cloud)
         lab.run(hours=1)
         assert came["free beer"] == {"jane": ["beer"], "ann": [], "bob": ["beer"]}
         assert came["map, no network"] == {"kiosk": "local"}
@@ -88,7 +76,7 @@ class TestApplications:
         assert happened(lab, what)
 
     @pytest.mark.parametrize("is_killed", [False, True])
-    def test_journal(self, chapter, seed, what, is_killed):
+    def test_journal(self, applications, seed, what, is_killed):
         lab = Lab(seed)
         cloud = Cloud(lab)
         trouble(lab, cloud, what)
@@ -100,7 +88,7 @@ class TestApplications:
             lab.faults.restart("jane-tablet")
 
         meanwhile = kill if is_killed else lambda: None
-        page, merged = chapter.journal(lab, tablet, phone, three_way, meanwhile=meanwhile)
+        page, merged = applications.journal(lab, tablet, phone, three_way, meanwhile=meanwhile)
         assert page == ["breakfast", "cafe A", "way home"]
         assert merged == [{"breakfast", "way home"}, {"breakfast", "cafe A"}, {"breakfast"}]
         assert tablet.pending().result() == []
@@ -116,31 +104,33 @@ def devices(lab, cloud):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_blind_journal_loses_an_edit_and_is_not_told(chapter, seed):
+def test_a_blind_journal_loses_an_edit_and_is_not_told(applications, seed):
     lab = Lab(seed)
-    page, merged = chapter.journal(lab, *devices(lab, Cloud(lab)), three_way, kind="blind")
+    page, merged = applications.journal(lab, *devices(lab, Cloud(lab)), three_way, kind="blind")
     assert page == ["breakfast", "cafe A"]
     assert merged == []
 
 
-def test_what_is_fresh_for_nothing_is_asked_for_again(chapter, monkeypatch):
-    monkeypatch.setitem(chapter.social_news.__globals__, "max_age_s", 0.0)
+def test_what_is_fresh_for_nothing_is_asked_for_again(applications, monkeypatch):
+    monkeypatch.setattr(applications, "MAX_AGE_S", 0.0)
     lab = Lab(1)
-    came = chapter.social_news(lab, Cloud(lab))
+    came = applications.social_news(lab, Cloud(lab))
     assert came["sports"] == came["sports again"] == {"s2": "remote"}
 
 
-def test_who_comes_near_is_reached(chapter, monkeypatch):
+def test_who_comes_near_is_reached(applications, monkeypatch):
     """The writer predicate binds late: the same message reaches bob where he is then."""
-    people = chapter.people | {"bob": chapter.people["bob"] | {"loc": chapter.people["jane"]["loc"]}}
-    monkeypatch.setitem(chapter.social_news.__globals__, "people", people)
+    people = applications.PEOPLE | {
+        "bob": applications.PEOPLE["bob"] | {"loc": applications.PEOPLE["jane"]["loc"]}
+    }
+    monkeypatch.setattr(applications, "PEOPLE", people)
     lab = Lab(1)
-    came = chapter.social_news(lab, Cloud(lab))
+    came = applications.social_news(lab, Cloud(lab))
     lab.run(minutes=1)
     assert sorted(came["messages"]["bob"]) == ["m1", "m2"]
 
 
-def test_a_killed_application_is_not_told(chapter):
+def test_a_killed_application_is_not_told(applications):
     """Else the branch of ``reconcile`` for it would never be taken."""
     lab = Lab(1)
     tablet, _ = devices(lab, Cloud(lab))

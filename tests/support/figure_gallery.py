@@ -215,6 +215,13 @@ def _systems(n: int = 7) -> pd.DataFrame:
     return pd.DataFrame({"system": names, "j": x, "share": y, "is_best": is_best})
 
 
+def _fates() -> pd.DataFrame:
+    """Return what became of wanted items in two tasks, with parts too small for a number."""
+    rows = [("news", "to everyone", 0.6, 0.02, 0.08, 0.2, 0.1), ("news", "MUD", 0.9, 0, 0, 0, 0.1),
+            ("alerts", "to everyone", 1, 0, 0, 0, 0), ("alerts", "MUD", 0.5, 0.25, 0.25, 0, 0)]  # fmt: skip
+    return pd.DataFrame(rows, columns=["task", "system", "useful", "late", "stale", "unopened", "lost"])
+
+
 def _hours(days: list[float]) -> pd.DataFrame:
     generator = np.random.default_rng(8)
     start = [
@@ -383,6 +390,11 @@ FIGURES: dict[str, Callable[[], Any]] = {
         {"the rule": _lives(1), "a fixed limit of 16": _lives(0)}, _lives(0),
         reads_us=[k * 8 * HOUR_US for k in range(9)], switches_us=[10 * HOUR_US, 20 * HOUR_US, 50 * HOUR_US],
         starts_up=True, until_us=72 * HOUR_US, title="Three days",
+    ),
+    "fates": lambda: figures.fates(
+        _fates(),
+        {"useful": "in time", "late": "late", "stale": "stale", "unopened": "never opened", "lost": "lost"},
+        title="What became of what was wanted",
     ),
     "pareto": lambda: figures.pareto(_systems(), **_PLACES),
     "policy_scatter": lambda: figures.policy_scatter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from functools import partial
 from typing import Final
@@ -56,7 +57,7 @@ class Conflict(Displayed, MudkitError, RuntimeError):
         self.store, self.local, self.base = deepcopy(store), deepcopy(local), deepcopy(base)
 
     def _view(self) -> View:
-        records = [self.base, self.local, self.store]
+        records = [_columns(record) for record in (self.base, self.local, self.store)]
         names = list(dict.fromkeys(name for record in records for name in record or {}))
         rows = ((name, *((record or {}).get(name) for record in records)) for name in names)
         columns = ("column", "base: read before", "local: written here, undone", "store: in the cloud")
@@ -66,6 +67,14 @@ class Conflict(Displayed, MudkitError, RuntimeError):
     def __reduce__(self) -> tuple[partial[Conflict], tuple[str]]:
         texts = {name: getattr(self, name) for name in _FIELDS}
         return partial(Conflict, store=self.store, local=self.local, base=self.base, **texts), (self.summary,)
+
+
+def _columns(record: Fields | None) -> Fields:
+    """Return what an application knows of a record: its version, and the columns that it wrote."""
+    data = (record or {}).get("data")
+    if record is None or not isinstance(data, Mapping):
+        return record or {}
+    return {"version": "pending" if record.get("ver") is None else str(record["ver"]), **data}
 
 
 def encode_error(error: MudkitError) -> Error:

@@ -357,7 +357,11 @@ def test_measures_come_from_the_trace(entries, task, system, tmp_path):
         "useful": len(useful),
         "useful_share": len(useful) / entry.testbed.wanted,
         "lost": sum(row["delivered"] is None for row in rows),
-        "stale": sum(row["status"] == "expired" for row in came),
+        "late": sum(row["expired"] is not None and row["delivered"] > row["expired"] for row in came),
+        "stale": sum(row["status"] == "expired" and row["delivered"] <= row["expired"] for row in came),
+        "unopened": sum(
+            row["status"] == "unread" and entry.testbed.is_for(row["item"], row["receiver"]) for row in came
+        ),
         "wasted": sum(row["status"] != "read" for row in came),
         "latency_s": median(lags),
         "latency_p95_s": quantiles(lags, n=20, method="inclusive")[-1] if lags[1:] else lags[0],
@@ -470,7 +474,19 @@ def test_a_reader_reads_so_many_in_one_go():
     assert read.groupby(["receiver", "read"]).size().max() == NEWS.most
 
 
-SUMS = ("useful", "lost", "stale", "wasted", "up_kb", "down_kb", "messages", "wakeups", "radio_j")
+SUMS = (
+    "useful",
+    "late",
+    "stale",
+    "unopened",
+    "lost",
+    "wasted",
+    "up_kb",
+    "down_kb",
+    "messages",
+    "wakeups",
+    "radio_j",
+)
 
 
 @pytest.fixture(scope="module", params=["to everyone", "Last hop"])

@@ -18,6 +18,7 @@ MAIN_NUMBERS = {
     "cache_hits": ["49 points, answered locally, % from 44.6 to 78.3"],
     "cells_over_time": ["108 points, positions from"],
     "decisions": ["with state, an alarm: 13 points, x 3.73 to 30", "patient 1 to patient 5"],
+    "fates": ["news, in time: to everyone 60, MUD 90", "alerts, stale: to everyone 0, MUD 25"],
     "frontier": ["15 minutes: x 52.5, y 7.5"],
     "fleet": ["60 devices, 15 without a link, 2008-05-18 09:05 UTC"],
     "growth": ["one by one: 4 points, x 10 to 10,000, y 0.5 to 500"],

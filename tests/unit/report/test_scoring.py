@@ -2,121 +2,179 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pandas as pd
 import pytest
 
-from mudkit import words
-from mudkit.experiment import ADAPTERS, CANNOT, LABELS, NEWS, TASKS, TRAFFIC, front, orders, scoreboard
+from mudkit.display import show
+from mudkit.experiment import ADAPTERS, FATES, MEASURES, NEWS, TASKS, TRAFFIC, Scoreboard, scoreboard
 from mudkit.report import scoring
+from mudkit.report.scoring import ScoreStudy, order_table, try_orders
 
 SMALL = [NEWS.over(devices=4, hours=3.0), TRAFFIC.over(devices=4, hours=0.3)]
 SOME = {name: ADAPTERS[name] for name in ("to everyone", "Contrail", "SUBLIM")}
 
 
 @pytest.fixture(scope="module")
-def compared():
-    return scoreboard(SMALL, SOME, seeds=[1, 2])
+def study():
+    return ScoreStudy(scoreboard(SMALL, SOME, seeds=[1, 2]), SMALL, "j_per_useful", 0.95)
 
 
-@pytest.mark.soak
-def test_tasks_are_told(compared):
-    table = scoring.asked(list(TASKS.values()))
-    assert list(table["task"]) == list(TASKS)
-    assert table["question"].str.endswith(".").all()
-    assert {"wants", "devices", "hours", "seen"} <= set(table.columns)
-
-
-def test_how_much_was_compared(compared):
-    said = scoring.same(compared)
-    assert said.startswith("**12 runs**: 2 tasks, 3 systems, 2 seeds; ")
-    wanted = compared.runs[compared.runs["system"] == "SUBLIM"]["wanted"].sum()
-    assert f"{wanted:,} pairs" in said
-    assert "saw the same devices" in said
-    other = pd.concat([compared.runs.assign(digest="x").head(1), compared.runs.tail(-1)])
-    bad = type(compared)(other, *(pd.DataFrame(), "to everyone"), *[pd.DataFrame()] * 3)
-    assert "**not the same**" in scoring.same(bad)
-
-
-def test_who_is_not_beaten(compared):
-    fronts = {
-        task: front(compared.table(task).reset_index(), "j_per_useful", "useful_share")
-        for task in compared.tasks
-    }
-    said = scoring.unbeaten(fronts, compared.systems)
-    for task, table in fronts.items():
-        names = [name for name in compared.systems if name in set(table.loc[table["is_best"], "system"])]
-        assert f"- {task}: **{', '.join(names)}**" in said
-    of_all = fronts[NEWS.name].assign(is_best=[True, False, False])
-    assert "Not beaten in any task: **to everyone**" in scoring.unbeaten({"a": of_all}, compared.systems)
-    other = of_all.assign(is_best=[False, True, False])
-    assert "Nobody is unbeaten" in scoring.unbeaten({"a": of_all, "b": other}, compared.systems)
-
-
-def test_measures_are_written_with_their_intervals(compared):
-    table = scoring.as_text(compared.measured(NEWS.name)).set_index("measure")
-    assert list(table.columns) == list(SOME)
-    rows = compared.measured(NEWS.name).set_index(["system", "measure"])
-    row = rows.loc[("SUBLIM", "down_kb")]
-    places = words.decimals([row["mean"], row["low"], row["high"]])
-    assert table.loc[LABELS["down_kb"], "SUBLIM"] == (
-        f"{words.number(row['mean'], places)} ({words.interval(row['low'], row['high'], places)})"
+def made(rows, *, seeds=5, task=NEWS):
+    """Return a study of runs that are alike for each seed: system, useful, wanted, J."""
+    runs = pd.DataFrame(
+        [
+            {
+                "task": task.name,
+                "system": system,
+                "seed": seed,
+                "digest": "same",
+                "wanted": wanted,
+                **dict.fromkeys(MEASURES, 0.0),
+                "useful": float(useful),
+                "useful_share": useful / wanted if wanted else math.nan,
+                "unopened": float(wanted - useful),
+                "radio_j": float(paid),
+                "j_per_useful": paid / useful if useful else math.nan,
+            }
+            for system, useful, wanted, paid in rows
+            for seed in range(seeds)
+        ]
     )
-    one = scoreboard(SMALL[:1], {"SUBLIM": SOME["SUBLIM"]}, seeds=[1], privacy=False)
-    assert not scoring.as_text(one.measured(NEWS.name))["SUBLIM"].str.contains("to").any()
+    board = Scoreboard(runs, pd.DataFrame(), rows[0][0], *[pd.DataFrame()] * 3)
+    return ScoreStudy(board, [task], "j_per_useful", 0.95)
 
 
-def test_results_do_not_cross_zero(compared):
-    differences = scoring.all_differences(compared, 0.95)
-    assert set(differences["task"]) == {NEWS.name, TRAFFIC.name}
-    wanted = differences[
-        differences["measure"].eq("down_kb")
-        & ((differences["difference_low"] > 0) | (differences["difference_high"] < 0))
-    ]
-    table = scoring.results(differences, ["down_kb"])
-    assert list(zip(table["task"], table["system"], strict=True)) == list(
-        zip(wanted["task"], wanted["system"], strict=True)
+def test_the_cheapest_of_those_that_bring_as_much_is_recommended():
+    rows = [("to everyone", 100, 100, 900), ("MUD", 99, 100, 300), ("SUBLIM", 90, 100, 100)]
+    screen = made(rows).first_screen()
+    assert screen.headline == "Use MUD for news with ranks."
+    assert "least radio energy" in screen.because
+    assert "same in 100 % of 1,000 resamples" in screen.because
+    assert screen.tiles[0][0] == "99 %"
+    assert screen.tiles[1] == (
+        "3.03 J",
+        "of radio energy for each delivery in time; 9 J with “to everyone” in every task",
     )
-    assert len(scoring.results(differences, list(LABELS))) > len(table)
-    assert scoring.results(
-        differences.assign(difference_low=float("nan"), difference_high=float("nan")), ["down_kb"]
-    ).empty
+    assert screen.tiles[2][0] == "1 %"
+    assert "never opened" in screen.tiles[2][1]
 
 
-def test_all_tasks_are_kept(compared):
-    table = scoring.all_measured(compared, 0.95)
-    assert len(table) == 2 * 3 * len(LABELS)
-    assert table.columns[0] == "task"
+def test_a_choice_that_hangs_on_the_seeds_is_said_to_be_close():
+    study = made([("MUD", 100, 100, 300), ("SUBLIM", 100, 100, 300)])
+    runs = study.board.runs
+    runs.loc[runs["system"] == "SUBLIM", "radio_j"] = [100.0, 700.0, 100.0, 700.0, 5.0]
+    row = study.uses.iloc[0]
+    assert 0 < row["certain_share"] < 0.8
+    assert {row["system"], row["runner_up"]} == {"MUD", "SUBLIM"}
+    assert any("the choice is close" in each for each in study.first_screen().warnings)
 
 
-def test_who_knows_what(compared):
-    table = scoring.privacy(compared).set_index(["task", "system"])
-    assert table.loc[(TRAFFIC.name, "SUBLIM"), "place known to servers"] == 1.0
-    assert table.loc[(TRAFFIC.name, "Contrail"), "place known to another device"] == 1.0
-    assert table.loc[(NEWS.name, "Contrail"), "items read by servers"] == 0.0
-    assert table.loc[(NEWS.name, "to everyone"), "and not for it, by a phone"] > 0
-    written = scoring.in_percent(scoring.privacy(compared)).set_index(["task", "system"])
-    assert written.loc[(TRAFFIC.name, "SUBLIM"), "place known to servers"] == "100 %"
-    assert written.loc[(NEWS.name, "SUBLIM"), "place known to servers"] == "–"
+@pytest.mark.parametrize("wanted", [0, 10])
+def test_without_a_delivery_nothing_is_recommended(wanted):
+    study = made([("to everyone", 0, wanted, 5), ("MUD", 0, wanted, 3)], seeds=1)
+    assert study.first_screen().headline.startswith("No system can be recommended")
+    assert "No system fits" in study.use_answer().title
+    assert "nothing was delivered" in study.task_answer(NEWS.name).title
+    assert "–" in show(study.use_table(), labels=study.use_labels())._repr_html_()
+    assert study.fates_answer().title == "Nothing was delivered in time"
 
 
-def test_what_cannot_be_said(compared):
-    table = scoring.cannot(compared, CANNOT)
-    assert len(table) == sum(task in CANNOT[system] for task in compared.tasks for system in SOME)
+def test_parts_add_up_to_what_was_wanted(study):
+    fates = study.fates
+    assert np.allclose(fates[list(FATES)].sum(axis=1), 1.0)
+    runs = study.board.runs
+    assert (runs[list(FATES)].sum(axis=1) == runs["wanted"]).all()
+    for name in FATES:
+        assert fates[name].between(0, 1).all()
+
+
+def test_the_shares_of_a_page_agree(study):
+    """The table, the figure of parts and the recommendation divide the same sums."""
+    for task in study.board.tasks:
+        shown = study.measures(task).set_index("system")["useful_share"]
+        parts = study.fates[study.fates["task"] == task].set_index("system")["useful"]
+        assert np.allclose(shown, parts)
+        use = study.uses.set_index("task").loc[task]
+        assert use["useful_share"] == pytest.approx(parts[use["system"]])
+
+
+def test_at_most_six_measures_are_on_screen_and_intervals_are_possible(study):
+    for task in study.board.tasks:
+        table = study.measures(task)
+        measures = [name for name in table.columns[1:] if not name.endswith(("_low", "_high"))]
+        assert len(measures) == len(scoring.MEASURE_LABELS) == 6
+        assert (table["useful_share_low"].dropna() >= 0).all()
+        assert (table["useful_share_high"].dropna() <= 1).all()
+        for name in measures:
+            assert (table[f"{name}_low"].dropna() >= 0).all()
+        html = show(table, labels=scoring.MEASURE_LABELS, best=scoring.BEST)._repr_html_()
+        assert html.count("<th scope='col'") <= 7
+
+
+def test_what_was_compared_is_said(study):
+    read = study.first_screen().read
+    assert read.startswith("2 tasks · 3 systems · 2 seeds · 12 runs · 4 phones · ")
+    wanted = study.board.runs.query("system == 'SUBLIM'")["wanted"].sum()
+    assert f"{wanted:,} wanted deliveries" in read
+    assert any("2 seeds" in each for each in study.first_screen().warnings)
+
+
+def test_points_are_on_the_front_if_no_other_beats_them(study):
+    for task in study.board.tasks:
+        points = study.points(task).dropna()
+        for row in points.to_dict("records"):
+            is_beaten = any(
+                other["in_time_percent"] >= row["in_time_percent"]
+                and other["j_per_useful"] <= row["j_per_useful"]
+                and (other["in_time_percent"], other["j_per_useful"])
+                != (row["in_time_percent"], row["j_per_useful"])
+                for other in points.to_dict("records")
+            )
+            assert row["is_best"] != is_beaten
+
+
+def test_who_knows_what(study):
+    table = study.privacy().set_index(["task", "system"])
+    assert table.loc[(TRAFFIC.name, "SUBLIM"), "places_share"] == 1.0
+    assert table.loc[(TRAFFIC.name, "Contrail"), "places_by_others_share"] == 1.0
+    assert table.loc[(NEWS.name, "to everyone"), "items_not_for_it"] > 0
+    known = study.known().set_index("system")
+    assert known.loc["Contrail", "items_read"] == 0.0
+    assert known.loc["SUBLIM", "items_read"] == table["items_read"].xs("SUBLIM", level="system").sum()
+    assert study.known_answer().title == "Only Contrail keeps items from servers"
+
+
+def test_what_cannot_be_expressed(study):
+    table = study.cannot()
     assert (TRAFFIC.name, "Contrail") in set(zip(table["task"], table["system"], strict=True))
 
 
+def test_clear_differences_do_not_hold_zero(study):
+    table = study.clear_differences()
+    assert ((table["difference_low"] > 0) | (table["difference_high"] < 0)).all()
+    assert set(study.differences()["task"]) == {NEWS.name, TRAFFIC.name}
+    assert len(study.all_measures()) == 2 * 3 * len(MEASURES)
+
+
 def test_every_measure_is_explained():
-    assert scoring.meanings().count("\n") == len(LABELS) - 1
+    assert len(scoring.measure_meanings()) == len(MEASURES)
+
+
+def test_tasks_are_described(study):
+    table = study.task_table()
+    assert list(table["task"]) == [task.name for task in SMALL]
+    assert {"wants", "devices", "hours", "outage"} <= set(table.columns)
+    assert set(table["task"]) <= set(TASKS)
 
 
 @pytest.mark.soak
 def test_pairs_say_whether_the_order_matters():
-    named = ["writer predicates and a daily limit", "a rate limit and sealing"]
-    tried = orders(named)
-    table = scoring.pairs(tried).set_index("put together")
-    assert list(table.index) == named
-    assert table["order"].eq("matters").all()
-    assert table.loc[named[0], "keep most"] == "MUD, then Last hop (3 of 3)"
-    same = tried.assign(held=True)
-    assert scoring.pairs(same)["order"].eq("has made no difference").all()
-    assert scoring.pairs(orders([])).empty
+    tried = try_orders(2, 0)
+    table = order_table(tried)
+    matters = int((table["order"] == "matters").sum())
+    assert f"matters in {matters} of {len(table)} pairs" in scoring.order_answer(table, 2).title
+    assert order_table(tried.assign(held=True))["order"].eq("makes no difference").all()
+    assert order_table(try_orders(0, 0)).empty

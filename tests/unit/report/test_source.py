@@ -77,3 +77,25 @@ def test_reads_that_never_meet_the_positions_are_refused(tmp_path):
         open_source(str(tmp_path / "positions.csv"), str(tmp_path / "reads.csv"))
     with pytest.raises(TraceContentError, match="not one read"):
         open_source(str(tmp_path / "positions.csv"), rule="none")
+
+
+def test_a_large_trace_is_read_as_a_sample_of_devices(tmp_path, monkeypatch):
+    file = tmp_path / "cabs.csv"
+    rows = [
+        f"cab{cab},{T0_S + 60 * i},{37.7 + i / 1000},-122.4,{i % 2}" for cab in range(40) for i in range(30)
+    ]
+    file.write_text("\n".join(["cab,t,lat,lon,occ", *rows, ""]))
+    whole = open_source(str(file), rule="occupancy")
+    assert not whole.devices_read
+    monkeypatch.setattr("mudkit.report.source.MAX_ROWS", 300)
+    some = open_source(str(file), rule="occupancy")
+    kept = set(some.positions["device"].to_pylist())
+    assert some.devices_read == 40
+    assert 0 < len(kept) < 40
+    assert set(some.reads["device"].to_pylist()) <= kept
+    assert some.positions.num_rows == 30 * len(kept), "devices are whole"
+    assert f"a sample of {len(kept)} of 40 devices" in some.warnings()[0]
+    monkeypatch.setattr("mudkit.report.source.MAX_ROWS", 1)
+    file.write_text("\n".join(["cab,t,lat,lon,occ", *rows[:30], ""]))
+    with pytest.raises(TraceContentError, match="too large for the memory"):
+        open_source(str(file), rule="occupancy")

@@ -132,7 +132,7 @@ def test_without_devices_only_all_of_them(result):
 def test_markup_is_text():
     runs = pd.DataFrame(
         [
-            {"task": "<i>", "system": name, "seed": 0, **dict.fromkeys(MEASURES, float(number))}
+            {"task": "<i>", "system": name, "seed": 0, "wanted": 4, **dict.fromkeys(MEASURES, float(number))}
             for number, name in enumerate(("<b>", "c"))
         ]
     )

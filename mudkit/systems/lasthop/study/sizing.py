@@ -98,6 +98,15 @@ class Sizing:
         rows = [{"loss_weight": weight, **_cheapest(self.table, weight)} for weight in weights]
         return pd.DataFrame(rows).astype({"limit": int})
 
+    def join(self, other: Sizing) -> Sizing:
+        """Return the settings of two searches on the same events as one, and the best of all."""
+        import pandas as pd
+
+        keys = ["limit", "threshold_s"]
+        table = pd.concat([self.table, other.table]).drop_duplicates(keys).sort_values(keys)
+        best = _cheapest(table, self.loss_weight)
+        return Sizing(table.reset_index(drop=True), int(best["limit"]), best["threshold_s"], self.loss_weight)
+
     def _rows(self, **of: float) -> pd.DataFrame:
         table = self.table
         for name, value in of.items():

@@ -1,0 +1,129 @@
+"""A phone that looks at the news: each look is answered by the cloud, or by the phone itself.
+
+The moments of looks and articles are a function of the seed alone, so that read policies can be compared on
+the same ones (Mobius 6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from mudkit.errors import ParameterError
+from mudkit.lab import Lab
+from mudkit.sources.parameters import check_ranges, rate
+from mudkit.sources.workloads import Poisson
+from mudkit.systems.mud import Client, Cloud, ReadPolicy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["NewsReader"]
+
+_APP: Final = "news"
+_MINUTES_PER_DAY: Final = 1440.0
+_LOOK, _ARTICLE = "look", "article"
+
+
+@dataclass(frozen=True)
+class NewsReader:
+    """Plan of the looks of one phone, and of the articles that are written meanwhile.
+
+    Parameters
+    ----------
+    look_minutes, article_minutes : float
+        Mean time from one look to the next, and from one article to the next; both come at random.
+    hours : float
+        Virtual time.
+    link : str
+        Link of the phone, as in :meth:`mudkit.lab.Lab.device`.
+
+    Raises
+    ------
+    ParameterError
+        A value is out of range.
+
+    Examples
+    --------
+    >>> from mudkit.systems.mud import AlwaysRemote
+    >>> NewsReader(hours=1.0).run(AlwaysRemote(), seed=1)["sent_share"]
+    1.0
+    """
+
+    look_minutes: float = rate(5.0, 0.1, 1440.0)
+    article_minutes: float = rate(30.0, 0.1, 1440.0)
+    hours: float = rate(12.0, 0.01, 10_000.0)
+    link: str = "umts_3g"
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    def run(self, policy: ReadPolicy, seed: int = 0) -> dict[str, float]:
+        """Run the plan with a read policy on the phone.
+
+        Returns
+        -------
+        dict of str to float
+            Number of ``looks``; the shares of them sent to the cloud (``sent_share``) and that
+            lacked an article that was committed before (``stale_share``); the phone's ``messages, bytes,
+            wakeups, radio_j``, and the energy of its radio for each look (``j_per_look``).
+        """
+        lab = Lab(seed, record_messages=False)
+        cloud, token = Cloud(lab), lab.token(app=_APP)
+        service = Client(lab.device("service"), cloud, app=_APP, token=token)
+        device = lab.device("phone", link=self.link)
+        phone = Client(device, cloud, app=_APP, token=token, read_policy=policy)
+        service.create(_APP).result()
+        written = looks = sent = stale = 0
+        for t_us, what in self._moments(seed):
+            lab.run(seconds=max(0, t_us - lab.world.now_us) / 1e6)
+            if what == _ARTICLE:
+                service.write(_APP, None, {"article": "…"}).result()
+                written += 1
+            else:
+                result = phone.read(_APP).result()
+                looks += 1
+                sent += "remote" in result.source.values()
+                stale += len(result) < written
+        bill = lab.bill().set_index("device").loc[["phone"]]
+        radio_j = float(bill["radio_mj"].sum()) / 1000
+        return {
+            "looks": float(looks),
+            "sent_share": sent / looks if looks else math.nan,
+            "stale_share": stale / looks if looks else math.nan,
+            "messages": float(bill["messages"].sum()),
+            "bytes": float(bill["bytes"].sum()),
+            "wakeups": float(bill["wakeups"].sum()),
+            "radio_j": radio_j,
+            "j_per_look": radio_j / looks if looks else math.nan,
+        }
+
+    def compare(self, policies: Mapping[str, ReadPolicy], seed: int = 0) -> pd.DataFrame:
+        """Run the plan with several policies on the same looks and articles.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``policy`` and the measures of :meth:`run`, one row per policy.
+
+        Raises
+        ------
+        ParameterError
+            There is no policy.
+        """
+        import pandas as pd
+
+        if not policies:
+            raise ParameterError("There is no policy to run.", where="policies", expected="one at least")
+        return pd.DataFrame([{"policy": name, **self.run(policy, seed)} for name, policy in policies.items()])
+
+    def _moments(self, seed: int) -> list[tuple[int, str]]:
+        """Return when somebody looks and when an article comes, in µs; the first article comes at once."""
+        moments = [(0, _ARTICLE)]
+        for what, minutes in ((_LOOK, self.look_minutes), (_ARTICLE, self.article_minutes)):
+            workload = Poisson(per_day=_MINUTES_PER_DAY / minutes)
+            drawn = workload.moments(seed, what, [what], 0, round(self.hours * 3.6e9))
+            moments += [(t_us, what) for t_us in drawn.t_us.tolist()]
+        return sorted(moments)
