@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -41,7 +41,7 @@ class Seen(NamedTuple):
     text : str
     """
 
-    form: str
+    form: Literal["clear", "ciphertext", "nothing"]
     text: str = ""
 
 
