@@ -134,8 +134,24 @@ def api_page(package: str) -> str:
     lines += [f"   :exclude-members: {', '.join(constants)}"] if constants else []
     for name, (value, text) in constants.items():
         shown = [f"   :value: {value}"] if len(value) <= 60 else []
-        lines += ["", f".. py:data:: {package}.{name}", *shown, "", indent(text, "   ")]
+        lines += ["", f".. py:data:: {name}", *shown, "", indent(text, "   ")]
+    for name, module in modules_of(package).items():
+        lines += ["", f".. py:data:: {name}", "", f"   The module ``{module}``.", ""]
+        lines += [f".. automodule:: {module}", "   :members:", "   :no-index:"]
     return "\n".join([*lines, "```", ""])
+
+
+def modules_of(package: str) -> dict[str, str]:
+    """Return the modules among the public names of a package that have no page of their own."""
+    module = importlib.import_module(package)
+    values = {name: getattr(module, name) for name in module.__all__}
+    return {
+        name: value.__name__
+        for name, value in values.items()
+        if inspect.ismodule(value)
+        and value.__name__ not in PACKAGES
+        and value.__name__ != f"{package}.{name}"
+    }
 
 
 def constants_of(package: str) -> dict[str, tuple[str, str]]:

@@ -56,9 +56,9 @@ def test_every_public_package_has_a_page(site):
 
 def test_constants_have_the_text_below_their_definition(site):
     page = site.api_page("mudkit.consistency")
-    assert ".. py:data:: mudkit.consistency.MODELS\n\n   All models by name" in page
+    assert ".. py:data:: MODELS\n\n   All models by name" in page
     assert "   :exclude-members: MODELS, " in page
-    assert ".. py:data:: mudkit.sources.ECG_HZ\n   :value: 250\n" in site.api_page("mudkit.sources")
+    assert ".. py:data:: ECG_HZ\n   :value: 250\n" in site.api_page("mudkit.sources")
 
 
 def test_chapters_are_listed_with_their_questions(site):
