@@ -10,24 +10,27 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mudkit import words
 from mudkit.arguments import check_calls
 from mudkit.display import Displayed, Table, View, first_rows
-from mudkit.errors import ParameterError, brief
+from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet import Device, Faults, Host, World
 from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.group import Group, usable_name
 from mudkit.fleet.recorder import Recorder, moment
-from mudkit.fleet.results import Results
 from mudkit.progress import bar
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Mobility
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.tokens import Authority
+from mudkit.trace.schema import to_frame
 from mudkit.units import US_PER_S
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["START", "Lab", "epoch_us"]
 
@@ -46,7 +49,7 @@ _LAST_US = (_LAST - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(micr
 
 
 @check_calls
-class Lab(Results, Displayed):
+class Lab(Displayed):
     """A world in virtual time, and everything that is in it.
 
     What happens is a function of the seed and of what is done with the lab: a device that is added later
@@ -312,6 +315,127 @@ class Lab(Results, Displayed):
         with bar(length_us / _US_PER_H, "virtual time", "h") as done:
             self.world.run(began_us + length_us, lambda now_us: done((now_us - began_us) / _US_PER_H))
 
+    def bill(self) -> pd.DataFrame:
+        """Give the bill as of now: one row per (system, device, direction).
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``system, device, direction, messages, bytes, radio_mj, wakeups``.
+        """
+        return self.frame("bill")
+
+    def deliveries(self) -> pd.DataFrame:
+        """Give what became of each item for each receiver (:data:`mudkit.trace.schema.DELIVERIES`)."""
+        return self.frame("deliveries")
+
+    def history(self) -> pd.DataFrame:
+        """Give the operations in the order in which they were invoked, for :mod:`mudkit.consistency`."""
+        return self.frame("operations").sort_values(["invoked", "client", "op_id"], ignore_index=True)
+
+    def held(self) -> pd.DataFrame:
+        """Give what each party held: ``party, system, how, field, form, times, bytes, first``.
+
+        Raises
+        ------
+        ParameterError
+            The lab does not keep it.
+        """
+        import pandas as pd
+
+        if self.trace.held is None:
+            raise ParameterError(
+                "This lab does not keep what parties held.", remedy="make it with Lab(…, record_held=True)"
+            )
+        columns = ["party", "system", "how", "field", "form", "times", "bytes", "first"]
+        frame = pd.DataFrame(list(self.trace.held.rows()), columns=columns)
+        frame["first"] = pd.to_datetime(frame["first"] + self.start_us, unit="us", utc=True)
+        return frame
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """What has failed so far, and ended nothing but the call or the event that it was.
+
+        The failures among the incidents: exceptions of machines, of functions that a system was given, and of
+        callbacks. Which one a machine has seen to itself (a join, a policy) its system says.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``device`` (or server), ``ts``, ``detail``, ``system``.
+        """
+        incidents = self.frame("incidents")
+        failed = incidents.loc[incidents["incident"] == "failed", ["device", "ts", "detail", "system"]]
+        return failed.reset_index(drop=True)
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """Give a table of the trace as a DataFrame.
+
+        Parameters
+        ----------
+        table : str
+            ``positions``, ``links``, ``messages``, ``transfers``, ``deliveries``, ``operations``, ``reads``,
+            ``incidents``, ``bill``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table, with the columns of :mod:`mudkit.trace.schema`.
+
+        Raises
+        ------
+        ParameterError
+            There is no such table.
+        """
+        return to_frame(self.trace.table(table))
+
+    def radio(self, device: str) -> pd.DataFrame:
+        """Give the states of a device's radio from the beginning to now: ``start, end, state, power_mw``.
+
+        It needs the transfers, so a lab that records messages.
+
+        Parameters
+        ----------
+        device : str
+            The name of the device.
+
+        Raises
+        ------
+        ParameterError
+            There is no such device, or the lab does not record transfers.
+        """
+        import pandas as pd
+
+        rows = self.trace.radio_stretches(self._known(device))
+        frame = pd.DataFrame(rows, columns=["start", "end", "state", "power_mw"])
+        for name in ("start", "end"):
+            frame[name] = pd.to_datetime(frame[name] + self.start_us, unit="us", utc=True)
+        return frame
+
+    def battery(self, device: str) -> pd.DataFrame:
+        """Give what was left of a device's battery over time: ``ts, device, battery_j``.
+
+        Parameters
+        ----------
+        device : str
+            The name of the device.
+
+        Raises
+        ------
+        ParameterError
+            The device has none, or there is no such device.
+        """
+        import pandas as pd
+
+        battery = self._known(device).battery
+        if battery is None:
+            raise ParameterError(
+                "This device has no battery.", where="device", found=device, expected="battery_j=… when added"
+            )
+        times_us, left_j = battery.levels(self.trace.radio_stretches(self._known(device)))
+        ts = pd.to_datetime([at + self.start_us for at in times_us], unit="us", utc=True)
+        return pd.DataFrame({"ts": ts, "device": device, "battery_j": left_j})
+
     def _view(self) -> View:
         devices = list(islice(self.devices.values(), _MAX_COUNTED))
         used = [self.world.used(device) for device in devices]
@@ -369,6 +493,17 @@ class Lab(Results, Displayed):
                 roles[process.system, role.removesuffix("Machine"), where] += 1
         rows = ((system, role, where, size) for (system, role, where), size in sorted(roles.items()))
         return first_rows(("system", "machine", "on a", "number"), rows, len(roles))
+
+    def _known(self, device: str) -> Device:
+        if device not in self.devices:
+            raise ParameterError(
+                "There is no such device.",
+                where="device",
+                found=brief(device),
+                expected=listed(self.devices, "none yet"),
+                remedy=did_you_mean(device, self.devices),
+            )
+        return self.devices[device]
 
     def _add(self, group: Group) -> list[Device]:
         devices = group.add_to(self.world, self.trace)

@@ -10,8 +10,8 @@ import numpy as np
 
 from mudkit.errors import ParameterError, brief
 from mudkit.fleet.clock import Clock
+from mudkit.fleet.energy import Stretch
 from mudkit.fleet.link import Link
-from mudkit.fleet.timeline import Stretch
 
 __all__ = ["BASE_MW", "Battery", "Powered", "check_battery"]
 

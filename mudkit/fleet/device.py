@@ -6,20 +6,57 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mudkit import words
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
 from mudkit.events import ContextChanged, LinkDown
 from mudkit.fleet.battery import Battery
-from mudkit.fleet.host import Host
+from mudkit.fleet.host import Host, Process, Runtime
 from mudkit.fleet.link import Link, profile_of
-from mudkit.fleet.operation import Operation
-from mudkit.fleet.process import Process
-from mudkit.fleet.runtime import Runtime
-from mudkit.fleet.stationary import Stationary, place
-from mudkit.sources.courses import Course
+from mudkit.sources.courses import Course, Places
 
-__all__ = ["Device"]
+__all__ = ["Device", "Stationary", "place"]
+
+
+class Stationary:
+    """The course of a device that stays where it is; it reports its place like one that moves."""
+
+    until_us: int | None = None
+
+    def __init__(self, lat: float, lon: float) -> None:
+        self._speed_mps: NDArray[np.float64] = np.zeros(1)
+        self.move(lat, lon)
+
+    def at(self, t_us: int) -> Places:
+        """See :class:`mudkit.sources.courses.Course`."""
+        return Places(self._lat, self._lon, self._speed_mps)
+
+    def move(self, lat: float, lon: float) -> None:
+        """Put it elsewhere."""
+        self._lat, self._lon = np.array([lat]), np.array([lon])
+
+
+def place(where: str, given: Any) -> tuple[float, float]:
+    """Read a latitude and a longitude, degrees.
+
+    Raises
+    ------
+    ParameterError
+        This is no place; ``where`` is what it was given as.
+    """
+    try:
+        lat, lon = (float(each) for each in given)
+        is_place = -90 <= lat <= 90 and -180 <= lon <= 180
+    except (TypeError, ValueError, OverflowError):
+        is_place = False
+    if not is_place:
+        raise ParameterError(
+            "This is no place.", where=where, found=brief(given), expected="(lat, lon) in degrees"
+        )
+    return lat, lon
 
 
 @check_calls
@@ -40,7 +77,7 @@ class Device(Host):
 
     link: Link
 
-    def __init__(self, world: Runtime[Process, Operation], name: str, link: Link) -> None:
+    def __init__(self, world: Runtime, name: str, link: Link) -> None:
         super().__init__(world, name, link)
         self.battery: Battery | None = None
         """None: it is on a charger."""

@@ -1,25 +1,28 @@
-"""Devices that are to be added to a lab: everything is checked before anything is added."""
+"""Groups of devices that are alike: their parameters, and how they move and lose their network.
+
+All parameters are checked before the first device is added.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from mudkit.errors import ParameterError, brief
 from mudkit.fleet.battery import Battery, check_battery
-from mudkit.fleet.connectivity import Measured, follow_outages
-from mudkit.fleet.device import Device
+from mudkit.fleet.device import Device, Stationary, place
 from mudkit.fleet.kernel import World
-from mudkit.fleet.link import profile_of
-from mudkit.fleet.motion import Motion
+from mudkit.fleet.link import Curve, profile_of
 from mudkit.fleet.recorder import Recorder
-from mudkit.fleet.stationary import Stationary, place
-from mudkit.sources.courses import Course
-from mudkit.sources.link_replay import LinkReplay
+from mudkit.sources.courses import Course, Places
+from mudkit.sources.link_replay import Capacity, LinkReplay
 from mudkit.sources.mobility import Mobility, mobility_of
-from mudkit.sources.outages import Outages, outages_of
+from mudkit.sources.outages import FOREVER_US, PERIODS, Outages, Switching, outages_of
 from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
 
@@ -173,3 +176,160 @@ def _check_context(context: Mapping[str, Any]) -> None:
 def _described(model: Mobility) -> str:
     """Say what a model is, and not where it lies in memory: the same run is described by the same words."""
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
+
+
+class Motion:
+    """A group of devices on their course.
+
+    Parameters
+    ----------
+    world : World
+    devices : sequence of Device
+    course : Course
+        The course of these devices; its time begins now.
+    every_us : int
+        Time between two positions.
+    on_places : callable
+        Told the names of the devices (an Arrow array) and where they are, each time.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        devices: Sequence[Device],
+        course: Course,
+        every_us: int,
+        on_places: Callable[[pa.Array, Places], None],
+    ) -> None:
+        self._world = world
+        self._devices = devices
+        self._names = pa.array([device.name for device in devices])
+        self._course = course
+        self._every_us = every_us
+        self._began_us = world.now_us
+        self._on_places = on_places
+        if course.until_us is not None:
+            more = f" and {len(devices) - 1} others" if len(devices) > 1 else ""
+            self.what, self.where = "mobility trace", f"mobility of {devices[0].name}{more}"
+            self.until_us = self._began_us + course.until_us
+            world.cover(self)
+        self._step(None)
+
+    def _step(self, _: None) -> None:
+        world = self._world
+        places = self._course.at(world.now_us - self._began_us)
+        locs = zip(places.lat.tolist(), places.lon.tolist(), strict=True)
+        for device, loc in zip(self._devices, locs, strict=True):
+            if "loc" in device.watched:
+                device.measured("loc", loc)
+            else:  # a call less for each device each time
+                device.context["loc"] = loc
+        self._on_places(self._names, places)
+        until_us = self._course.until_us
+        later_us = world.now_us + self._every_us
+        if until_us is None or later_us <= self._began_us + until_us:
+            world.at(later_us, self._step)
+
+
+def follow_outages(world: World, devices: Sequence[Device], switching: Switching) -> None:
+    """Let devices lose their network and find it again as a process says, from now on."""
+    process = _OutageProcess(world, switching)
+    for row, device in enumerate(devices):
+        is_up = bool(switching.starts_up[row])
+        if not is_up:
+            device.link_down("outage")
+        process.begin((device, row, 0, is_up))
+
+
+class _OutageProcess:
+    """The switching of a group, period by period."""
+
+    def __init__(self, world: World, switching: Switching) -> None:
+        self._world = world
+        self._switching = switching
+        self._drawn: dict[int, list[list[int]]] = {}
+
+    def begin(self, what: tuple[Device, int, int, bool]) -> None:
+        """Begin a period of a device: the next begins when it is over."""
+        device, row, number, is_up = what
+        length_us = self._length_us(row, number)
+        if length_us < FOREVER_US:
+            self._world.at(self._world.now_us + length_us, self._switch, (device, row, number + 1, not is_up))
+
+    def _switch(self, what: tuple[Device, int, int, bool]) -> None:
+        device, _, _, is_up = what
+        if is_up:
+            device.link_up("outage")
+        else:
+            device.link_down("outage")
+        self.begin(what)
+
+    def _length_us(self, row: int, number: int) -> int:
+        block, place = divmod(number, PERIODS)
+        if block not in self._drawn:
+            self._drawn[block] = self._switching.periods_us(block).tolist()
+            self._drawn.pop(block - 8, None)  # who is so far behind draws it again: it is the same
+        return self._drawn[block][row][place]
+
+
+class Measured:
+    """A device whose link carries what was measured.
+
+    Parameters
+    ----------
+    world : World
+    device : Device
+    capacity : Capacity
+        Its time begins now.
+    """
+
+    def __init__(self, world: World, device: Device, capacity: Capacity) -> None:
+        self._world = world
+        self._device = device
+        self._until_us = world.now_us + capacity.until_us
+        profile = device.link.profile
+        from_us = capacity.from_us + world.now_us
+        link = device.link
+        self._networks = len(link.profiles)
+        for direction, kbps, otherwise in (
+            (link.up, capacity.up_kbps, profile.up_kbps),
+            (link.down, capacity.down_kbps, profile.down_kbps),
+        ):
+            if not np.isnan(kbps).all():
+                direction.curve = Curve(from_us, self._until_us, kbps, otherwise)
+        self._pieces = list(
+            zip(
+                from_us.tolist(),
+                capacity.up.tolist(),
+                capacity.down_kbps.tolist(),
+                capacity.up_kbps.tolist(),
+                capacity.latency_ms.tolist(),
+                strict=True,
+            )
+        )
+        self.what, self.where = "link trace", f"link of {device.name}"
+        world.cover(self)
+        self._piece(0)
+
+    @property
+    def until_us(self) -> int:
+        """End of what was measured; of another network that the device has gone over to, nothing was."""
+        return FOREVER_US if self._is_over() else self._until_us
+
+    def _is_over(self) -> bool:
+        """Say whether the device has gone over to another network, of which nothing was measured."""
+        return len(self._device.link.profiles) > self._networks
+
+    def _piece(self, number: int) -> None:
+        if self._is_over():
+            return
+        _, is_up, down_kbps, up_kbps, latency_ms = self._pieces[number]
+        self._device.link.set_measured(down_kbps, up_kbps, latency_ms)
+        self._device.tell_bandwidth()
+        if is_up:
+            self._device.link_up("measured")
+        else:
+            self._device.link_down("measured")
+        self._world.on_link(self._device)
+        if number + 1 < len(self._pieces):
+            self._world.at(self._pieces[number + 1][0], self._piece, number + 1)

@@ -1,28 +1,113 @@
-"""A host: where machines run, each with its storage; a server is no more than that."""
+"""Hosts, the machines on them, and the calls to these machines.
+
+A :class:`Host` runs a :class:`Process` for each machine; a call to a process is an :class:`Operation`.
+:class:`Runtime` is what these three need of the kernel, which imports them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
+import msgspec
+import numpy as np
+
+from mudkit import words
 from mudkit.arguments import check_calls
-from mudkit.display import Displayed, View, first_rows
-from mudkit.events import ContextChanged, Event, Make
-from mudkit.fleet.link import Link
-from mudkit.fleet.operation import Operation
-from mudkit.fleet.process import Process
-from mudkit.fleet.runtime import Runtime
-from mudkit.fleet.store import MemoryStore, SqliteStore
-from mudkit.sources.streams import device_number
+from mudkit.display import Displayed, Table, View, first_rows, one_line
+from mudkit.errors import OperationLost, OperationTimeout, ParameterError, brief
+from mudkit.events import Call, Complete, ContextChanged, Event, LinkUp, Machine, Make, Ports
+from mudkit.fleet.link import Leg, Link
+from mudkit.fleet.store import MemoryStore, SqliteStore, unheeded
+from mudkit.sources.streams import Stream, device_number
 
-__all__ = ["Backup", "Host"]
-
+__all__ = ["Backup", "Host", "Operation", "Process", "Runtime"]
 
 Backup: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """Contents of the stores of a host, by system and name of each machine."""
+_MOST_S: Final = 1_000_000_000
+_TURN_S: Final = 0.05
+"""Real time after which a waiting cell lets widgets and interrupts live."""
+_MOST_SHOWN: Final = 200
+"""Letters that an error shows of the payload of a callback that has failed."""
+
+
+class Runtime(Protocol):
+    """Virtual time, which goes on while somebody waits."""
+
+    now_us: int
+    seed: int
+    stands_still: bool
+    """Whether nothing is happening: who asks is outside of virtual time."""
+
+    def at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Do something at a time."""
+        ...
+
+    def run_until(self, done: Callable[[], bool], deadline_us: int, turn_s: float = ...) -> None:
+        """Let time go on until something is so, or the deadline has come."""
+        ...
+
+    def failed(self, host: Host, system: str, error: Exception, doing: str) -> None:
+        """Take note of a failure of a machine or of a callback."""
+        ...
+
+    def register(self, process: Process) -> None:
+        """Let a machine be reached at its address."""
+        ...
+
+    def unregister(self, process: Process) -> None:
+        """Forget a machine that could not be made."""
+        ...
+
+    def readdress(self, host: Host, address: str) -> None:
+        """Reach the machines of a host at another address from now on."""
+        ...
+
+    def soon(self, process: Process, event: Event) -> None:
+        """Let a machine handle an event, now."""
+        ...
+
+    def call(self, process: Process, event: Call) -> None:
+        """Let a machine handle what an application asks for."""
+        ...
+
+    def was_cut(self, leg: Leg, gone: int) -> None:
+        """Take note of a transfer that was cut."""
+        ...
+
+    def tell_failures(self) -> None:
+        """Warn of what has failed."""
+        ...
+
+    @property
+    def on_install(self) -> Callable[[Process], None]:
+        """Who hears of a machine that was put on a host."""
+        ...
+
+    @property
+    def on_operation(self) -> Callable[[Operation], None]:
+        """Who hears of a call."""
+        ...
+
+    @property
+    def on_answer(self) -> Callable[[Operation], None]:
+        """Who hears of the answer to a call."""
+        ...
+
+    @property
+    def on_incident(self) -> Callable[[Host, str, str | None], None]:
+        """Who hears of what happened to a host: which one, what, and its details."""
+        ...
+
+    @property
+    def on_link(self) -> Callable[[Any], None]:
+        """Who hears that the link of a device has gone up or down."""
+        ...
 
 
 @check_calls
@@ -44,7 +129,7 @@ class Host(Displayed):
         "storage", "watched", "world",
     )  # fmt: skip
 
-    def __init__(self, world: Runtime[Process, Operation], name: str, link: Link | None = None) -> None:
+    def __init__(self, world: Runtime, name: str, link: Link | None = None) -> None:
         self.world = world
         self.link = link
         self.name = name
@@ -199,3 +284,358 @@ class Host(Displayed):
                 process.store.put(key, value)
             process.store.commit()
         self.world.on_incident(self, "restored", None)
+
+
+class Process:
+    """A machine on a host, with what it was given; the machine goes when it is killed, the store stays."""
+
+    __slots__ = (
+        "_draws",
+        "_listeners",
+        "_make",
+        "_stream",
+        "_world",
+        "address",
+        "handled",
+        "host",
+        "machine",
+        "name",
+        "open",
+        "sent_bytes",
+        "session",
+        "store",
+        "system",
+        "timers",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        world: Runtime,
+        host: Host,
+        system: str,
+        make: Make,
+        name: str,
+        watch: frozenset[str],
+        store: MemoryStore | SqliteStore,
+    ) -> None:
+        self._world = world
+        self.host = host
+        self.system = system
+        self.name = name
+        self.watch = watch
+        self.store = store
+        self.address = f"{host.address}/{name}" if name else host.address
+        self.machine: Machine | None = None
+        self.handled = 0
+        """Events so far, also before it was killed."""
+        self.sent_bytes = 0
+        """By a machine on a server: what devices send is on the bill."""
+        self.session = 0
+        """Goes up with every start."""
+        self.timers: dict[str, tuple[Process, str]] = {}
+        """As they were set last."""
+        self._make = make
+        self.open: dict[int, Operation] = {}
+        """What it has been asked and has not answered, by number."""
+        self._listeners: dict[str, list[Callable[[Any], None]]] = {}
+        # Another process has drawn before from the same seed: its draws are not repeated, or incarnations,
+        # which name a start, would be.
+        before = store.fingerprint() if isinstance(store, SqliteStore) else ""
+        self._stream = Stream(world.seed, f"entropy\n{system}\n{name}" + (f"\n{before}" if before else ""))
+        self._draws = 0
+
+    @property
+    def state(self) -> str:
+        """``running``, ``killed``, or why it has no network."""
+        if self.machine is None:
+            return "killed"
+        held_down = ", ".join(self.host.held_down())
+        return "running" if self.host.is_online else f"no network ({held_down or 'cut'})"
+
+    def entropy(self, n: int) -> bytes:
+        """Give random bytes, the port of that name: they go on after a restart and never repeat."""
+        if n < 0:
+            raise ParameterError(
+                "There are no fewer bytes than none.", where="n", found=brief(n), expected="0 or more"
+            )
+        steps = np.arange(self._draws, self._draws + -(-n // 16))
+        self._draws += len(steps)
+        return np.stack(self._stream.words(self.host.number, steps), 1).astype("<u8").tobytes()[:n]
+
+    def start(self) -> None:
+        """Make the machine again, as :meth:`begin`; if it cannot be made, that is a failure."""
+        try:
+            self.begin()
+        except Exception as error:
+            self.store.rollback()
+            self._world.failed(self.host, self.system, error, "making it")
+
+    def begin(self) -> None:
+        """Make the machine, and tell it of its link and its context."""
+        self.session += 1
+        self.machine = self._make(Ports(self.store, self.entropy, self.address))
+        if self.session > 1:
+            self._world.on_incident(self.host, "restarted", self.name or None)
+        if context := self.host.snapshot():
+            self._world.soon(self, ContextChanged(context))
+        if self.host.is_online:
+            self._world.soon(self, self.greeting())
+
+    def greeting(self) -> LinkUp:
+        """Say that there is a network."""
+        return LinkUp(self.address, self.host.network)
+
+    def kill(self) -> None:
+        """End the machine at once: its timers are gone, its callers learn it, what was committed stays.
+
+        What was to kill it at a crash point has nothing more to do.
+        """
+        self.store.crash_point = unheeded
+        if self.machine is None:
+            return
+        self.store.rollback()
+        self.machine = None
+        self.timers.clear()
+        lost, self.open = self.open, {}
+        for operation in lost.values():
+            operation.lose()
+        self._world.on_incident(self.host, "killed", self.name or None)
+
+    def call(self, operation: msgspec.Struct | str, **arguments: Any) -> Operation:
+        """Ask the machine for something, now; see :class:`mudkit.events.Call`.
+
+        When it returns, the machine has handled it and what that stored is committed, unless it is called by
+        something that happens in virtual time: then that is so at the end of this moment.
+        """
+        op_id = next(self.host.op_ids)
+        call = Call(op_id, operation, arguments)
+        made = Operation(self._world, self, call)
+        self._world.on_operation(made)
+        if self.machine is None:
+            made.lose()
+            return made
+        self.open[op_id] = made
+        self._world.call(self, call)
+        return made
+
+    def answer(self, answer: Complete) -> None:
+        """Hand an answer to who called; one that comes twice, or that nobody waits for, is left."""
+        error = answer.error
+        if error is not None and not isinstance(error, BaseException):
+            raise TypeError(f"the error of Complete is an exception, not {brief(error)}")
+        operation = self.open.pop(answer.op_id, None)
+        if operation is not None:
+            operation.settle(answer.result, error)
+            self._world.on_answer(operation)
+
+    def listen(self, app: str, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with the payload of each notification to an application."""
+        self._listeners.setdefault(app, []).append(callback)
+
+    def notify(self, app: str, payload: Any) -> None:
+        """Tell who listens, as an event of its own."""
+        for callback in self._listeners.get(app, ()):
+            self._world.at(self._world.now_us, self._tell, (app, callback, payload))
+
+    def _tell(self, what: tuple[str, Callable[[Any], None], Any]) -> None:
+        app, callback, payload = what
+        try:
+            callback(payload)
+        except Exception as error:
+            doing = f"in a callback of {app!r}, told {brief(payload, _MOST_SHOWN)}"[:_MOST_SHOWN]
+            self._world.failed(self.host, self.system, error, doing)
+
+
+class Operation(Displayed):
+    """A call that was made, as a future in virtual time.
+
+    Parameters
+    ----------
+    world : VirtualTime
+        The world in which the answer comes.
+    process : Asked
+        The machine that was asked.
+    call : Call
+        The operation and its arguments.
+    """
+
+    __slots__ = (
+        "_callbacks",
+        "_error",
+        "_has_called_back",
+        "_is_due",
+        "_result",
+        "_world",
+        "call",
+        "details",
+        "invoked_us",
+        "process",
+        "responded_us",
+        "session",
+    )  # fmt: skip
+
+    def __init__(self, world: Runtime, process: Process, call: Call) -> None:
+        self._world = world
+        self.process = process
+        self.call = call
+        self.invoked_us = world.now_us
+        self.responded_us: int | None = None
+        self.session = process.session
+        """Which life of the machine it was asked in."""
+        self.details: dict[tuple[Any, Any], Mapping[str, Any]] | None = None
+        """What the machine has said of it for the trace, by table and key of the record that it concerns."""
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._has_called_back = False
+        self._is_due = False
+        """Whether the event in which callbacks are called is still to come."""
+        self._callbacks: list[Callable[[Operation], None]] | None = None
+
+    def _view(self) -> View:
+        facts = {"on": self.process.host.name, "system": self.process.system, "status": self.status}
+        tables: Sequence[Table] = ()
+        if self._error is not None:
+            facts["error"] = f"{type(self._error).__name__}: {one_line(self._error)}"
+        elif self.responded_us is None:
+            facts["since"] = (
+                f"{words.duration(self._world.now_us / 1e6 - self.invoked_us / 1e6)} of virtual time"
+            )
+        else:
+            facts["after"] = words.duration((self.responded_us - self.invoked_us) / 1e6)
+            if isinstance(self._result, Displayed):
+                tables = self._result._view().tables
+            facts["result"] = one_line(self._result)
+        return View(f"Operation {self.call.name}", facts, tables)
+
+    @property
+    def op_id(self) -> int:
+        """Its number: no other call on its host has it."""
+        return self.call.op_id
+
+    @property
+    def status(self) -> str:
+        """``open``, ``ok`` or ``failed``; what was lost with its machine stays open in the history."""
+        if self.responded_us is None:
+            return "open"
+        return "ok" if self._error is None else "failed"
+
+    def done(self) -> bool:
+        """Say whether it has an answer, or never will."""
+        return self.responded_us is not None or self._error is not None
+
+    def result(self, timeout_s: float = 86_400) -> Any:
+        """Let virtual time go on until it is answered, and give the result or raise the error.
+
+        Parameters
+        ----------
+        timeout_s : float
+            Virtual seconds from now; a device without a network would otherwise run for ever.
+
+        Raises
+        ------
+        OperationTimeout
+            There was no answer by then.
+        OperationLost
+            Its machine was killed before.
+        ReentrantRun
+            Called by something that happens in virtual time, as a callback does.
+        """
+        if not self._is_complete():
+            self._world.run_until(self._is_complete, self._deadline_us(timeout_s))
+        self._has_called_back = self.responded_us is not None or self._error is not None
+        return self._outcome(timeout_s)
+
+    def add_done_callback(self, f: Callable[[Operation], None]) -> None:
+        """Call ``f`` with this operation when it is answered; at once, if it is.
+
+        What it raises is a failure: told in a :class:`~mudkit.errors.FailureWarning` by whatever lets virtual
+        time go on, and kept in ``lab.problems``; the others are called all the same.
+        """
+        if self._has_called_back:
+            f(self)
+            return
+        if self._callbacks is None:
+            self._callbacks = []
+        self._callbacks.append(f)
+        if self.done() and not self._is_due:
+            self._tell_soon()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait for the result in a notebook's cell, where widgets and interrupts live on meanwhile."""
+        timeout_s = 86_400.0
+        deadline_us = self._deadline_us(timeout_s)
+        while not self._is_complete() and self._world.now_us < deadline_us:
+            self._world.run_until(self._is_complete, deadline_us, _TURN_S)
+            yield from asyncio.sleep(0).__await__()
+        return self._outcome(timeout_s)
+
+    def settle(self, result: Any, error: BaseException | None) -> None:
+        """Take the answer; who waits is told in an event of its own."""
+        self._result, self._error = result, error
+        self.responded_us = self._world.now_us
+        if self._callbacks or not self._world.stands_still:
+            self._tell_soon()
+
+    def lose(self) -> None:
+        """Learn that nobody will ever answer: the machine was killed, or does not run."""
+        now_us = self._world.now_us
+        self._error = OperationLost(
+            f"Nobody will answer {self.call.name!r}.",
+            where=f"{self.process.system} on {self.process.host.name}",
+            found=f"its machine was killed at {now_us / 1e6:,.3f} s, before it answered"
+            if self.process.machine is not None or self.invoked_us < now_us
+            else f"its machine does not run at {now_us / 1e6:,.3f} s: it was killed, or the device is off",
+            remedy="restart it and ask again; what was asked may have been done or not",
+        )
+        self._tell_soon()
+
+    def _is_complete(self) -> bool:
+        """Say whether it has been answered, and nobody is still to be told."""
+        return (self.responded_us is not None or self._error is not None) and not self._is_due
+
+    def _tell_soon(self) -> None:
+        self._is_due = True
+        self._world.at(self._world.now_us, self._tell)
+
+    def _tell(self, _: None) -> None:
+        self._has_called_back, self._is_due = True, False
+        while self._callbacks:
+            try:
+                self._callbacks.pop(0)(self)
+            except Exception as error:
+                process = self.process
+                doing = f"in a callback of <{self.call.name} on {process.host.name}: {self.status}>"
+                try:
+                    self._world.failed(process.host, process.system, error, doing)
+                except Exception:  # it is to come out; the others are called when time goes on again
+                    if self._callbacks:
+                        self._tell_soon()
+                    raise
+
+    def _deadline_us(self, timeout_s: float) -> int:
+        is_number = isinstance(timeout_s, int | float | np.integer | np.floating)
+        if not is_number or not 0 < timeout_s <= _MOST_S:
+            raise ParameterError(
+                "This timeout is not usable.",
+                where="timeout_s",
+                found=brief(timeout_s),
+                expected=f"a number of seconds over 0, at most {_MOST_S:,}",
+            )
+        return self._world.now_us + round(timeout_s * 1e6)
+
+    def _outcome(self, timeout_s: float) -> Any:
+        if self._error is not None:
+            raise self._error
+        if self.responded_us is not None:
+            return self._result
+        host = self.process.host
+        state = "has a network" if host.is_online else "has no network"
+        held_down = ", ".join(host.held_down())
+        raise OperationTimeout(
+            f"{self.call.name!r} was not answered within {timeout_s:,g} s of virtual time.",
+            where=f"{self.process.system} on {host.name}",
+            found=f"{host.name} {state} ({held_down or host.network}) at {self._world.now_us / 1e6:,.3f} s",
+            expected="an answer",
+            remedy="mend what keeps it from being answered, or wait longer with timeout_s",
+        )

@@ -8,32 +8,31 @@ import shutil
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.feather as feather
 
 from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.events import Record
 from mudkit.files import work_folder
 from mudkit.fleet.device import Device
+from mudkit.fleet.energy import RADIOS, Carried, Stretch, timeline
 from mudkit.fleet.exposure import Held
-from mudkit.fleet.host import Host
+from mudkit.fleet.host import Host, Operation, Process
 from mudkit.fleet.kernel import World
-from mudkit.fleet.ledger import Deliveries
 from mudkit.fleet.link import Leg, Transfer
-from mudkit.fleet.operation import Operation
-from mudkit.fleet.process import Process
-from mudkit.fleet.runtime import Site
 from mudkit.sources.courses import Places
 from mudkit.trace import TraceWriter
-from mudkit.trace.schema import POSITIONS, REJECTED, SCHEMAS, with_read_ids
+from mudkit.trace.schema import POSITIONS, REJECTED, SCHEMAS, epoch_us, with_read_ids
 from mudkit.wire import wire_fields
 
-__all__ = ["TABLES", "Recorder", "moment"]
+__all__ = ["TABLES", "Deliveries", "Recorder", "moment"]
 
 TABLES: Final = (
     "positions", "reads", "links", "incidents", "messages", "transfers", "operations", "deliveries", "bill",
@@ -43,6 +42,16 @@ TABLES: Final = (
 _ROWS_IN_MEMORY: Final = 1 << 18
 _CONTENT: Final = 200
 _DETAIL: Final = 1000
+
+
+_CREATED, _DELIVERED, _READ, _EXPIRED, _REFUSED = range(5)
+_FIELDS: Final = {
+    "created_us": _CREATED,
+    "delivered_us": _DELIVERED,
+    "read_us": _READ,
+    "expired_us": _EXPIRED,
+    "refused_us": _REFUSED,
+}
 
 
 def moment(t_us: int) -> str:
@@ -55,6 +64,81 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 def _text(value: Any) -> str | None:
     return value if value is None or type(value) is str else brief(value, _CONTENT)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _rows(table: pa.Table, column: str, value: str) -> pa.Table:
+    return table.filter(pc.equal(table[column], value))
+
+
+class Deliveries:
+    """One row per (system, item, receiver); what is noted of one is put into its row."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str], list[int | None]] = {}
+
+    def note(self, system: str, row: Mapping[str, Any]) -> bool:
+        """Note something of an item.
+
+        Parameters
+        ----------
+        system : str
+        row : mapping
+            ``item``, ``receiver``, and some of ``created_us``, ``delivered_us``, ``read_us``, ``refused_us``
+            (of each the earliest counts), ``expired_us`` (when it will be, or was: the last that is noted
+            counts): virtual times.
+
+        Returns
+        -------
+        bool
+            Whether the item has been created so far.
+
+        Raises
+        ------
+        SimulationProblem
+            A field is missing or unknown, or a time is none.
+        """
+        times = {name: row[name] for name in _FIELDS if row.get(name) is not None}
+        unknown = set(row) - {"item", "receiver", *_FIELDS}
+        if unknown or not {"item", "receiver"} <= set(row) or not all(map(_is_time, times.values())):
+            raise SimulationProblem(
+                "A machine has recorded a delivery that cannot be read.",
+                where=system,
+                found=", ".join(f"{name}: {value!r}" for name, value in row.items()),
+                expected=f"item, receiver, and some of {', '.join(_FIELDS)} in whole µs",
+            )
+        known = self._rows.setdefault((system, str(row["item"]), str(row["receiver"])), [None] * 5)
+        for name, time_us in times.items():
+            place = _FIELDS[name]
+            before_us = known[place]
+            if before_us is None or place == _EXPIRED or time_us < before_us:
+                known[place] = time_us
+        return known[_CREATED] is not None
+
+    def rows(self, now_us: int) -> Iterator[tuple[Any, ...]]:
+        """Give the rows in the columns of the trace's table, sorted by creation, system, item and receiver.
+
+        An item that nobody has created has no row: a peer can say of anything that it is an item.
+        """
+        created_only = [(key, times) for key, times in self._rows.items() if times[_CREATED] is not None]
+        in_order = sorted(created_only, key=lambda each: (each[1][_CREATED] or 0, each[0]))
+        for key, (created, delivered, read, expired, refused) in in_order:
+            assert created is not None
+            latency_s = None if delivered is None else (delivered - created) / 1e6
+            staleness_s = None if read is None else (read - created) / 1e6
+            over = expired is not None and expired <= now_us
+            if refused is not None:
+                status = "refused"
+            elif read is not None and (expired is None or read <= expired):
+                status = "read"
+            elif over:
+                status = "expired"
+            else:
+                status = "lost" if delivered is None else "unread"
+            yield (*key, created, delivered, read, expired, latency_s, staleness_s, status)
 
 
 class _Devices:
@@ -170,7 +254,7 @@ class Recorder:
         what = None if detail is None else detail[:_DETAIL]
         self.add("incidents", (process.host.name, self.world.now_us, incident, what, process.system))
 
-    def _failure(self, host: Site, system: str, error: Exception) -> None:
+    def _failure(self, host: Host, system: str, error: Exception) -> None:
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = f"{type(error).__name__}: {error}\n{notes}"[:_DETAIL]
         self.failures += 1
@@ -231,7 +315,7 @@ class Recorder:
                 expected="deliveries, operations, reads or incidents",
             )
 
-    def read(self, host: Site, box_km: float, window_s: float) -> None:
+    def read(self, host: Host, box_km: float, window_s: float) -> None:
         """Write down that a device asks for what is around it; one that knows no place cannot ask."""
         loc = host.context.get("loc")
         if loc is not None:
@@ -312,6 +396,34 @@ class Recorder:
     def table(self, name: str) -> pa.Table:
         """Give a table whole."""
         return pa.concat_tables(self.pieces(name))
+
+    def radio_stretches(self, device: Device) -> list[Stretch]:
+        """Return the stretches of a device's radio without a gap, over all networks that it has had.
+
+        Raises
+        ------
+        ParameterError
+            Transfers were not recorded.
+        """
+        world, start_us = self.world, self.start_us
+        if world.on_leg is None:
+            raise ParameterError(
+                "This lab does not record transfers.", remedy="make it with Lab(…, record_messages=True)"
+            )
+        rows = _rows(self.table("transfers"), "device", device.name)
+        times = (epoch_us(rows[name]) - start_us for name in ("begun", "started", "ended"))
+        ways, sizes = rows["direction"].to_pylist(), rows["carried_bytes"].to_pylist()
+        carried = [Carried(*row) for row in zip(ways, *(each.tolist() for each in times), sizes, strict=True)]
+        carried += device.link.carried_so_far(world.now_us)
+        down = _rows(_rows(self.table("incidents"), "device", device.name), "incident", "link down")
+        downs_us = np.asarray(epoch_us(down["ts"]) - start_us)
+        stretches: list[Stretch] = []
+        profiles = [*device.link.profiles, (world.now_us, device.link.profile)]
+        for (from_us, profile), (until_us, _) in pairwise(profiles):
+            then = [each for each in carried if from_us <= each.begun_us < max(until_us, from_us + 1)]
+            downs = downs_us[(downs_us >= from_us) & (downs_us <= until_us)].tolist()
+            stretches += timeline(RADIOS[profile.name], then, downs, until_us, from_us)
+        return stretches
 
     def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write all tables as a trace folder, as of now; the same run gives the same bytes.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import SimulationProblem
-from mudkit.fleet.ledger import Deliveries
+from mudkit.fleet.recorder import Deliveries
 from mudkit.trace.schema import STATUSES
 
 NAMED = {"item": "i", "receiver": "r"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import Lab
-from mudkit.fleet.capacity import Curve
+from mudkit.fleet.link import Curve
 from mudkit.systems.store_and_forward import Client, Relay
 
 S = 1_000_000

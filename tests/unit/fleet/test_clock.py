@@ -7,7 +7,7 @@ from heapq import heappop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.fleet.event_queue import EventQueue
+from mudkit.fleet.clock import EventQueue
 
 DELAYS_US = st.one_of(
     st.integers(0, 10),

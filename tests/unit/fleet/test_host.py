@@ -13,7 +13,7 @@ from mudkit import Lab
 from mudkit.errors import FailureWarning, OperationLost, OperationTimeout, ParameterError
 from mudkit.events import Call
 from mudkit.fleet import World
-from mudkit.fleet import operation as module
+from mudkit.fleet import host as module
 from mudkit.systems.store_and_forward import Client, Relay
 
 S = 1_000_000
