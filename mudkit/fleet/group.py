@@ -28,23 +28,11 @@ from mudkit.units import US_PER_S
 
 __all__ = ["Group", "usable_name"]
 
-_NO_CONTEXT = ("at", "base_mw", "battery_j", "every_s", "link", "mobility", "name", "outage", "prefix")
+_PARAMETERS = ("at", "base_mw", "battery_j", "every_s", "link", "mobility", "name", "outage", "prefix")
 
 
 class Group:
-    """Devices that are alike.
-
-    Parameters
-    ----------
-    names : sequence of str
-    link, at, mobility, outage, every_s, battery_j, base_mw, context
-        As in :meth:`mudkit.lab.Lab.device`.
-
-    Raises
-    ------
-    ParameterError
-        Something is unknown or out of range.
-    """
+    """Devices that are alike; the parameters are those of :meth:`mudkit.lab.Lab.device`, checked here."""
 
     def __init__(
         self,
@@ -85,13 +73,7 @@ class Group:
         self._context = dict(context)
 
     def add_to(self, world: World, recorder: Recorder) -> list[Device]:
-        """Add the devices, now.
-
-        Raises
-        ------
-        ParameterError
-            A name is taken, or a trace of moves or links has fewer devices; nothing has been added then.
-        """
+        """Add the devices now, or none: ParameterError if a name is taken or a trace is too short."""
         for name in self._names:
             world.check_free(name)
         names, link = self._names, self._link
@@ -122,7 +104,7 @@ class Group:
         return devices
 
     def describe(self) -> dict[str, Any]:
-        """Say everything that shapes the devices, as JSON holds it."""
+        """Return all parameters of the devices as JSON data."""
         names, link, model = self._names, self._link, self._mobility
         return {
             "names": names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
@@ -143,12 +125,7 @@ class Group:
 
 
 def usable_name(given: Any) -> str:
-    """Refuse a name that is no text, or cannot be shown.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Return a name, or raise ParameterError if it is no printable text."""
     if not isinstance(given, str) or not given or not given.isprintable():
         raise ParameterError(
             "This name is not usable.",
@@ -160,9 +137,9 @@ def usable_name(given: Any) -> str:
 
 
 def _check_context(context: Mapping[str, Any]) -> None:
-    """Refuse what is meant to be a parameter: it would be taken for context without a word."""
+    """Refuse a misspelled parameter, which would otherwise become context unnoticed."""
     for name in context:
-        near = difflib.get_close_matches(name, _NO_CONTEXT, n=1, cutoff=0.85)
+        near = difflib.get_close_matches(name, _PARAMETERS, n=1, cutoff=0.85)
         if near:
             raise ParameterError(
                 f"There is no parameter {name!r} here.",
@@ -174,23 +151,14 @@ def _check_context(context: Mapping[str, Any]) -> None:
 
 
 def _described(model: Mobility) -> str:
-    """Say what a model is, and not where it lies in memory: the same run is described by the same words."""
+    """Return the description of a model; without memory addresses, so that it is the same in each run."""
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
 
 
 class Motion:
-    """A group of devices on their course.
+    """A group of devices that follow a course; its time begins now.
 
-    Parameters
-    ----------
-    world : World
-    devices : sequence of Device
-    course : Course
-        The course of these devices; its time begins now.
-    every_us : int
-        Time between two positions.
-    on_places : callable
-        Told the names of the devices (an Arrow array) and where they are, each time.
+    ``on_places`` is called at each interval with the names of the devices (an Arrow array) and their places.
     """
 
     def __init__(
@@ -232,7 +200,7 @@ class Motion:
 
 
 def follow_outages(world: World, devices: Sequence[Device], switching: Switching) -> None:
-    """Let devices lose their network and find it again as a process says, from now on."""
+    """Disconnect and reconnect devices from now on, as drawn."""
     process = _OutageProcess(world, switching)
     for row, device in enumerate(devices):
         is_up = bool(switching.starts_up[row])
@@ -242,7 +210,7 @@ def follow_outages(world: World, devices: Sequence[Device], switching: Switching
 
 
 class _OutageProcess:
-    """The switching of a group, period by period."""
+    """Outages of a group, period by period."""
 
     def __init__(self, world: World, switching: Switching) -> None:
         self._world = world
@@ -250,7 +218,7 @@ class _OutageProcess:
         self._drawn: dict[int, list[list[int]]] = {}
 
     def begin(self, what: tuple[Device, int, int, bool]) -> None:
-        """Begin a period of a device: the next begins when it is over."""
+        """Start a period of a device, and schedule the next one."""
         device, row, number, is_up = what
         length_us = self._length_us(row, number)
         if length_us < FOREVER_US:
@@ -273,15 +241,7 @@ class _OutageProcess:
 
 
 class Measured:
-    """A device whose link carries what was measured.
-
-    Parameters
-    ----------
-    world : World
-    device : Device
-    capacity : Capacity
-        Its time begins now.
-    """
+    """A device whose link replays measured capacity; its time begins now."""
 
     def __init__(self, world: World, device: Device, capacity: Capacity) -> None:
         self._world = world
@@ -313,11 +273,11 @@ class Measured:
 
     @property
     def until_us(self) -> int:
-        """End of what was measured; of another network that the device has gone over to, nothing was."""
+        """End of the measurements; none apply after a change of network."""
         return FOREVER_US if self._is_over() else self._until_us
 
     def _is_over(self) -> bool:
-        """Say whether the device has gone over to another network, of which nothing was measured."""
+        """Return whether the device has changed to another network, which was not measured."""
         return len(self._device.link.profiles) > self._networks
 
     def _piece(self, number: int) -> None:
@@ -325,7 +285,7 @@ class Measured:
             return
         _, is_up, down_kbps, up_kbps, latency_ms = self._pieces[number]
         self._device.link.set_measured(down_kbps, up_kbps, latency_ms)
-        self._device.tell_bandwidth()
+        self._device.notify_bandwidth()
         if is_up:
             self._device.link_up("measured")
         else:

@@ -41,11 +41,11 @@ __all__ = ["World", "raise_failure"]
 
 _SERVER_LATENCY_US: Final = 500
 """Between two servers of one data centre."""
-_MOST_SHOWN: Final = 200
-"""Letters of an event that is told with a failure."""
+_MAX_SHOWN: Final = 200
+"""Maximum length of an event in the note of a failure."""
 _SEQUENCES: Final = frozenset((tuple, list))
-_MOST_KEPT: Final = 100
-"""Errors that are kept for the warning; a machine may fail at each of a million events."""
+_MAX_KEPT: Final = 100
+"""Maximum number of errors kept for the warning; a machine may fail at each of a million events."""
 
 
 class World(Clock):
@@ -79,14 +79,14 @@ class World(Clock):
         "_addresses",
         "_bill",
         "_carry_out",
+        "_deliver_now",
         "_failures",
         "_fault_hook",
         "_latencies",
-        "_reach",
         "_when_arrived",
+        "_when_delivered",
         "_when_due",
-        "_when_handed",
-        "_when_onward",
+        "_when_forwarded",
         "at_address",
         "hosts",
         "on_answer",
@@ -107,7 +107,7 @@ class World(Clock):
         self.at_address: dict[str, Process] = {}
         self._addresses: set[str] = set()
         self._fault_hook: Callable[[Transfer], Sequence[int]] | None = None
-        self._reach: Callable[[Transfer, Link | None], None] = self._hand_over
+        self._deliver_now: Callable[[Transfer, Link | None], None] = self._deliver
         """Called for a message that has crossed a link, or reached a server."""
         self._bill = Bill()
         self._latencies = Draws(Stream(seed, "latency up")), Draws(Stream(seed, "latency down"))
@@ -122,7 +122,7 @@ class World(Clock):
         self.on_answer: Callable[[Operation], None] = lambda operation: None
         # Bound once: there is one for each entry of the queue, and some entries are found by it.
         self._when_arrived, self._when_due = self._arrive, self._fire
-        self._when_onward, self._when_handed = self._onward, self._hand_over_late
+        self._when_forwarded, self._when_delivered = self._forward, self._deliver_delayed
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
             Send: self._send,
             SetTimer: self._set_timer,
@@ -149,12 +149,7 @@ class World(Clock):
         return device
 
     def check_free(self, name: str) -> None:
-        """Refuse a name that is taken, or is another device's address.
-
-        Raises
-        ------
-        ParameterError
-        """
+        """Raise ParameterError if a name is taken, or is another device's address."""
         if name in self.hosts or name in self._addresses:
             raise ParameterError(
                 "There is a device or server of this name.",
@@ -164,7 +159,7 @@ class World(Clock):
             )
 
     def register(self, process: Process) -> None:
-        """Let a machine be reached at its address."""
+        """Register a machine at its address, or raise ParameterError if it is in use."""
         if process.address in self.at_address:
             raise ParameterError(
                 "There is a machine at this address.",
@@ -176,21 +171,15 @@ class World(Clock):
         self.at_address[process.address] = process
 
     def unregister(self, process: Process) -> None:
-        """Forget a machine that could not be made."""
+        """Remove a machine that could not be created."""
         del self.at_address[process.address]
 
     def readdress(self, host: Host, address: str) -> None:
-        """Reach the machines of a host at another address from now on.
-
-        Raises
-        ------
-        ParameterError
-            It is in use; nothing has changed then.
-        """
-        others = (each for each in self.hosts.values() if each is not host)
+        """Change the address of a host and its machines, or raise ParameterError if it is in use."""
+        others = (other for other in self.hosts.values() if other is not host)
         moved = {address + process.address.removeprefix(host.address): process for process in host.processes}
-        taken = [each for each in moved if self.at_address.get(each, moved[each]) is not moved[each]]
-        if taken or any(address in (each.address, each.name) for each in others):
+        taken = [new for new, process in moved.items() if self.at_address.get(new, process) is not process]
+        if taken or any(address in (other.address, other.name) for other in others):
             raise ParameterError(
                 "This address is in use.",
                 where="address",
@@ -199,21 +188,21 @@ class World(Clock):
             )
         for process in host.processes:
             del self.at_address[process.address]
-        for each, process in moved.items():
-            process.address = each
-            self.at_address[each] = process
+        for new, process in moved.items():
+            process.address = new
+            self.at_address[new] = process
         self._addresses.discard(host.address)
         self._addresses.add(address)
         host.address = address
 
     def new_link(self, profile: LinkProfile, name: str) -> Link:
-        """Make the link of a device, which charges this bill."""
+        """Create the link of a device, which charges this bill."""
         return Link(profile, name, self._bill, *self._latencies)
 
     # -- the bill
 
     def bill(self) -> Iterator[BillRow]:
-        """Give the bill as of now: what is scheduled beyond this moment is not on it."""
+        """Yield the bill as of now: scheduled use beyond this moment is not on it."""
         corrections: dict[int, list[float]] = {}
         for host in self.hosts.values():
             if host.link is not None:
@@ -238,7 +227,7 @@ class World(Clock):
         return sum(account.messages for account in self._bill.of_device(device.name)), self.radio_mj(device)
 
     def radio_mj(self, device: Device) -> float:
-        """Say what the radio of a device has taken so far."""
+        """Return the energy that the radio of a device has used so far."""
         charged = sum(account.radio_mj for account in self._bill.of_device(device.name))
         return charged + sum(more_mj for _, _, more_mj in device.link.corrections(self.now_us))
 
@@ -246,26 +235,26 @@ class World(Clock):
 
     @property
     def on_record(self) -> Callable[[Process, Record], None]:
-        """Told of every row that a machine has for the run's trace."""
+        """Callback for each row that a machine records."""
         return self._carry_out[Record]
 
     @on_record.setter
     def on_record(self, on_record: Callable[[Process, Record], None]) -> None:
         self._carry_out[Record] = on_record
 
-    def soon(self, process: Process, event: Event) -> None:
-        """Let a machine handle an event, now; if it is killed before, its next life does not."""
+    def schedule(self, process: Process, event: Event) -> None:
+        """Schedule an event for a machine, now; it is dropped if the machine is killed before."""
         self.event_queue.add(self.now_us, LINK, self._event, (process, process.session, event))
 
     def call(self, process: Process, event: Call) -> None:
-        """Let a machine handle what an application asks for; see :meth:`Clock.ask`."""
+        """Pass an application's call to a machine; see :meth:`Clock.ask`."""
         self.ask(self._event, (process, process.session, event))
         if self._failures.count:
-            self.tell_failures()
+            self.warn_failures()
 
     @property
     def handled(self) -> int:
-        """How many events machines have handled so far, those on devices and those on servers."""
+        """Number of events that machines have handled so far, on devices and on servers."""
         return sum(process.handled for host in self.hosts.values() for process in host.processes)
 
     def _event(self, what: tuple[Process, int, Event]) -> None:
@@ -296,40 +285,40 @@ class World(Clock):
             return
         except Exception as error:
             store.rollback()
-            self._fails(process, event, error)
+            self._record_failure(process, event, error)
             return
         carry_out = self._carry_out
         for effect in effects:
             try:
                 carry_out[type(effect)](process, effect)
             except Exception as error:
-                self._fails(process, event, not_carried_out(process, effect, error))
+                self._record_failure(process, event, not_carried_out(process, effect, error))
 
-    def _fails(self, process: Process, event: Event, error: Exception) -> None:
-        """Take note that a machine has failed: that ends the event, a call included, and nothing else."""
-        self.failed(process.host, process.system, error, f"handling {brief(event, _MOST_SHOWN)}")
+    def _record_failure(self, process: Process, event: Event, error: Exception) -> None:
+        """Record that a machine has failed; it ends this event, or call, and nothing else."""
+        self.failed(process.host, process.system, error, f"handling {brief(event, _MAX_SHOWN)}")
         if type(event) is Call:
             process.answer(Complete(event.op_id, error=error))
 
     def failed(self, host: Host, system: str, error: Exception, doing: str) -> None:
-        """Take note of a failure of a machine or of a callback, and tell it when time stands still again."""
+        """Record a failure of a machine or of a callback; it is warned of when time stands still again."""
         error.add_note(f"in {system} on {host.name} at {self.now_us / 1e6:.6f} s, {doing}")
         self.on_failure(host, system, error)
         self._failures.add(error)
 
     def run(self, until_us: int, tick: Callable[[int], None] | None = None) -> None:
-        """See :meth:`Clock.run`; what has failed meanwhile is told in a :class:`FailureWarning`."""
+        """Execute events as :meth:`Clock.run`, then emit a :class:`FailureWarning` for new failures."""
         super().run(until_us, tick)
-        self.tell_failures()
+        self.warn_failures()
 
     def run_until(self, done: Callable[[], bool], deadline_us: int, turn_s: float = float("inf")) -> None:
-        """See :meth:`Clock.run_until`, and :meth:`run`."""
+        """Execute events as :meth:`Clock.run_until`, then emit a :class:`FailureWarning` for new failures."""
         super().run_until(done, deadline_us, turn_s)
-        self.tell_failures()
+        self.warn_failures()
 
-    def tell_failures(self) -> None:
-        """Warn of what has failed, once, when time stands still."""
-        if self._failures.count and self.stands_still:
+    def warn_failures(self) -> None:
+        """Emit one warning for all recorded failures, unless events are being executed."""
+        if self._failures.count and self.is_idle:
             warnings.warn(self._failures.take(), stacklevel=4)
 
     def _set_timer(self, process: Process, effect: SetTimer) -> None:
@@ -359,24 +348,26 @@ class World(Clock):
 
     @property
     def fault_hook(self) -> Callable[[Transfer], Sequence[int]] | None:
-        """Asked before a message is handed over: after which delays, in µs; none loses it, two repeat it."""
+        """Callback that returns the delays of a message in µs at its delivery; none: lost, two: repeated."""
         return self._fault_hook
 
     @fault_hook.setter
     def fault_hook(self, fault_hook: Callable[[Transfer], Sequence[int]] | None) -> None:
         self._fault_hook = fault_hook
-        self._reach = self._hand_over if fault_hook is None else self._hand_over_through_hook
+        self._deliver_now = self._deliver if fault_hook is None else self._deliver_through_hook
 
-    def was_cut(self, leg: Leg, gone: int) -> None:
-        """Take note of a transfer that was cut, and tell its sender."""
+    def record_cut(self, leg: Leg, sent_bytes: int) -> None:
+        """Record a cut transfer, and notify its sender."""
         if self.on_leg is not None:
-            self.on_leg(leg, gone, True)
+            self.on_leg(leg, sent_bytes, True)
         self._fail(leg.transfer, "cut")
 
     def under_way(self) -> list[Transfer]:
-        """Give the messages that are on their way."""
-        transfers = [argument for *_, action, argument in self.event_queue if action is self._when_onward]
-        transfers += [argument[0] for *_, action, argument in self.event_queue if action is self._when_handed]
+        """Return the messages that are on their way."""
+        transfers = [argument for *_, action, argument in self.event_queue if action is self._when_forwarded]
+        transfers += [
+            argument[0] for *_, action, argument in self.event_queue if action is self._when_delivered
+        ]
         links = [host.link for host in self.hosts.values() if host.link is not None]
         transfers += [leg.transfer for link in links for way in (link.up, link.down) for leg in way.underway]
         return sorted(transfers, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
@@ -395,9 +386,9 @@ class World(Clock):
             process.sent_bytes += transfer.size_bytes
             target = self.at_address.get(to)
             if target is None or target.host.link is None:
-                self.event_queue.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_onward, transfer)
+                self.event_queue.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_forwarded, transfer)
             else:
-                self._onward(transfer)
+                self._forward(transfer)
 
     def _begin(self, transfer: Transfer, direction: Direction) -> None:
         leg = direction.begin(transfer, self.now_us)
@@ -413,25 +404,25 @@ class World(Clock):
         if self.on_leg is not None:
             self.on_leg(leg, transfer.size_bytes, False)
         if direction.name == "up":
-            self._onward(transfer)
+            self._forward(transfer)
         else:
-            self._reach(transfer, direction.link)
+            self._deliver_now(transfer, direction.link)
 
-    def _onward(self, transfer: Transfer) -> None:
-        """Go on to where the address leads now: over a device's link, or to a server at once."""
+    def _forward(self, transfer: Transfer) -> None:
+        """Forward to the current place of the address: over a device's link, or to a server at once."""
         target = self.at_address.get(transfer.to)
         if target is None:
             self._fail(transfer, "nobody there")
             return
         host = target.host
         if host.link is None:
-            self._reach(transfer, None)
+            self._deliver_now(transfer, None)
         elif host.is_online:
             self._begin(transfer, host.link.down)
         else:
             self._fail(transfer, "no link")
 
-    def _hand_over_through_hook(self, transfer: Transfer, link: Link | None) -> None:
+    def _deliver_through_hook(self, transfer: Transfer, link: Link | None) -> None:
         delays_us = self._fault_hook(transfer) if self._fault_hook is not None else (0,)
         if not delays_us and self.on_fate is not None:
             self.on_fate(transfer, "lost")
@@ -448,12 +439,12 @@ class World(Clock):
                     transfer.sent_us,
                     is_repeat=True,
                 )
-            self.event_queue.add(self.now_us + delay_us, ARRIVAL, self._when_handed, (copy, link))
+            self.event_queue.add(self.now_us + delay_us, ARRIVAL, self._when_delivered, (copy, link))
 
-    def _hand_over_late(self, what: tuple[Transfer, Link | None]) -> None:
-        self._hand_over(*what)
+    def _deliver_delayed(self, what: tuple[Transfer, Link | None]) -> None:
+        self._deliver(*what)
 
-    def _hand_over(self, transfer: Transfer, link: Link | None) -> None:
+    def _deliver(self, transfer: Transfer, link: Link | None) -> None:
         target = self.at_address.get(transfer.to)
         if target is None or target.machine is None:
             self._fail(transfer, "nobody there")
@@ -471,23 +462,17 @@ class World(Clock):
     def _fail(self, transfer: Transfer, fate: str) -> None:
         if self.on_fate is not None:
             self.on_fate(transfer, fate)
-        self.event_queue.add(self.now_us, ARRIVAL, self._failed, transfer)
+        self.event_queue.add(self.now_us, ARRIVAL, self._notify_sender, transfer)
 
-    def _failed(self, transfer: Transfer) -> None:
-        """Tell the sender, unless it was killed since: its next life knows nothing of the message."""
+    def _notify_sender(self, transfer: Transfer) -> None:
+        """Notify the sender, unless it was killed since: its next life does not know the message."""
         sender: Process = transfer.sender
         if transfer.session == sender.session:
             self._handle(sender, SendFailed(transfer.to, transfer.message))
 
 
 class Failures:
-    """The failures since the last warning.
-
-    Attributes
-    ----------
-    count : int
-        How many there were, those included that are not kept.
-    """
+    """The failures since the last warning; ``count`` includes those that are not kept."""
 
     __slots__ = ("_kept", "count")
 
@@ -496,40 +481,34 @@ class Failures:
         self.count = 0
 
     def add(self, error: Exception) -> None:
-        """Keep a failure, if there are not too many already."""
+        """Count a failure, and keep its error up to a limit."""
         self.count += 1
-        if len(self._kept) < _MOST_KEPT:
+        if len(self._kept) < _MAX_KEPT:
             self._kept.append(error)
 
     def take(self) -> FailureWarning:
-        """Give the warning of all failures since the last one, and begin anew."""
+        """Return a warning of all failures since the last one, and reset."""
         warning = FailureWarning(self._kept, self.count)
         self._kept, self.count = [], 0
         return warning
 
 
 def raise_failure(host: Host, system: str, error: Exception) -> None:
-    """Let a failure end the run: give it to :attr:`mudkit.fleet.kernel.World.on_failure`."""
+    """Raise a failure instead of recording it: a value for :attr:`World.on_failure`."""
     raise error
 
 
 def effects_of(process: Process, effects: Any) -> Sequence[Effect]:
-    """Give effects that are given one after the other as a sequence.
-
-    Raises
-    ------
-    SimulationProblem
-        They are none.
-    """
+    """Return the effects of a generator as a tuple, or raise SimulationProblem."""
     try:
-        each = iter(effects)
+        sequence = iter(effects)
     except TypeError as error:
         raise not_carried_out(process, effects, error) from error
-    return tuple(each)
+    return tuple(sequence)
 
 
 def not_carried_out(process: Process, effects: Any, error: Exception) -> Exception:
-    """Give the error of an effect that could not be carried out."""
+    """Return the error of an effect that could not be carried out."""
     if not isinstance(error, TypeError | KeyError):
         return error
     problem = SimulationProblem(

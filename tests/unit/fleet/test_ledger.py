@@ -17,7 +17,7 @@ NAMED = {"item": "i", "receiver": "r"}
 
 def row_of(now_us: int, **times: int | None) -> tuple[Any, ...]:
     deliveries = Deliveries()
-    deliveries.note("s", {**NAMED, "created_us": 100, **times})
+    deliveries.record("s", {**NAMED, "created_us": 100, **times})
     [row] = deliveries.rows(now_us)
     return row
 
@@ -71,7 +71,7 @@ def test_the_order_of_notes_does_not_matter(notes: Any, expired_us: int, random:
     for _ in range(3):
         deliveries = Deliveries()
         for row in rows:
-            deliveries.note("s", row)
+            deliveries.record("s", row)
         result.append(list(deliveries.rows(400)))
         random.shuffle(rows)
     assert result[0] == result[1] == result[2]
@@ -90,7 +90,7 @@ def test_the_order_of_notes_does_not_matter(notes: Any, expired_us: int, random:
 def test_the_last_word_on_its_end_counts():
     deliveries = Deliveries()
     for more in ({"created_us": 1}, {"expired_us": 50}, {"expired_us": 40}):
-        deliveries.note("s", {**NAMED, **more})
+        deliveries.record("s", {**NAMED, **more})
     assert next(deliveries.rows(45))[-1] == "expired"
 
 
@@ -102,7 +102,7 @@ def test_rows_are_sorted_and_apart():
         ("s", "h", "r", 9),
         ("s", "i", "q", 5),
     ):
-        deliveries.note(system, {"item": item, "receiver": receiver, "created_us": at})
+        deliveries.record(system, {"item": item, "receiver": receiver, "created_us": at})
     assert [row[:4] for row in deliveries.rows(10)] == [
         ("s", "i", "q", 5),
         ("s", "i", "r", 5),
@@ -126,7 +126,7 @@ def test_rows_are_sorted_and_apart():
 def test_notes_that_cannot_be_read(row):
     deliveries = Deliveries()
     with pytest.raises(SimulationProblem, match="cannot be read") as error:
-        deliveries.note("mail", row)
+        deliveries.record("mail", row)
     assert error.value.where == "mail"
     assert "created_us" in error.value.expected
     assert list(deliveries.rows(0)) == []
@@ -134,8 +134,8 @@ def test_notes_that_cannot_be_read(row):
 
 def test_an_item_that_nobody_has_created_has_no_row_and_hides_no_other():
     deliveries = Deliveries()
-    assert not deliveries.note("mail", {**NAMED, "read_us": 5})
-    assert deliveries.note("mail", {**NAMED, "receiver": "other", "created_us": 4})
+    assert not deliveries.record("mail", {**NAMED, "read_us": 5})
+    assert deliveries.record("mail", {**NAMED, "receiver": "other", "created_us": 4})
     assert [row[:3] for row in deliveries.rows(9)] == [("mail", NAMED["item"], "other")]
-    assert deliveries.note("mail", {**NAMED, "created_us": 4})
+    assert deliveries.record("mail", {**NAMED, "created_us": 4})
     assert len(list(deliveries.rows(9))) == 2

@@ -65,7 +65,7 @@ def test_what_a_relay_stored_sealed_arrives_sealed():
     forms = held[held["field"].str.endswith("body")]["form"]
     assert set(forms.index) == {("relay", "received"), ("relay", "stored"), ("bob", "received")}
     assert set(forms) == {"ciphertext"}
-    assert {party for party, _, _ in lab.trace.held.find("lunch")} == {"relay", "bob"}
+    assert {party for party, _, _ in lab.trace.exposure.find("lunch")} == {"relay", "bob"}
 
 
 def test_two_systems_in_one_lab():
