@@ -16,14 +16,14 @@ from mudkit.events import Ciphertext
 from mudkit.fleet.unpacking import MIN_PACKED, Budget, unpack
 from mudkit.wire import is_too_deep, wire_fields
 
-__all__ = ["Exposure", "ExposureRow", "Mention", "leaves"]
+__all__ = ["Exposure", "HeldRow", "Mention", "leaves"]
 
 _WORD: Final = re.compile(r"[\w-]+")
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
-class ExposureRow(NamedTuple):
-    """A field that a party held; ``times`` and ``bytes`` are totals.
+class HeldRow(NamedTuple):
+    """A row of :meth:`mudkit.lab.Lab.held`: a field that a party held; ``times`` and ``bytes`` are totals.
 
     ``how`` is ``received`` or ``stored``. ``field`` is the path of names, joined by dots; ``[]`` is an
     element of a list. ``form`` is ``clear``, ``ciphertext`` or ``packed``; the content of packed data is
@@ -99,10 +99,10 @@ class Exposure:
         """Return the distinct values of a field that a party held, in order of time."""
         return list(self._bytes.get((party, field), ()))
 
-    def rows(self) -> Iterator[ExposureRow]:
+    def rows(self) -> Iterator[HeldRow]:
         """Yield the fields, sorted."""
         for key, (times, size, first_us) in sorted(self._fields.items()):
-            yield ExposureRow(*key, times, size, first_us)
+            yield HeldRow(*key, times, size, first_us)
 
     def find(self, needle: bytes | str) -> list[tuple[str, str, int]]:
         """Search all values and field names; return party, field and the first time in µs, sorted."""
@@ -116,7 +116,7 @@ class Exposure:
 
 
 def leaves(value: Any) -> Iterator[tuple[str, str, bytes]]:
-    """Yield the fields of a value, their forms, and their bytes, as in :class:`ExposureRow`.
+    """Yield the fields of a value, their forms, and their bytes, as in :class:`HeldRow`.
 
     What opens without a key is in clear, even if it is marked as a ciphertext.
     """
