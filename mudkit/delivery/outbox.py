@@ -121,7 +121,8 @@ class Outbox(Generic[_T]):
     def seq(self, incarnation: str, number: int) -> int:
         """Return the sequence number of a name; 0 if no item of this incarnation can be pending.
 
-        A number beyond the last one of the incarnation stands for the last one.
+        A number beyond the last one of the incarnation stands for the last one, or for a later one that is
+        not pending either.
         """
         bases = {**self._starts, self._incarnation.id: self._base_seq}
         if incarnation not in bases or number < 1:

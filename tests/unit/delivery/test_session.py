@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.delivery.session import (
+    Follower,
     Heard,
     Incarnation,
     Lineage,
@@ -143,3 +144,33 @@ def test_what_is_left_of_a_start(start: str, shared: int) -> None:
 
 def test_a_first_start_is_whole_and_knows_no_other() -> None:
     assert (shared_since({}, "", 9), shared_since({}, "b", 9)) == (9, 0)
+
+
+def test_a_follower_hears_a_log_that_goes_on() -> None:
+    follower = Follower()
+    assert follower.last_seq is None
+    assert follower.hear({}, 0)
+    assert follower.last_seq == 0
+    assert follower.hear({}, 7)
+    assert follower.hear({}, 3)  # a late message of this start
+    assert follower.last_seq == 7
+
+
+def test_a_follower_goes_back_with_a_restored_log_and_ignores_late_copies() -> None:
+    follower = Follower()
+    assert follower.hear({"a": 5}, 9)
+    assert follower.hear({"a": 5, "b": 8}, 7)
+    assert (follower.last_seq, follower.former) == (7, ["a"])
+    assert not follower.hear({"a": 5}, 20)
+    assert not follower.hear({}, 20)
+    assert (follower.last_seq, follower.lineage) == (7, {"a": 5, "b": 8})
+    assert follower.hear({"c": 3}, 2)  # the start b is in no backup
+    assert follower.former == ["a", "a", "b"]
+    assert not follower.hear({"b": 8}, 9)
+
+
+def test_a_follower_remembers_the_last_starts() -> None:
+    follower = Follower()
+    for number in range(70):
+        assert follower.hear({f"{number}": 1}, 1)
+    assert follower.former == [f"{number}" for number in range(5, 69)]
