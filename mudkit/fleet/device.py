@@ -185,7 +185,7 @@ class Device(Host):
             self.course.move(*loc)
         else:
             raise ParameterError(
-                "A device that moves by itself is not moved by hand.",
+                "A device with a mobility cannot be moved by hand.",
                 where=self.name,
                 found="mobility=",
                 expected="a device without mobility",
@@ -293,7 +293,7 @@ class Device(Host):
                 where="device",
                 found=f"{self.name} is off",
                 expected="one that is on",
-                remedy="switch it on: its machines are then there again",
+                remedy="switch it on, which restarts its machines",
             )
         super().restart()
 

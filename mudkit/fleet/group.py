@@ -83,7 +83,7 @@ class Group:
 
         def begin(device: Device) -> None:
             assert device.course is not None
-            Motion(world, [device], device.course, self._every_us, recorder.positions)
+            _Motion(world, [device], device.course, self._every_us, recorder.positions)
 
         for device in devices:
             device.course = course
@@ -96,11 +96,11 @@ class Group:
             if not capacities:
                 world.on_link(device)
         if course is not None:
-            Motion(world, devices, course, self._every_us, recorder.positions)
+            _Motion(world, devices, course, self._every_us, recorder.positions)
         for device, capacity in zip(devices, capacities, strict=bool(capacities)):
-            Measured(world, device, capacity)
+            _MeasuredLink(world, device, capacity)
         if self._outages.share > 0:
-            follow_outages(world, devices, self._outages.switching(world.seed, names))
+            _follow_outages(world, devices, self._outages.switching(world.seed, names))
         return devices
 
     def describe(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _described(model: Mobility) -> str:
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
 
 
-class Motion:
+class _Motion:
     """A group of devices that follow a course; its time begins now.
 
     ``on_places`` is called at each interval with the names of the devices (an Arrow array) and their places.
@@ -199,7 +199,7 @@ class Motion:
             world.at(later_us, self._step)
 
 
-def follow_outages(world: World, devices: Sequence[Device], switching: Switching) -> None:
+def _follow_outages(world: World, devices: Sequence[Device], switching: Switching) -> None:
     """Disconnect and reconnect devices from now on, as drawn."""
     process = _OutageProcess(world, switching)
     for row, device in enumerate(devices):
@@ -240,7 +240,7 @@ class _OutageProcess:
         return self._drawn[block][row][place]
 
 
-class Measured:
+class _MeasuredLink:
     """A device whose link replays measured capacity; its time begins now."""
 
     def __init__(self, world: World, device: Device, capacity: Capacity) -> None:

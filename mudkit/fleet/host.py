@@ -357,7 +357,7 @@ class Process:
         """Return random bytes, the port of that name; restarts never repeat them."""
         if n < 0:
             raise ParameterError(
-                "There are no fewer bytes than none.", where="n", found=brief(n), expected="0 or more"
+                "The number of random bytes is negative.", where="n", found=brief(n), expected="0 or more"
             )
         steps = np.arange(self._draws, self._draws + -(-n // 16))
         self._draws += len(steps)
@@ -568,12 +568,12 @@ class Operation(Displayed):
         """Fail it with OperationLost: the machine was killed, or does not run."""
         now_us = self._world.now_us
         self._error = OperationLost(
-            f"Nobody will answer {self.call.name!r}.",
+            f"{self.call.name!r} will not be answered.",
             where=f"{self.process.system} on {self.process.host.name}",
             found=f"its machine was killed at {now_us / 1e6:,.3f} s, before it answered"
             if self.process.machine is not None or self.invoked_us < now_us
             else f"its machine does not run at {now_us / 1e6:,.3f} s: it was killed, or the device is off",
-            remedy="restart it and ask again; what was asked may have been done or not",
+            remedy="restart it and call again; the lost call may have been executed or not",
         )
         self._schedule_callbacks()
 
@@ -624,5 +624,5 @@ class Operation(Displayed):
             where=f"{self.process.system} on {host.name}",
             found=f"{host.name} {state} ({reasons or host.network}) at {self._world.now_us / 1e6:,.3f} s",
             expected="an answer",
-            remedy="mend what keeps it from being answered, or wait longer with timeout_s",
+            remedy="restore its network and machines, or wait longer with timeout_s",
         )
