@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from mudkit.errors import ParameterError, brief
-from mudkit.fleet.battery import Battery, check_battery
-from mudkit.fleet.device import Device, Stationary, place
+from mudkit.fleet.device import Battery, Device, Stationary, check_battery, place
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Curve, profile_of
 from mudkit.fleet.recorder import Recorder
