@@ -428,7 +428,7 @@ class Device(Host):
         if not self.is_on:
             self._switch(True, None)
         self.restart()
-        self.link_up("off")  # after its machines are there: they hear of it once
+        self.link_up("off")  # after the restart, so that its machines get one LinkUp
 
     def _switch(self, is_on: bool, why: str | None) -> None:
         self.is_on = is_on

@@ -189,7 +189,7 @@ class _Motion:
         for device, loc in zip(self._devices, locs, strict=True):
             if "loc" in device.watched:
                 device.measured("loc", loc)
-            else:  # a call less for each device each time
+            else:  # saves a call for each device and interval
                 device.context["loc"] = loc
         self._on_places(self._names, places)
         until_us = self._course.until_us
@@ -235,7 +235,7 @@ class _OutageProcess:
         block, place = divmod(number, PERIODS)
         if block not in self._drawn:
             self._drawn[block] = self._switching.periods_us(block).tolist()
-            self._drawn.pop(block - 8, None)  # who is so far behind draws it again: it is the same
+            self._drawn.pop(block - 8, None)  # drawn again, with the same result, if a device lags behind
         return self._drawn[block][row][place]
 
 

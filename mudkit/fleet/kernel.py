@@ -2,7 +2,7 @@
 
 It knows no system: a machine is something with ``handle``.
 
-A message of a device goes over the device's link to wherever its address leads when it has come up; from
+A message of a device goes over the device's link to the current place of its address; from
 there over the link of the receiving device, or to a server at once. If it does not arrive, its sender gets
 :class:`~mudkit.events.SendFailed`.
 """
@@ -270,14 +270,14 @@ class World(Clock):
         effects: Sequence[Effect] = ()
         try:
             effects = machine.handle(self.now_us, event)
-            if type(effects) not in _SEQUENCES:  # one that is made on the way writes on the way, too
+            if type(effects) not in _SEQUENCES:  # a generator also writes to the store while it runs
                 effects = _effects_of(process, effects)
             if store.is_dirty:
                 store.crash_point("before commit")
                 store.commit()
                 store.crash_point("after commit")
         except Killed:
-            if not store.is_dirty:  # what is committed has happened; only nobody hears of it
+            if not store.is_dirty:  # committed: keep its records, drop its other effects
                 for effect in effects:
                     if type(effect) is Record:
                         self.on_record(process, effect)
