@@ -17,7 +17,7 @@ from mudkit.arguments import check_calls
 from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet import Device, Faults, Host, World
-from mudkit.fleet.battery import BASE_MW
+from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group, usable_name
 from mudkit.fleet.recorder import Recorder, moment
 from mudkit.progress import bar

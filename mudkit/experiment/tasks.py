@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from mudkit.errors import ParameterError, did_you_mean
-from mudkit.fleet.battery import BASE_MW
+from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group
 from mudkit.lab import START, epoch_us
 from mudkit.predicates import Language, Predicate

@@ -1,4 +1,19 @@
-"""Simulated devices in virtual time: the kernel that runs machines, links, radios, faults and one bill."""
+"""Simulated devices in virtual time: the kernel that runs machines, links, radios, faults and one bill.
+
+A machine decides, and the :class:`World` carries out its effects: messages over links, timers, answers and
+records. Modules, each of which imports only those above it:
+
+* ``clock``: virtual time and its event queue
+* ``bill``, ``energy``, ``link``: charges, radios, and the two directions of a device's link
+* ``store``: transactional stores of machines, in memory or in SQLite
+* ``host``: hosts, the machines on them, and calls to these
+* ``device``: hosts with a link, a battery and a course
+* ``kernel``: the world: addresses, messages, events, effects and failures
+* ``unpacking``, ``exposure``: what each party could read of what it received or stored
+* ``recorder``: the tables of a run's trace
+* ``group``: parameters, mobility, outages and measured links of new devices
+* ``faults``: injected faults
+"""
 
 from typing import TYPE_CHECKING
 

@@ -122,7 +122,9 @@ class Clock:
         """Schedule an action, ahead of messages, timers and calls of the same time."""
         if t_us < self.now_us:
             raise ParameterError(
-                "This time is over.", found=f"{t_us} µs", expected=f"{self.now_us} µs or later"
+                "An action cannot be scheduled in the past.",
+                found=f"{t_us} µs",
+                expected=f"{self.now_us} µs or later",
             )
         self.event_queue.add(t_us, LINK, action, argument)
 
@@ -243,9 +245,9 @@ class Clock:
         """
         if not self.is_idle:
             raise ReentrantRun(
-                "Virtual time is going on already.",
+                "Virtual time is running already.",
                 found="result() or run() inside a callback",
-                expected="one that lets time go on, outside of what happens in it",
+                expected="a call outside of events and callbacks",
                 remedy="use add_done_callback instead of result()",
             )
         self.is_idle = False
@@ -263,15 +265,12 @@ class Clock:
         """Raise SimulationProblem if time does not advance, and collect young garbage cycles."""
         gc.collect(0)
         if self.now_us != self._stalled_at_us:
-            self._stalled_events, self._stalled_at_us, self._allowance = (
-                0,
-                self.now_us,
-                2 * len(self.event_queue.near),
-            )
+            self._stalled_events, self._stalled_at_us = 0, self.now_us
+            self._allowance = 2 * len(self.event_queue.near)
         self._stalled_events += events
         if self._stalled_events > _MAX_STALLED_EVENTS + self._allowance:
             raise SimulationProblem(
-                "Events follow each other without time going on.",
+                "Events follow each other without advancing virtual time.",
                 found=f"{self._stalled_events:,} events at {self.now_us:,} µs",
                 remedy="a timer needs a delay",
             )

@@ -189,7 +189,7 @@ class Faults:
         longest_us = self._us("delay_s", delay_s, US_PER_S)
         if delay_share and not longest_us:
             raise ParameterError(
-                "Messages that are delayed by nothing are not delayed.",
+                "Delayed messages need a delay.",
                 where="delay_s",
                 found=brief(delay_s),
                 expected="over 0 s, with delay_share",

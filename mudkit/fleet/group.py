@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from mudkit.errors import ParameterError, brief
-from mudkit.fleet.battery import Battery, check_battery
-from mudkit.fleet.device import Device, Stationary, place
+from mudkit.fleet.device import Battery, Device, Stationary, check_battery, place
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Curve, profile_of
 from mudkit.fleet.recorder import Recorder
@@ -83,7 +82,7 @@ class Group:
 
         def begin(device: Device) -> None:
             assert device.course is not None
-            Motion(world, [device], device.course, self._every_us, recorder.positions)
+            _Motion(world, [device], device.course, self._every_us, recorder.positions)
 
         for device in devices:
             device.course = course
@@ -96,11 +95,11 @@ class Group:
             if not capacities:
                 world.on_link(device)
         if course is not None:
-            Motion(world, devices, course, self._every_us, recorder.positions)
+            _Motion(world, devices, course, self._every_us, recorder.positions)
         for device, capacity in zip(devices, capacities, strict=bool(capacities)):
-            Measured(world, device, capacity)
+            _MeasuredLink(world, device, capacity)
         if self._outages.share > 0:
-            follow_outages(world, devices, self._outages.switching(world.seed, names))
+            _follow_outages(world, devices, self._outages.switching(world.seed, names))
         return devices
 
     def describe(self) -> dict[str, Any]:
@@ -155,7 +154,7 @@ def _described(model: Mobility) -> str:
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
 
 
-class Motion:
+class _Motion:
     """A group of devices that follow a course; its time begins now.
 
     ``on_places`` is called at each interval with the names of the devices (an Arrow array) and their places.
@@ -190,7 +189,7 @@ class Motion:
         for device, loc in zip(self._devices, locs, strict=True):
             if "loc" in device.watched:
                 device.measured("loc", loc)
-            else:  # a call less for each device each time
+            else:  # saves a call for each device and interval
                 device.context["loc"] = loc
         self._on_places(self._names, places)
         until_us = self._course.until_us
@@ -199,7 +198,7 @@ class Motion:
             world.at(later_us, self._step)
 
 
-def follow_outages(world: World, devices: Sequence[Device], switching: Switching) -> None:
+def _follow_outages(world: World, devices: Sequence[Device], switching: Switching) -> None:
     """Disconnect and reconnect devices from now on, as drawn."""
     process = _OutageProcess(world, switching)
     for row, device in enumerate(devices):
@@ -236,11 +235,11 @@ class _OutageProcess:
         block, place = divmod(number, PERIODS)
         if block not in self._drawn:
             self._drawn[block] = self._switching.periods_us(block).tolist()
-            self._drawn.pop(block - 8, None)  # who is so far behind draws it again: it is the same
+            self._drawn.pop(block - 8, None)  # drawn again, with the same result, if a device lags behind
         return self._drawn[block][row][place]
 
 
-class Measured:
+class _MeasuredLink:
     """A device whose link replays measured capacity; its time begins now."""
 
     def __init__(self, world: World, device: Device, capacity: Capacity) -> None:

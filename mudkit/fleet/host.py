@@ -357,7 +357,7 @@ class Process:
         """Return random bytes, the port of that name; restarts never repeat them."""
         if n < 0:
             raise ParameterError(
-                "There are no fewer bytes than none.", where="n", found=brief(n), expected="0 or more"
+                "The number of random bytes is negative.", where="n", found=brief(n), expected="0 or more"
             )
         steps = np.arange(self._draws, self._draws + -(-n // 16))
         self._draws += len(steps)
@@ -403,7 +403,7 @@ class Process:
         """Call the machine now; see :class:`mudkit.events.Call`.
 
         When it returns, the machine has handled the call and committed, except inside a callback or event:
-        then it is so at the end of this moment.
+        there it is handled at the end of this moment.
         """
         op_id = next(self.host.op_ids)
         call = Call(op_id, operation, arguments)
@@ -433,9 +433,9 @@ class Process:
     def notify(self, app: str, payload: Any) -> None:
         """Schedule the callbacks of an application, each as an event of its own."""
         for callback in self._listeners.get(app, ()):
-            self._world.at(self._world.now_us, self._tell, (app, callback, payload))
+            self._world.at(self._world.now_us, self._call_back, (app, callback, payload))
 
-    def _tell(self, what: tuple[str, Callable[[Any], None], Any]) -> None:
+    def _call_back(self, what: tuple[str, Callable[[Any], None], Any]) -> None:
         app, callback, payload = what
         try:
             callback(payload)
@@ -568,12 +568,12 @@ class Operation(Displayed):
         """Fail it with OperationLost: the machine was killed, or does not run."""
         now_us = self._world.now_us
         self._error = OperationLost(
-            f"Nobody will answer {self.call.name!r}.",
+            f"{self.call.name!r} will not be answered.",
             where=f"{self.process.system} on {self.process.host.name}",
             found=f"its machine was killed at {now_us / 1e6:,.3f} s, before it answered"
             if self.process.machine is not None or self.invoked_us < now_us
             else f"its machine does not run at {now_us / 1e6:,.3f} s: it was killed, or the device is off",
-            remedy="restart it and ask again; what was asked may have been done or not",
+            remedy="restart it and call again; the lost call may have been executed or not",
         )
         self._schedule_callbacks()
 
@@ -583,9 +583,9 @@ class Operation(Displayed):
 
     def _schedule_callbacks(self) -> None:
         self._is_due = True
-        self._world.at(self._world.now_us, self._tell)
+        self._world.at(self._world.now_us, self._run_callbacks)
 
-    def _tell(self, _: None) -> None:
+    def _run_callbacks(self, _: None) -> None:
         self._has_called_back, self._is_due = True, False
         while self._callbacks:
             try:
@@ -595,7 +595,7 @@ class Operation(Displayed):
                 doing = f"in a callback of <{self.call.name} on {process.host.name}: {self.status}>"
                 try:
                     self._world.failed(process.host, process.system, error, doing)
-                except Exception:  # it is to come out; the others are called when time goes on again
+                except Exception:  # raised below; the other callbacks run when time is run again
                     if self._callbacks:
                         self._schedule_callbacks()
                     raise
@@ -624,5 +624,5 @@ class Operation(Displayed):
             where=f"{self.process.system} on {host.name}",
             found=f"{host.name} {state} ({reasons or host.network}) at {self._world.now_us / 1e6:,.3f} s",
             expected="an answer",
-            remedy="mend what keeps it from being answered, or wait longer with timeout_s",
+            remedy="restore its network and machines, or wait longer with timeout_s",
         )

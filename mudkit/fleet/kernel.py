@@ -2,7 +2,7 @@
 
 It knows no system: a machine is something with ``handle``.
 
-A message of a device goes over the device's link to wherever its address leads when it has come up; from
+A message of a device goes over the device's link to the current place of its address; from
 there over the link of the receiving device, or to a server at once. If it does not arrive, its sender gets
 :class:`~mudkit.events.SendFailed`.
 """
@@ -111,7 +111,7 @@ class World(Clock):
         """Called for a message that has crossed a link, or reached a server."""
         self._bill = Bill()
         self._latencies = Draws(Stream(seed, "latency up")), Draws(Stream(seed, "latency down"))
-        self._failures = Failures()
+        self._failures = _Failures()
         self.on_leg: Callable[[Leg, int, bool], None] | None = None
         self.on_fate: Callable[[Transfer, str], None] | None = None
         self.on_link: Callable[[Device], None] = lambda device: None
@@ -152,21 +152,21 @@ class World(Clock):
         """Raise ParameterError if a name is taken, or is another device's address."""
         if name in self.hosts or name in self._addresses:
             raise ParameterError(
-                "There is a device or server of this name.",
+                "A device or server of this name exists already.",
                 where="name",
                 found=brief(name),
-                expected="a name of its own for each",
+                expected="a unique name",
             )
 
     def register(self, process: Process) -> None:
         """Register a machine at its address, or raise ParameterError if it is in use."""
         if process.address in self.at_address:
             raise ParameterError(
-                "There is a machine at this address.",
+                "A machine at this address exists already.",
                 where="name",
                 found=process.address,
-                expected="a name of its own for each machine of a host",
-                remedy="use the one that is there; a cell that is run twice installs twice",
+                expected="a unique name for each machine of a host",
+                remedy="use the installed one; a cell that is run twice installs twice",
             )
         self.at_address[process.address] = process
 
@@ -184,7 +184,7 @@ class World(Clock):
                 "This address is in use.",
                 where="address",
                 found=(taken or [address])[0],
-                expected="one of its own for each device",
+                expected="a unique address for each device",
             )
         for process in host.processes:
             del self.at_address[process.address]
@@ -270,14 +270,14 @@ class World(Clock):
         effects: Sequence[Effect] = ()
         try:
             effects = machine.handle(self.now_us, event)
-            if type(effects) not in _SEQUENCES:  # one that is made on the way writes on the way, too
-                effects = effects_of(process, effects)
+            if type(effects) not in _SEQUENCES:  # a generator also writes to the store while it runs
+                effects = _effects_of(process, effects)
             if store.is_dirty:
                 store.crash_point("before commit")
                 store.commit()
                 store.crash_point("after commit")
         except Killed:
-            if not store.is_dirty:  # what is committed has happened; only nobody hears of it
+            if not store.is_dirty:  # committed: keep its records, drop its other effects
                 for effect in effects:
                     if type(effect) is Record:
                         self.on_record(process, effect)
@@ -292,7 +292,7 @@ class World(Clock):
             try:
                 carry_out[type(effect)](process, effect)
             except Exception as error:
-                self._record_failure(process, event, not_carried_out(process, effect, error))
+                self._record_failure(process, event, _not_carried_out(process, effect, error))
 
     def _record_failure(self, process: Process, event: Event, error: Exception) -> None:
         """Record that a machine has failed; it ends this event, or call, and nothing else."""
@@ -471,7 +471,7 @@ class World(Clock):
             self._handle(sender, SendFailed(transfer.to, transfer.message))
 
 
-class Failures:
+class _Failures:
     """The failures since the last warning; ``count`` includes those that are not kept."""
 
     __slots__ = ("_kept", "count")
@@ -498,16 +498,16 @@ def raise_failure(host: Host, system: str, error: Exception) -> None:
     raise error
 
 
-def effects_of(process: Process, effects: Any) -> Sequence[Effect]:
+def _effects_of(process: Process, effects: Any) -> Sequence[Effect]:
     """Return the effects of a generator as a tuple, or raise SimulationProblem."""
     try:
         sequence = iter(effects)
     except TypeError as error:
-        raise not_carried_out(process, effects, error) from error
+        raise _not_carried_out(process, effects, error) from error
     return tuple(sequence)
 
 
-def not_carried_out(process: Process, effects: Any, error: Exception) -> Exception:
+def _not_carried_out(process: Process, effects: Any, error: Exception) -> Exception:
     """Return the error of an effect that could not be carried out."""
     if not isinstance(error, TypeError | KeyError):
         return error

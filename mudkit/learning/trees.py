@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 Groups: TypeAlias = Literal["device", "day"]
-"""What a tree is to hold for: other devices, or other days (UTC)."""
+"""Groups that cross-validation keeps apart: other devices, or other days (UTC)."""
 Folds: TypeAlias = Literal["device", "time"]
-"""What an evaluation keeps apart: devices, or earlier and later times."""
+"""Folds of an evaluation: devices, or earlier and later times."""
 
 _MOST_LEAVES: Final = 256
 _FOLDS: Final = 3

@@ -43,7 +43,7 @@ from mudkit.experiment import (
 from mudkit.experiment.runs import BATTERY_J
 from mudkit.experiment.tasks import SETTLE_S
 from mudkit.experiment.testbed import APP
-from mudkit.fleet.battery import BASE_MW
+from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.recorder import TABLES
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Every, Poisson, TripStarts, WakingReads

@@ -169,7 +169,7 @@ def test_an_error_in_a_machine_says_where(stage):
     [
         (lambda world: world.add_device("eve", "5g"), "no such kind of link"),
         (lambda world: world.add_device("ann"), "of this name"),
-        (lambda world: world.at(-1, print), "time is over"),
+        (lambda world: world.at(-1, print), "in the past"),
         (lambda world: world.hosts["ann"].install("again", Puppet), "at this address"),
     ],
 )
