@@ -12,6 +12,7 @@ import ipywidgets
 from mudkit import figures
 from mudkit.errors import MudkitError
 from mudkit.systems.lasthop import LEARNT, Forwarding, simulate
+from mudkit.systems.lasthop.spool.policies import Kind
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
 from mudkit.widgets.prefetch_controls import (
@@ -27,6 +28,8 @@ from mudkit.widgets.prefetch_controls import (
 __all__ = ["PrefetchLab"]
 
 _FEW_LIMITS: Final = (1, 4, 16, 64, 1024, 16_384)
+_HEIGHT_PX: Final = 300
+"""Height of the curve: it fits below the controls on a screen of 768 px."""
 _PREVIEW_EVENTS: Final = 1_500
 """Events of each run of a preview, about 8 ms; the marks and all points of the curves have the same days."""
 _PATIENCE_S: Final = 1.0
@@ -87,6 +90,7 @@ class PrefetchLab(Panel):
         self._given = parameters_of(self.controls)
         self.problem, self.status = ipywidgets.HTML(), ipywidgets.HTML()
         self.figure = Figure(figures.limit_curve([], (None, 0.0, 0.0), title=""))
+        self.figure.update_layout(height=_HEIGHT_PX)
         self._show(self._preview())
         for control in self.controls.values():
             control.observe(self._changed, names="value")
@@ -160,7 +164,7 @@ class PrefetchLab(Panel):
         """Play what is set, or the curve's policy with some limit."""
         given, policy = self._given | {"days": days}, self._given["policy"]
         if limit is not None:
-            kind = "buffer" if policy.kind in NO_LIMIT else policy.kind
+            kind: Kind = "buffer" if policy.kind in NO_LIMIT else policy.kind
             given["policy"] = Forwarding(kind, limit, policy.expiration_threshold_s, policy.delay_s)
         return self._play(tuple(given.items()))
 

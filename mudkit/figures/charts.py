@@ -282,7 +282,7 @@ def crossover(
     unit = "\u202f%" if across.unit.startswith("%") else ""
     for place, value in _crossings(*list(lines.values())[:2]) if len(lines) > 1 else []:
         figure.add_vline(place, line={"dash": "dot", "width": 1.5, "color": GREY})
-        text = f"equal at {words.number(place, None if place < 10 else 0)}{unit}"
+        text = f"equal at {words.number(place, words.decimals([place], 2))}{unit}"
         figure.add_annotation(
             x=math.log10(place) if is_log else place, y=value, text=text, showarrow=True, ax=45, ay=-38,
             arrowcolor=INK,
