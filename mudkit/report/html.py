@@ -111,8 +111,10 @@ summary { cursor: pointer; font-weight: 600; }
   main { max-width: none; padding: 0; }
   .output_area { overflow-x: visible; }
   pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-  .cell, table, .mudkit-figure, .say, .tile, .warn { break-inside: avoid; }
-  h2, h3, summary, .cell:has(h2), .cell:has(h3) { break-after: avoid; }
+  table, .mudkit-figure, .output_area:has(.mudkit-figure, h2), .say, .tile, .warn { break-inside: avoid; }
+  h2, h3, summary, .output_area:has(h2), .cell:has(h2):not(:has(table, .mudkit-figure)) {
+    break-after: avoid;
+  }
   .modebar { display: none !important; }
   details::details-content { content-visibility: visible; display: block; }
 }
