@@ -564,4 +564,6 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
     most = 100 * float(np.nanmax([0.0, *(value for name in _INTERVALS for value in table[name])]))
     figure.update_yaxes(title_text="%", range=[0, min(1.05 * most, 100.0) or 1.0])
     top = heading(title, y=0.97, yanchor="top")
-    return styled(figure, 400, (70, 20, 90, 60), top, hovermode="x unified", legend=_LEFT_LEGEND)
+    is_left = values.index(best) < len(values) / 2  # the legend keeps off the name of the best value
+    legend = _LEFT_LEGEND | ({"x": 1, "xanchor": "right"} if is_left else {})
+    return styled(figure, 400, (70, 20, 90, 60), top, hovermode="x unified", legend=legend)

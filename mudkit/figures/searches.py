@@ -68,6 +68,8 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
         )
     )
     low, high = np.nanmin(percent, initial=100), np.nanmax(percent, initial=0)
+    if not low < high:  # plotly would show shares above 100 %
+        figure.data[0].update(zmin=max(high - 1, 0), zmax=max(high, 1))
     for row in range(len(km)):
         for column in range(len(minutes)):
             value = percent[row, column]

@@ -77,6 +77,7 @@ th, td { padding: 0.35rem 0.7rem; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; font-size: 0.9rem; text-align: right; vertical-align: bottom; }
 td { text-align: right; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
+th span { opacity: 1 !important; }
 tbody th { font-weight: inherit; color: inherit; }
 .text_cell th, .text_cell td { text-align: left; }
 img, svg { max-width: 100%; }
@@ -110,8 +111,10 @@ summary { cursor: pointer; font-weight: 600; }
   main { max-width: none; padding: 0; }
   .output_area { overflow-x: visible; }
   pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-  .cell, table, .mudkit-figure, .say, .tile, .warn { break-inside: avoid; }
-  h2, h3, summary, .cell:has(h2), .cell:has(h3) { break-after: avoid; }
+  table, .mudkit-figure, .output_area:has(.mudkit-figure, h2), .say, .tile, .warn { break-inside: avoid; }
+  h2, h3, summary, .output_area:has(h2), .cell:has(h2):not(:has(table, .mudkit-figure)) {
+    break-after: avoid;
+  }
   .modebar { display: none !important; }
   details::details-content { content-visibility: visible; display: block; }
 }
@@ -274,7 +277,7 @@ def _figure(figure: dict[str, Any], name: str) -> str:
     data = json.dumps(drawn, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     described = html.escape(_caption(layout), quote=True)
     return (
-        f'<div id="{name}" class="mudkit-figure" role="img" aria-label="{described}" '
+        f'<div id="{name}" class="mudkit-figure" role="figure" aria-label="{described}" '
         f'style="height:{float(height):g}px"></div>'
         f'<script type="application/json" class="mudkit-figure-data" data-figure="{name}">{data}</script>'
         f'<noscript><p class="mudkit-needs-script">Figure: {described} It needs JavaScript.</p></noscript>'

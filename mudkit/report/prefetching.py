@@ -117,6 +117,11 @@ class SizingStudy:
         """True if a threshold was chosen: messages expire, and some are prefetched."""
         return bool(self.sized.limit) and self.sized.table["threshold_s"].nunique() > 1
 
+    @property
+    def _is_indifferent(self) -> bool:
+        """True if no limit wastes or loses anything."""
+        return bool(self.sized.by_limit["cost"].max() < 1e-9)
+
     def row(self, policy: str) -> pd.Series:
         """Return the row of a policy."""
         return self.policies[self.policies["policy"] == policy].iloc[0]
@@ -173,7 +178,9 @@ class SizingStudy:
         ]
         text = f"With it {parts[0]} and {parts[1]}."
         low, high = self.sized.good_limits()
-        if low < high:
+        if self._is_indifferent:
+            text += " Any other limit does as well."
+        elif low < high:
             text += f" The choice is not sharp: limits from {low:,} to {high:,} cost at most a point more."
         else:
             text += " Every other limit that was tried costs more than a point more."
@@ -241,7 +248,9 @@ class SizingStudy:
         """Return the heading of the limits that were tried."""
         low, high = self.sized.good_limits()
         limit = self.sized.limit
-        if not limit:
+        if self._is_indifferent:
+            title = "No limit is better than another: nothing is wasted or lost with any"
+        elif not limit:
             title = "Whatever is prefetched costs more than it saves"
         elif low == high:
             title = f"Fewer than {limit:,} messages lose some, more are wasted"
@@ -280,6 +289,8 @@ class SizingStudy:
         recommended = costs.pop(_RECOMMENDED)
         best = min(costs, key=lambda name: costs[name])
         differs = costs[best] - recommended
+        if self._is_indifferent:
+            return Answer("All policies do equally well")
         if differs < 0.05:
             return Answer(f"“{best}” does as well without a limit to choose")
         return Answer(

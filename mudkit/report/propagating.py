@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAR",
+    "MAX_MAP_CELLS",
     "MAX_PICTURES",
     "NEAR",
     "busiest",
@@ -41,6 +42,8 @@ __all__ = [
 
 MAX_PICTURES: Final = 48
 """A map has so many pictures; of a longer trace neighbouring intervals are joined."""
+MAX_MAP_CELLS: Final = 8000
+"""Cells in all pictures of a map, with fewer pictures where there are more; a page stays under 6 MB."""
 NEAR: Final = "in the middle"
 FAR: Final = "far away"
 """Who stands and listens."""
@@ -107,7 +110,7 @@ def totals(counted: pd.DataFrame) -> pd.DataFrame:
 
 
 def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.Table:
-    """Add up each cell over as many intervals as make at most ``MAX_PICTURES`` pictures.
+    """Add up each cell over as many intervals as keep to ``MAX_PICTURES`` and ``MAX_MAP_CELLS``.
 
     Parameters
     ----------
@@ -127,9 +130,14 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.T
     import pandas as pd
 
     first, last = int(counted["since_s"].min()), int(counted["since_s"].max())
-    step_s = interval_s * -(-((last - first) // interval_s + 1) // MAX_PICTURES)
-    placed = counted.assign(picture=(counted["since_s"] - first) // step_s)
-    table = placed.groupby(["picture", "threshold", "x", "y"])[[*_SUMS]].sum().reset_index()
+    most = MAX_PICTURES
+    while True:
+        step_s = interval_s * -(-((last - first) // interval_s + 1) // most)
+        placed = counted.assign(picture=(counted["since_s"] - first) // step_s)
+        table = placed.groupby(["picture", "threshold", "x", "y"])[[*_SUMS]].sum().reset_index()
+        if (table["threshold"] > 1).sum() <= MAX_MAP_CELLS or most == 1:
+            break
+        most = max(2 * most // 3, 1)
     at = pd.to_datetime(first + table["picture"] * step_s, unit="s", utc=True).dt.tz_convert(tz)
     x, y = (table[name].to_numpy(dtype=np.float64) for name in ("x", "y"))
     captions = [
@@ -317,7 +325,7 @@ def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | N
         return None
     cells = len(run.heard.groupby(["lat", "lon"]))
     last_s = float(run.heard["t_s"].max())
-    pictures_ = max(min(_MOMENTS, figures.MAX_SLIDE_CELLS // (2 * cells)), 1)
+    pictures_ = max(min(_MOMENTS, MAX_MAP_CELLS // (2 * cells)), 1)
     return figures.knowledge_map(
         run.heard,
         positions.select(["lat", "lon"]).to_pandas(),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from mudkit import intervals, words
+from mudkit.display import MAX_CELL
 from mudkit.experiment import (
     ADAPTERS,
     CANNOT,
@@ -294,14 +295,13 @@ class ScoreStudy:
 
     def _sentence(self, row: Mapping[Hashable, Any]) -> str:
         """Return which use a system fits, in a sentence."""
-        most = self.board.table(row["task"])["useful_share"].max()
-        best = (
-            f"; the most with any system is {words.percent(most)}"
-            if most > row["useful_share"] + 5e-4
-            else ""
+        share, most = (
+            words.percent(value)
+            for value in (row["useful_share"], self.board.table(row["task"])["useful_share"].max())
         )
+        best = f"; the most with any system is {most}" if most != share else ""
         return (
-            f"{_named(row['system'])} fits {row['task']}: {words.percent(row['useful_share'])} is in time "
+            f"{_named(row['system'])} fits {row['task']}: {share} is in time "
             f"for {words.number(row['cost'])} {_COSTS[self.cost][1]} each{best}."
         )
 
@@ -530,6 +530,7 @@ def order_table(tried: pd.DataFrame) -> pd.DataFrame:
     """Return for each pair of systems which orders keep most promises, and whether the order matters."""
     rows = commuting(tried)
     is_same = rows["same_shown"] & rows["same_kept"]
+    rows["best"] = [_shortened(best) for best in rows["best"]]
     rows["order"] = is_same.map({True: "makes no difference", False: "matters"})
     labels = {
         "composition": "put together",
@@ -538,6 +539,13 @@ def order_table(tried: pd.DataFrame) -> pd.DataFrame:
         "never": "no order keeps",
     }
     return rows[list(labels)].rename(columns=labels)
+
+
+def _shortened(best: str) -> str:
+    """Return the orders that keep most promises, or the first and how many more, in a cell's length."""
+    names, _, kept = best.rpartition(" (")
+    first, *more = names.split("; ")
+    return best if len(best) < MAX_CELL else f"{first} and {len(more)} more ({kept}"
 
 
 def order_answer(table: pd.DataFrame, scenarios: int) -> Answer:

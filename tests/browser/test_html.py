@@ -135,3 +135,25 @@ def test_what_a_kernel_puts_out_becomes_a_report(open_report):
     text = page.inner_text("main")
     assert "IntSlider" not in text
     assert "it/s" not in text
+
+
+def test_on_paper_nothing_is_folded_or_beyond_the_edge(visit, tmp_path):
+    """A page of A4 within its margins is 680 px wide; figures were drawn for the screen before."""
+    wide = v4.new_output("display_data", data={"text/html": "<pre>" + "mudkit-report-" * 40 + "</pre>"})
+    folded = {"tags": ["details"]}
+    cells = [
+        v4.new_code_cell("1", outputs=[chart("First"), wide]),
+        v4.new_markdown_cell("## Method\n\nA method.", metadata=folded),
+    ]
+    export_html(v4.new_notebook(cells=cells), tmp_path / "report.html", title="A report")
+    page = visit(tmp_path / "report.html").page
+    page.wait_for_function("document.querySelectorAll('.mudkit-figure .main-svg .trace').length === 1")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 680, "height": 960})
+    beyond = page.evaluate(
+        "() => [...document.querySelectorAll('.main-svg, pre, table')]"
+        ".filter(each => each.getBoundingClientRect().right > innerWidth + 1).map(each => each.className || each.tagName)"
+    )
+    assert [str(each) for each in beyond] == []
+    assert page.evaluate("getComputedStyle(document.querySelector('.modebar')).display") == "none"
+    assert page.get_by_text("A method.").is_visible()

@@ -213,3 +213,12 @@ def test_what_cannot_be_drawn_sizing():
         draw(SIZING_TABLE.drop(columns="loss_high"))
     with pytest.raises(ParameterError, match="5"):
         draw(best=5)
+
+
+def test_the_legend_keeps_off_the_name_of_the_best_value():
+    table = pd.DataFrame({"limit": [0, 1, 2, 4], **dict.fromkeys(["waste", "loss"], 0.1)})
+    for name in ("waste", "loss"):
+        table[f"{name}_low"] = table[f"{name}_high"] = np.nan
+    options = {"x": "limit", "title": "t", "unit": "u"}
+    assert figures.tradeoff(table, best=0, **options).layout.legend.xanchor == "right"
+    assert figures.tradeoff(table, best=4, **options).layout.legend.xanchor == "left"

@@ -14,3 +14,11 @@ def test_allowed_rules_show_what_they_send_and_the_others_what_is_stale():
     assert texts[:3] == ["90", "50", "(30 stale)"]
     assert [shape.line.dash for shape in drawn.layout.shapes] == ["dot", "solid"]
     assert list(drawn.data[0].x) == ["5 min", "10 min"]
+
+
+def test_colours_of_equal_shares_end_at_100_percent():
+    rows = [(km, age, 1.0, 0.0, True) for km in (1.0, 2.0) for age in (5.0, 10.0)]
+    table = pd.DataFrame(rows, columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"])
+    rule = FixedRule(1.0, 5.0)
+    drawn = figures.rule_search(table, rule=rule, best=rule, title="Rules").data[0]
+    assert (drawn.zmin, drawn.zmax) == (99, 100)

@@ -136,3 +136,12 @@ def test_where_nothing_expires_there_is_no_threshold():
 def test_weights_and_policies_have_answers(example):
     assert "lost message is worth" in example.weights_answer().title
     assert "recommended setting costs" in example.policies_answer().title
+
+
+def test_where_no_limit_matters_it_is_said():
+    """Each message is read an hour after it came, and there is a link at any time."""
+    hours = np.arange(40) * HOUR
+    found = study([drawn_from(hours[::2], hours[1::2] + 1)])
+    assert found.first_screen().because.endswith("Any other limit does as well.")
+    assert found.limit_answer().title.startswith("No limit is better than another")
+    assert found.policies_answer().title == "All policies do equally well"

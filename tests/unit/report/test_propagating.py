@@ -11,6 +11,7 @@ import pytest
 from report_traces import rule_is_best
 
 from mudkit.errors import TraceContentError
+from mudkit.report import propagating
 from mudkit.report.propagating import (
     _application,
     busiest,
@@ -152,7 +153,7 @@ def test_a_map_of_very_many_cells_has_fewer_pictures(crossing, monkeypatch):
         return len(set(re.findall(r"at ((?:\d+ (?:h|min|s) ?)+)", text)))
 
     before = count()
-    monkeypatch.setattr("mudkit.figures.maps.MAX_SLIDE_CELLS", 6 * len(run.heard.groupby(["lat", "lon"])))
+    monkeypatch.setattr(propagating, "MAX_MAP_CELLS", 6 * len(run.heard.groupby(["lat", "lon"])))
     assert (before > 5, count()) == (True, 3)
 
 
@@ -160,3 +161,24 @@ def test_too_few_people_to_be_told_of(crossing):
     run = played(crossing.slice(0, 40), "devices", 10.0)
     assert known_map(run, crossing, "devices") is None
     assert known_answer(run, "devices").title == "Nothing is reported"
+
+
+def test_pictures_of_many_cells_are_fewer(monkeypatch):
+    monkeypatch.setattr(propagating, "MAX_MAP_CELLS", 60)
+    draw = np.random.default_rng(3)
+    counted = pd.DataFrame(
+        {
+            "x": draw.integers(0, 20, 4000),
+            "y": draw.integers(0, 5, 4000),
+            "since_s": 300 * draw.integers(0, 400, 4000),
+            "threshold": 20,
+            **dict.fromkeys(("messages_in", "aggregates_out", "bytes_in", "bytes_out"), 1),
+        }
+    )
+    shown = propagating.pictures(counted, 14, 300, "UTC").to_pandas()
+    assert shown["at"].nunique() == 1, "even then there are more cells than wanted"
+    assert shown["messages_in"].sum() == 4000
+    monkeypatch.setattr(propagating, "MAX_MAP_CELLS", 1000)
+    shown = propagating.pictures(counted, 14, 300, "UTC").to_pandas()
+    assert 1 < shown["at"].nunique() < 48
+    assert len(shown) <= 1000

@@ -178,3 +178,11 @@ def test_pairs_say_whether_the_order_matters():
     assert f"matters in {matters} of {len(table)} pairs" in scoring.order_answer(table, 2).title
     assert order_table(tried.assign(held=True))["order"].eq("makes no difference").all()
     assert order_table(try_orders(0, 0)).empty
+
+
+def test_orders_that_fill_no_cell_are_counted():
+    assert scoring._shortened("MUD, then Last hop (3 of 3)") == "MUD, then Last hop (3 of 3)"
+    many = "; ".join(["SUBLIM, then Contrail, at an access point", "Contrail, then SUBLIM"] * 2)
+    assert scoring._shortened(f"{many} (2 of 2)") == (
+        "SUBLIM, then Contrail, at an access point and 3 more (2 of 2)"
+    )
