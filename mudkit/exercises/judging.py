@@ -185,6 +185,8 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
     failure: Played | None = None
     outcomes: dict[str, set[str | None]] = defaultdict(set)
 
+    expected = exercise.returns  # a machine may keep nothing but values, so this has to be a text
+
     def guarded(*arguments: Any) -> Any:
         try:
             answer = piece(*arguments)
@@ -192,8 +194,8 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
             last = traceback.extract_tb(error.__traceback__)[-1]
             line = f" (line {last.lineno})" if last.filename != __file__ else ""
             raise PieceError(f"it raises {type(error).__name__}: {error}{line}") from error
-        if answer is None and exercise.returns:
-            raise PieceError(f"Your function returned None; expected {exercise.returns}.")
+        if answer is None and expected:
+            raise PieceError(f"Your function returned None; expected {expected}.")
         return answer
 
     @seed(_SEED)
@@ -215,7 +217,7 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
         try:
             played = exercise.play(guarded, scenario)
         except PieceError as error:  # a judge need not see to it
-            played = Played(repr(scenario)[:200], str(error))
+            played = Played(str(scenario)[:400], str(error))
         outcomes[played.scenario].add(played.problem)
         if played.problem is not None:
             failure = played
