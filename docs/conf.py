@@ -20,6 +20,7 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_use_type_comments = False
 python_use_unqualified_type_names = True
+add_module_names = False
 python_maximum_signature_line_length = 100
 numpydoc_show_class_members = False
 
@@ -36,9 +37,10 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "navbar_align": "left",
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 6,
     "show_nav_level": 2,
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
@@ -47,7 +49,9 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "gallery": [], "changelog": [], "scorecard": []}
+html_sidebars: dict[str, list[str]] = {
+    page: [] for page in ("index", "gallery", "changelog", "scorecard", "glossary", "teaching/index")
+}
 
 
 def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
@@ -57,6 +61,12 @@ def _scripts(app: Any, page: str, template: str, context: dict[str, Any], doctre
             app.add_js_file(name, loading_method="defer")
 
 
+def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the attributes of named tuples: the parameters describe them."""
+    return True if str(getattr(member, "__doc__", "")).startswith("Alias for field number") else None
+
+
 def setup(app: Any) -> None:
-    """Register the scripts of figures."""
+    """Register what the build adds to Sphinx."""
     app.connect("html-page-context", _scripts)
+    app.connect("autodoc-skip-member", _skip)

@@ -6,8 +6,11 @@ Usage: python tools/site.py [--unexecuted] [FOLDER]        build/site by default
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import html
+import importlib
+import inspect
 import os
 import re
 import shutil
@@ -15,7 +18,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from textwrap import indent
 
 import nbformat
 from tqdm import tqdm
@@ -124,7 +129,61 @@ def api_index() -> str:
 
 def api_page(package: str) -> str:
     """Return the page of a package: every name in its ``__all__``, from the docstrings."""
-    return f"# {package}\n\n```{{eval-rst}}\n.. automodule:: {package}\n   :members:\n```\n"
+    constants = constants_of(package)
+    lines = [f"# {package}", "", "```{eval-rst}", f".. automodule:: {package}", "   :members:"]
+    lines += [f"   :exclude-members: {', '.join(constants)}"] if constants else []
+    for name, (value, text) in constants.items():
+        shown = [f"   :value: {value}"] if len(value) <= 60 else []
+        lines += ["", f".. py:data:: {name}", *shown, "", indent(text, "   ")]
+    for name, module in modules_of(package).items():
+        lines += ["", f".. py:data:: {name}", "", f"   The module ``{module}``.", ""]
+        lines += [f".. automodule:: {module}", "   :members:", "   :no-index:"]
+    return "\n".join([*lines, "```", ""])
+
+
+def modules_of(package: str) -> dict[str, str]:
+    """Return the modules among the public names of a package that have no page of their own."""
+    module = importlib.import_module(package)
+    values = {name: getattr(module, name) for name in module.__all__}
+    return {
+        name: value.__name__
+        for name, value in values.items()
+        if inspect.ismodule(value)
+        and value.__name__ not in PACKAGES
+        and value.__name__ != f"{package}.{name}"
+    }
+
+
+def constants_of(package: str) -> dict[str, tuple[str, str]]:
+    """Return the public constants of a package, each with its value and the docstring below its definition.
+
+    autodoc looks for it in the module that it documents, and a package only imports its constants.
+    """
+    module = importlib.import_module(package)
+    names = (name for name in module.__all__ if not name.startswith("__"))
+    values = {name: getattr(module, name) for name in names}
+    return {
+        name: (" ".join(repr(value).split()), _docstring(package, name))
+        for name, value in values.items()
+        if not (inspect.isclass(value) or inspect.isroutine(value) or inspect.ismodule(value))
+    }
+
+
+def _docstring(module: str, name: str) -> str:
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    for statement, following in pairwise([*tree.body, ast.Pass()]):
+        targets = (
+            statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        )
+        if name in (target.id for target in targets if isinstance(target, ast.Name)):
+            value = following.value if isinstance(following, ast.Expr) else None
+            return inspect.cleandoc(str(value.value)) if isinstance(value, ast.Constant) else ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if name == (alias.asname or alias.name):
+                    return _docstring(node.module, alias.name)
+    return ""
 
 
 def _toctree(names: Iterable[str], *, hidden: bool = True) -> list[str]:

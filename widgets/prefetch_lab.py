@@ -12,6 +12,7 @@ import ipywidgets
 from mudkit import figures
 from mudkit.errors import MudkitError
 from mudkit.systems.lasthop import LEARNT, Forwarding, simulate
+from mudkit.systems.lasthop.spool.policies import Kind
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
 from mudkit.widgets.prefetch_controls import (
@@ -163,7 +164,7 @@ class PrefetchLab(Panel):
         """Play what is set, or the curve's policy with some limit."""
         given, policy = self._given | {"days": days}, self._given["policy"]
         if limit is not None:
-            kind = "buffer" if policy.kind in NO_LIMIT else policy.kind
+            kind: Kind = "buffer" if policy.kind in NO_LIMIT else policy.kind
             given["policy"] = Forwarding(kind, limit, policy.expiration_threshold_s, policy.delay_s)
         return self._play(tuple(given.items()))
 

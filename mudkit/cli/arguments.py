@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -35,7 +35,7 @@ Format = Annotated[
         "gowalla, gpx, csv or parquet."
     ),
 ]
-Table = Annotated[str, typer.Option(help="What the rows are: positions or reads.")]
+Table = Annotated[Literal["positions", "reads"], typer.Option(help="What the rows are: positions or reads.")]
 Columns = Annotated[
     list[str] | None,
     typer.Option(
@@ -45,7 +45,9 @@ Columns = Annotated[
     ),
 ]
 Zone = Annotated[str, typer.Option(help="Time zone of times that do not name theirs.")]
-TimeUnit = Annotated[str, typer.Option(help="Unit of numeric times: s, ms, us or ns.")]
+TimeUnit = Annotated[
+    Literal["s", "ms", "us", "ns"], typer.Option(help="Unit of numeric times: s, ms, us or ns.")
+]
 Rule = Annotated[
     str | None,
     typer.Option(

@@ -11,7 +11,7 @@ import datetime as dt
 import string
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import plotly.graph_objects as go
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mudkit import figures
 from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, Conflict, freshness
@@ -99,7 +99,7 @@ class _Journal:
             self.lab.run(seconds=3)
         self.lab.run(seconds=_SETTLE_S)
 
-    def _page(self, device: str, kind: str) -> set[str]:
+    def _page(self, device: str, kind: Literal["committed", "uncommitted"]) -> set[str]:
         """Give the entries that a device shows, or with ``committed`` the back end has."""
         read = self._clients[device].read(
             "journal", "key = 'page'", kind, utility=freshness(_LONG_S), latest=kind == "committed"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Audience", "AudienceRun"]
 
+Way: TypeAlias = Literal["predicate", "list", "everyone"]
 _NEAR: Final = "receiver.age >= :age AND within_km(receiver.loc, sender.loc, :km)"
 """Writer predicate of the intended readers."""
 
@@ -84,7 +85,7 @@ class Audience:
     10
     """
 
-    WAYS: ClassVar = ("predicate", "list", "everyone")
+    WAYS: ClassVar[tuple[Way, ...]] = get_args(Way)
     """Ways to name the intended readers."""
     STATES: ClassVar = (TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK, TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER)
     """States of a reader after a write."""
@@ -110,7 +111,7 @@ class Audience:
         number("every_minutes", self.every_minutes, 1.0, 1e5)
         number("update_s", self.update_s, 1.0, 1e6)
 
-    def run(self, seed: int, way: str = "predicate") -> AudienceRun:
+    def run(self, seed: int, way: Way = "predicate") -> AudienceRun:
         """Run the plan.
 
         Parameters
@@ -138,7 +139,7 @@ class Audience:
 
 
 class _Run:
-    def __init__(self, audience: Audience, seed: int, way: str) -> None:
+    def __init__(self, audience: Audience, seed: int, way: Way) -> None:
         self.audience, self.way = audience, way
         self.lab = lab = Lab(seed, record_messages=False)
         cloud = Cloud(lab)

@@ -18,11 +18,11 @@ from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES, CostMatrix, Costs, read_costs
-from mudkit.learning.features import read_features
+from mudkit.learning.features import Features, read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads
 from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay
-from mudkit.learning.trees import CrossValidatedTrees, grow
+from mudkit.learning.trees import CrossValidatedTrees, Groups, grow
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.streams import Stream
 
@@ -89,11 +89,11 @@ class CacheBench:
     pairs: Pairs
     stale: NDArray[np.bool_]
     trees: CrossValidatedTrees
-    features: str
+    features: Features
 
     @classmethod
     def of(
-        cls, labels: Any, reads: Any, *, completeness: float | None = None, features: str = "extended"
+        cls, labels: Any, reads: Any, *, completeness: float | None = None, features: Features = "extended"
     ) -> CacheBench:
         """Grow trees.
 
@@ -277,7 +277,7 @@ class Shuffled:
     tree: Tree
     seed: int = 0
 
-    def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: str = "device") -> LearntReads:
+    def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: Groups = "device") -> LearntReads:
         """Train on the same pairs, each with the label of another; see :meth:`mudkit.learning.Tree.learn`.
 
         Raises

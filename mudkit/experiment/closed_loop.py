@@ -19,6 +19,7 @@ from mudkit.learning import Batch, BatchTree, Tree, cache_completeness, min_sent
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
 from mudkit.learning.evaluate import out_of_fold_decisions
+from mudkit.learning.features import Features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.learning.writes import ReadRequests, Writes, batches
@@ -130,7 +131,7 @@ def generate_policy(
     cost: Costs = "latency",
     positions: pa.Table | None = None,
     arrival_us: NDArray[np.int64] | None = None,
-    features: str = "extended",
+    features: Features = "extended",
 ) -> Promised:
     """Train a read policy on the labelled reads of all clients.
 
@@ -215,7 +216,7 @@ def close_the_loop(
     completeness: float = 0.9,
     cost: Costs = "latency",
     writes: Batch | None = None,
-    features: str = "extended",
+    features: Features = "extended",
 ) -> Loop:
     """Drive with the fixed rule, learn, ship, and drive again on other days: by the rule, and by the trees.
 

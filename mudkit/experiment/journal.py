@@ -7,7 +7,7 @@ faults (the third application of Mobius 3.2).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -91,7 +91,9 @@ class Journal:
         steps += [(killed_s, DEVICES[1], "kill"), (killed_s + self.restart_s, DEVICES[1], "restart")]
         return sorted(steps)
 
-    def run(self, seed: int, reads: str, *, latest: bool = False) -> Lab:
+    def run(
+        self, seed: int, reads: Literal["uncommitted", "committed", "committed_wio"], *, latest: bool = False
+    ) -> Lab:
         """Run the plan until every operation is answered.
 
         Parameters

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["POLICIES", "Alarm", "Ward", "WardRun", "pulses"]
 
-POLICIES: Final[dict[str, Callable[[Iterable[float]], Policy] | None]] = {
+WardSystem: TypeAlias = Literal["no policy", "stateless", "stateful", "one Timestamp"]
+POLICIES: Final[dict[WardSystem, Callable[[Iterable[float]], Policy] | None]] = {
     "no policy": None,
     "stateless": stateless,
     "stateful": picu,
@@ -118,7 +119,7 @@ class Ward:
         number("range_m", self.range_m, 1.0, 10_000.0)
         number("outage", self.outage, 0.0, 0.95)
 
-    def run(self, seed: int, system: str = "stateful") -> WardRun:
+    def run(self, seed: int, system: WardSystem = "stateful") -> WardRun:
         """Run the plan.
 
         Parameters
@@ -191,7 +192,7 @@ class WardRun(NamedTuple):
         so far.
     """
 
-    system: str
+    system: WardSystem
     seed: int
     lab: Lab
     alarms: pd.DataFrame
@@ -260,13 +261,13 @@ def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
     return bpm.astype(np.int64)
 
 
-def _measured(what: tuple[Ward, int, str]) -> dict[str, Any]:
+def _measured(what: tuple[Ward, int, WardSystem]) -> dict[str, Any]:
     ward, seed, system = what
     return {"system": system, "seed": seed, **ward.run(seed, system).measures()}
 
 
 class _Shift:
-    def __init__(self, ward: Ward, seed: int, system: str) -> None:
+    def __init__(self, ward: Ward, seed: int, system: WardSystem) -> None:
         self.ward, self.system, self.seed = ward, system, seed
         self.lab = lab = Lab(seed, record_messages=False)
         self.net = PublishServer(lab)

@@ -12,7 +12,7 @@ from mudkit.display import Displayed, View
 from mudkit.learning.costs import CLASSES, Costs, delay_costs, write_costs
 from mudkit.learning.features import WRITE_FEATURES, write_features
 from mudkit.learning.outline import learnt_view
-from mudkit.learning.trees import CostTree, CrossValidatedTrees, groups_by, grow
+from mudkit.learning.trees import CostTree, CrossValidatedTrees, Groups, groups_by, grow
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
 from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
@@ -45,7 +45,7 @@ class BatchPolicy(Protocol):
 class BatchLearner(Protocol):
     """A policy for writes that has to be learnt."""
 
-    def learn(self, writes: Writes, requests: ReadRequests, by: str = "device") -> BatchPolicy:
+    def learn(self, writes: Writes, requests: ReadRequests, by: Groups = "device") -> BatchPolicy:
         """Learn from labelled writes, for other devices or for other days."""
         ...
 
@@ -116,7 +116,7 @@ class BatchTree:
     match: Batch | None = None
     shared: bool = True
 
-    def learn(self, writes: Writes, requests: ReadRequests, by: str = "device") -> LearntWrites:
+    def learn(self, writes: Writes, requests: ReadRequests, by: Groups = "device") -> LearntWrites:
         """Learn from labelled writes.
 
         Parameters
@@ -148,7 +148,7 @@ class BatchTree:
         costs = np.where(np.arange(len(CLASSES)) == 0, 0.0, np.ones((len(CLASSES), 1)))
         return LearntWrites(trees.tree(self.split(costs))[0], costs)
 
-    def grown_trees(self, writes: Writes, by: str = "device") -> CrossValidatedTrees:
+    def grown_trees(self, writes: Writes, by: Groups = "device") -> CrossValidatedTrees:
         """Grow what trees for any costs are cut from."""
         known = write_features(writes.t_us, writes.lat, writes.lon)
         weight = writes.reads_each() if self.shared else None

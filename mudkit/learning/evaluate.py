@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Bound, FixedRule, Learner, Policy
 from mudkit.learning.radio import RadioModel
 from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.learning.trees import Folds
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -27,15 +28,17 @@ _US_PER_DAY = 86_400 * US_PER_S
 _FIRST_DAYS = 0.7
 _MEASURES = ("sent_share", "stale_share", "completeness", "cost", "messages", "bytes", "radio_mj")
 
+Staleness: TypeAlias = Literal["missing", "completeness"]
+
 
 def evaluate_reads(
     labels: Any,
     reads: Any,
     policies: Sequence[Policy | Learner | Bound],
     *,
-    stale: str = "missing",
+    stale: Staleness = "missing",
     completeness: float | None = None,
-    folds: str = "device",
+    folds: Folds = "device",
     cost: Costs = "latency",
     radio: RadioModel | None = None,
     positions: Any = None,
@@ -142,7 +145,7 @@ def _by_time(pairs: Pairs) -> tuple[Pairs, Pairs]:
 
 
 def _decided(
-    policy: Policy | Learner, learnt_from: Pairs, tested: Pairs, completeness: float | None, folds: str
+    policy: Policy | Learner, learnt_from: Pairs, tested: Pairs, completeness: float | None, folds: Folds
 ) -> NDArray[np.bool_]:
     """Give a policy's decisions; what is learnt decides for devices, or days, that it has not seen."""
     if not isinstance(policy, Learner):
@@ -178,7 +181,7 @@ def out_of_fold_decisions(policy: Learner, pairs: Pairs, completeness: float | N
     return local
 
 
-def _check(stale: str, completeness: float | None, folds: str) -> None:
+def _check(stale: Staleness, completeness: float | None, folds: Folds) -> None:
     if stale not in ("missing", "completeness"):
         raise ParameterError(
             "There is no such definition of stale.",

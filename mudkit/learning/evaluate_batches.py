@@ -12,6 +12,7 @@ from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
 from mudkit.learning.measures import Measures, changes, shares
 from mudkit.learning.radio import RadioModel
+from mudkit.learning.trees import Folds, Groups
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
 from mudkit.sources.parameters import whole_number
 from mudkit.units import US_PER_S
@@ -32,7 +33,7 @@ def evaluate_writes(
     reads: Any,
     policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
     *,
-    folds: str = "device",
+    folds: Folds = "device",
     turns: int = 3,
     radio: RadioModel | None = None,
 ) -> pd.DataFrame:
@@ -76,7 +77,8 @@ def evaluate_writes(
     turns = whole_number("turns", turns, 1, _TENTHS)
     carried = RadioModel() if radio is None else radio
     writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
-    by, measured = ("device" if folds == "device" else "day"), []
+    by: Groups = "device" if folds == "device" else "day"
+    measured = []
     for learnt_from in _parts(writes, folds, turns):
         test = writes.take(~learnt_from)
         train = writes.take(learnt_from)
@@ -111,7 +113,7 @@ def trained_on(writes: Writes, turn: int = 0) -> NDArray[np.bool_]:
     return np.isin(writes.device, devices[turn % parts :: parts])
 
 
-def _parts(writes: Writes, folds: str, turns: int) -> list[NDArray[np.bool_]]:
+def _parts(writes: Writes, folds: Folds, turns: int) -> list[NDArray[np.bool_]]:
     """Choose what is learnt from, in each turn."""
     if folds == "device":
         return [trained_on(writes, turn) for turn in range(turns)]
@@ -128,7 +130,7 @@ def _shares(
     train: Writes,
     test: Writes,
     requests: ReadRequests,
-    by: str,
+    by: Groups,
     radio: RadioModel,
 ) -> list[float]:
     if isinstance(policy, BatchBound):

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +23,22 @@ from mudkit.learning.pairs import Pairs
 from mudkit.systems.mud.policies.density import Density
 from mudkit.units import solar_time
 
-__all__ = ["FEATURE_SETS", "WRITE_FEATURES", "read_features", "write_features"]
+__all__ = ["FEATURE_SETS", "WRITE_FEATURES", "Features", "read_features", "write_features"]
+
+Features: TypeAlias = Literal["paper", "extended", "dense"]
 
 _PAPER: Final = ("lat", "lon", "hour", "cached_lat", "cached_lon", "cached_hour")
 _EXTENDED: Final = (*_PAPER, "distance", "age", "weekday", "held")
-FEATURE_SETS: Final = {"paper": _PAPER, "extended": _EXTENDED, "dense": (*_EXTENDED, "density")}
+FEATURE_SETS: Final[dict[Features, tuple[str, ...]]] = {
+    "paper": _PAPER,
+    "extended": _EXTENDED,
+    "dense": (*_EXTENDED, "density"),
+}
 """Names as :data:`mudkit.systems.mud.policies.artefact.FEATURES` has them, with their units."""
 WRITE_FEATURES: Final = ("lat", "lon", "hour", "weekday")
 
 
-def read_features(pairs: Pairs, names: str, density: Density | None = None) -> NDArray[np.float32]:
+def read_features(pairs: Pairs, names: Features, density: Density | None = None) -> NDArray[np.float32]:
     """Describe each pair of a read and an earlier answer.
 
     Parameters

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from mudkit.learning.batching import PRICES, BatchTree, LearntWrites, delayed
 from mudkit.learning.costs import CLASSES, CostMatrix, delay_costs
-from mudkit.learning.features import read_features
+from mudkit.learning.features import Features, read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
-from mudkit.learning.trees import grow
+from mudkit.learning.trees import Groups, grow
 from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def read_frontier(
     pairs: Pairs,
     stale: NDArray[np.bool_],
     *,
-    features: str = "extended",
+    features: Features = "extended",
     prices: Sequence[float] = READ_PRICES,
     folds: int = 10,
 ) -> pd.DataFrame:
@@ -83,7 +83,7 @@ def write_frontier(
     test: Writes,
     requests: ReadRequests,
     *,
-    by: str = "device",
+    by: Groups = "device",
     prices: Sequence[float] = PRICES,
 ) -> pd.DataFrame:
     """Replay write trees for many prices of a delay that is too long, and every fixed delay.

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from mudkit import words
 from mudkit.display import Displayed, View
 from mudkit.learning.costs import CostMatrix, Costs, read_costs
-from mudkit.learning.features import FEATURE_SETS, read_features
+from mudkit.learning.features import FEATURE_SETS, Features, read_features
 from mudkit.learning.outline import learnt_view
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
-from mudkit.learning.trees import CostTree, groups_by, grow
+from mudkit.learning.trees import CostTree, Groups, groups_by, grow
 from mudkit.sources.parameters import number
 from mudkit.systems.mud.policies.density import Density
 
@@ -37,7 +37,7 @@ class Policy(Protocol):
 class Learner(Protocol):
     """A policy that has to be learnt."""
 
-    def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: str = "device") -> Policy:
+    def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: Groups = "device") -> Policy:
         """Learn from labelled pairs, for other devices or for other days."""
         ...
 
@@ -146,10 +146,10 @@ class Tree:
     """
 
     cost: Costs = "latency"
-    features: str = "extended"
+    features: Features = "extended"
     match: FixedRule | None = None
 
-    def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: str = "device") -> LearntReads:
+    def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: Groups = "device") -> LearntReads:
         """Learn from labelled pairs.
 
         Parameters
@@ -208,7 +208,7 @@ class LearntReads(Displayed):
     """
 
     tree: CostTree
-    features: str
+    features: Features
     costs: NDArray[np.float64]
     density: Density | None = None
 

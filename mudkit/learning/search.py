@@ -17,7 +17,7 @@ from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import FixedRule, LearntReads
 from mudkit.learning.replay import SENT, replay
-from mudkit.learning.trees import groups_by, grow
+from mudkit.learning.trees import Groups, groups_by, grow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +138,7 @@ def search_rules(pairs: Pairs, stale: NDArray[np.bool_], start: FixedRule, max_s
 
 
 def search_trees(
-    pairs: Pairs, stale: NDArray[np.bool_], max_stale: float, *, by: str = "device"
+    pairs: Pairs, stale: NDArray[np.bool_], max_stale: float, *, by: Groups = "device"
 ) -> TreeSearch:
     """Grow trees once, and choose the price of a stale answer with the most fresh ones.
 

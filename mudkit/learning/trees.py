@@ -9,7 +9,7 @@ chosen by the cost in cross-validation over groups: devices, or days.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,22 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.units import US_PER_S
 
-__all__ = ["CostTree", "CrossValidatedTrees", "GrownTree", "fold_numbers", "groups_by", "grow", "learn"]
+__all__ = [
+    "CostTree",
+    "CrossValidatedTrees",
+    "Folds",
+    "Groups",
+    "GrownTree",
+    "fold_numbers",
+    "groups_by",
+    "grow",
+    "learn",
+]
+
+Groups: TypeAlias = Literal["device", "day"]
+"""What a tree is to hold for: other devices, or other days (UTC)."""
+Folds: TypeAlias = Literal["device", "time"]
+"""What an evaluation keeps apart: devices, or earlier and later times."""
 
 _MOST_LEAVES: Final = 256
 _FOLDS: Final = 3
@@ -164,7 +179,7 @@ def fold_numbers(groups: NDArray[np.int64], folds: int = _FOLDS) -> NDArray[np.i
     return np.unique(groups, return_inverse=True)[1].astype(np.int64) % folds
 
 
-def groups_by(by: str, device: NDArray[np.int64], t_us: NDArray[np.int64]) -> NDArray[np.int64]:
+def groups_by(by: Groups, device: NDArray[np.int64], t_us: NDArray[np.int64]) -> NDArray[np.int64]:
     """Group examples by what a tree is to hold for: other devices, or other days (UTC).
 
     Raises

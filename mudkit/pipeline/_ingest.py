@@ -27,7 +27,7 @@ from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import OUTPUT_NAMES, is_trace, write_manifest
 from mudkit.trace.formats import GZIP_FACTOR, Source, recognise
-from mudkit.trace.options import Options
+from mudkit.trace.options import FileTable, Options, TimeUnit
 from mudkit.trace.parse import check_parsed, parsed_batches
 from mudkit.trace.plan import LoadPlan
 from mudkit.trace.schema import device_buckets
@@ -98,10 +98,10 @@ def ingest(
     path: str | os.PathLike[str],
     format: str = "auto",  # noqa: A002
     *,
-    table: str = "positions",
+    table: FileTable = "positions",
     columns: dict[str, str] | None = None,
     tz: str = "UTC",
-    time_unit: str = "s",
+    time_unit: TimeUnit = "s",
     rule: str | None = None,
     box_km: float | None = None,
     window_s: float | None = None,

@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_type_hints
 
 from mudkit.errors import PredicateError
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, KINDS, NULL, NUMBER, POINT, STRING, Point
@@ -99,13 +99,14 @@ BUILT_IN: Final = {
 
 _registered: dict[str, Function] = {}
 _ANNOTATIONS: Final = {float: NUMBER, int: NUMBER, str: STRING, bool: BOOLEAN, Point: POINT}
+KindName: TypeAlias = Literal["number", "string", "boolean", "point"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def function(
     name: str,
     *,
-    returns: str,
+    returns: KindName,
     takes: tuple[str, ...] | None = None,
     numpy: Callable[..., Any] | None = None,
     sqlite: str | None = None,

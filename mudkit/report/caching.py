@@ -25,6 +25,7 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Decided, Learner, Policy
 from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay
 from mudkit.learning.search import RuleSearch, TreeSearch, search_rules, search_trees
+from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import first_reads, read_labels
 from mudkit.report.page import Answer, FirstScreen
 from mudkit.report.source import TraceSource
@@ -344,7 +345,7 @@ def study_reads(
     completeness: float,
     max_stale: float,
     horizon_s: float,
-    folds: str = "device",
+    folds: Folds = "device",
 ) -> ReadStudy:
     """Label the reads of a trace, search for rules and trees, and compare them with the bound.
 
@@ -499,7 +500,7 @@ def _messages(row: pd.Series) -> str:
     return f"{words.number(100 * row['message_share'])} messages per 100 writes"
 
 
-def study_writes(source: TraceSource, *, batch_minutes: float, folds: str = "device") -> WriteStudy:
+def study_writes(source: TraceSource, *, batch_minutes: float, folds: Folds = "device") -> WriteStudy:
     """Replay a fixed delay of writes, a learnt one if there is anything to learn, and the bound."""
     first = first_reads(source.positions, source.reads)
     fixed = Batch(batch_minutes)

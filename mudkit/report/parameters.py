@@ -16,7 +16,7 @@ from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats import recognise
 from mudkit.trace.formats.columns import ColumnsMissing
-from mudkit.trace.options import Options, refuse_for_folder
+from mudkit.trace.options import FileTable, Options, refuse_for_folder
 from mudkit.trace.parse import check_source
 from mudkit.trace.plan import LoadPlan
 
@@ -130,7 +130,7 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
             if name == "trace":
                 refuse_for_folder(path, **shaping)
             continue
-        table = "positions" if name == "trace" else "reads"
+        table: FileTable = "positions" if name == "trace" else "reads"
         sizes = parameters.get("box_km"), parameters.get("window_s")
         options = Options.of(table, parameters["tz"], parameters["time_unit"], *sizes)
         try:

@@ -18,7 +18,7 @@ from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, read_table
 from mudkit.trace.formats import Source, recognise
 from mudkit.trace.loaded import Loaded
-from mudkit.trace.options import Options, refuse_for_folder
+from mudkit.trace.options import FileTable, Options, TimeUnit, refuse_for_folder
 from mudkit.trace.parse import Parsed, parse_source
 from mudkit.trace.plan import LoadPlan
 
@@ -29,10 +29,10 @@ def load(
     path: str | os.PathLike[str],
     format: str = "auto",  # noqa: A002
     *,
-    table: str = "positions",
+    table: FileTable = "positions",
     columns: dict[str, str] | None = None,
     tz: str = "UTC",
-    time_unit: str = "s",
+    time_unit: TimeUnit = "s",
     rule: str | None = None,
     box_km: float | None = None,
     window_s: float | None = None,

@@ -24,7 +24,7 @@ from mudkit.trace.clean import CleanTables, check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, table_folder
 from mudkit.trace.formats import GZIP_FACTOR, recognise
 from mudkit.trace.loaded import Loaded
-from mudkit.trace.options import Options, refuse_for_folder
+from mudkit.trace.options import FileTable, Options, TimeUnit, refuse_for_folder
 from mudkit.trace.parse import check_parsed, parsed_batches
 from mudkit.trace.plan import LoadPlan
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, SCHEMAS
@@ -40,10 +40,10 @@ def scan(
     path: str | os.PathLike[str],
     format: str = "auto",  # noqa: A002
     *,
-    table: str = "positions",
+    table: FileTable = "positions",
     columns: dict[str, str] | None = None,
     tz: str = "UTC",
-    time_unit: str = "s",
+    time_unit: TimeUnit = "s",
     rule: str | None = None,
     box_km: float | None = None,
     window_s: float | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import time_zone
@@ -15,6 +15,10 @@ __all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "Options", "refuse_for_folder"]
 MAX_BOX_KM = 20_000.0
 MAX_WINDOW_S = 3.2e9
 """A hundred years: a longer window is a mistake."""
+
+
+FileTable: TypeAlias = Literal["positions", "reads"]
+TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,9 @@ class Options:
         How far back a read asks where its row does not say, in seconds; above 0, up to 3.2e9.
     """
 
-    table: str = "positions"
+    table: FileTable = "positions"
     tz: str = "UTC"
-    time_unit: str = "s"
+    time_unit: TimeUnit = "s"
     box_km: float = 20.0
     window_s: float = 7200.0
 
@@ -56,7 +60,9 @@ class Options:
                 )
 
     @classmethod
-    def of(cls, table: str, tz: str, time_unit: str, box_km: float | None, window_s: float | None) -> Options:
+    def of(
+        cls, table: FileTable, tz: str, time_unit: TimeUnit, box_km: float | None, window_s: float | None
+    ) -> Options:
         """Collect what a caller asks for; of ``box_km`` and ``window_s`` None is the default."""
         sizes = {"box_km": box_km, "window_s": window_s}
         return cls(table, tz, time_unit, **{k: float(v) for k, v in sizes.items() if v is not None})

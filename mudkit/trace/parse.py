@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, Options
+from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, Options, TimeUnit
 from mudkit.trace.plan import LoadPlan
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED
@@ -311,7 +312,7 @@ def _wrong_unit(plan: LoadPlan) -> TraceFormatError:
     batch = next(b for b in source.batches() if len(b.columns))
     fitting = [
         unit
-        for unit in TIME_UNITS
+        for unit in get_args(TimeUnit)
         if len(parse(batch.columns, "", batch.rows, Options(options.table, options.tz, unit)).good)
     ]
     return TraceFormatError(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mudkit import __version__
+from mudkit import __version__, show
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / name for name in ("how-it-works.md", "how-a-message-travels.md")]
@@ -105,8 +105,14 @@ def test_the_readme_quotes_the_scorecard():
     assert f"All {len(sections)} rows" in table
 
 
+def test_the_readme_shows_what_its_lab_prints(capsys):
+    code, printed = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", README, re.DOTALL).groups()
+    exec(compile(code.replace("lab.bill()", "print(show(lab.bill()))"), "README.md", "exec"), {"show": show})
+    assert capsys.readouterr().out == printed
+
+
 def test_the_readme_is_short_and_its_pictures_are_small():
-    assert len(README.splitlines()) <= 155
+    assert len(README.splitlines()) <= 150
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)
     assert len(pictures) == 2
     assert all((ROOT / picture).stat().st_size < 200_000 for picture in pictures)

@@ -13,11 +13,13 @@ from dataclasses import is_dataclass
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import pytest
 from public_faces import FACES
 
 import mudkit
+from mudkit.arguments import annotations_of
 
 PACKAGES = ["mudkit"] + [
     each.name for each in pkgutil.walk_packages(mudkit.__path__, "mudkit.") if each.ispkg
@@ -205,3 +207,31 @@ def missing(prose, name, value):
         for each in (name.rpartition(".")[2], *parameters)
         if prose.NAMES.match(each) and each not in TERMS
     )
+
+
+def documented_choices(kind):
+    """Yield the parameters of a public class or function that its docstring lists the texts of, with their types."""
+    members = vars(kind) if inspect.isclass(kind) else {"": kind}
+    for name, member in members.items():
+        function = inspect.unwrap(getattr(member, "__func__", member))
+        if not inspect.isfunction(function) or (name.startswith("_") and name != "__init__"):
+            continue
+        documentation = inspect.getdoc(kind if name == "__init__" else function) or ""
+        hints = annotations_of(function)
+        for names in re.findall(r"^(\w[\w, ]*) : \{['\"]", documentation, re.MULTILINE):
+            for parameter in set(names.split(", ")) & set(hints):
+                yield f"{function.__qualname__}({parameter})", hints[parameter]
+
+
+def is_literal(hint):
+    return get_origin(hint) is Literal or any(is_literal(each) for each in get_args(hint))
+
+
+@pytest.mark.parametrize("package", FACES)
+def test_fixed_sets_of_texts_complete_in_an_editor(package):
+    module = importlib.import_module(package)
+    public = (getattr(module, name) for name in getattr(module, "__all__", ()))
+    callables = [each for each in public if inspect.isclass(each) or inspect.isfunction(each)]
+    assert [
+        name for kind in callables for name, hint in documented_choices(kind) if not is_literal(hint)
+    ] == []

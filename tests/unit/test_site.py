@@ -43,7 +43,8 @@ def test_every_page_is_in_a_table_of_contents():
         for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
             for line in block.splitlines():
                 if line.strip() and not line.startswith(":"):
-                    listed.add((page.parent.relative_to(DOCS) / line.strip()).as_posix())
+                    name = re.sub(r".*<(.+)>", r"\1", line.strip())
+                    listed.add((page.parent.relative_to(DOCS) / name).as_posix())
     assert sorted(pages() - listed) == []
     assert sorted(listed - pages()) == sorted(GENERATED)
 
@@ -51,6 +52,13 @@ def test_every_page_is_in_a_table_of_contents():
 def test_every_public_package_has_a_page(site):
     assert sorted(site.PACKAGES) == sorted([*FACES, "mudkit.report"])
     assert all(f"\n{package}\n" in site.api_index() for package in site.PACKAGES)
+
+
+def test_constants_have_the_text_below_their_definition(site):
+    page = site.api_page("mudkit.consistency")
+    assert ".. py:data:: MODELS\n\n   All models by name" in page
+    assert "   :exclude-members: MODELS, " in page
+    assert ".. py:data:: ECG_HZ\n   :value: 250\n" in site.api_page("mudkit.sources")
 
 
 def test_chapters_are_listed_with_their_questions(site):

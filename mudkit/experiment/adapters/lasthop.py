@@ -18,6 +18,7 @@ from mudkit.experiment.tasks import Item
 from mudkit.experiment.testbed import Testbed, not_hers
 from mudkit.systems.lasthop import Publications, Subscriber, Subscription, query
 from mudkit.systems.lasthop.api import NAME
+from mudkit.systems.lasthop.subscription import Mode
 
 __all__ = ["LastHop"]
 
@@ -58,7 +59,8 @@ class LastHop(System):
         self._subscribed: dict[str, str] = {}
         if not self._chooses:
             self._topics = {phone: publications.topic(self._own_topic(phone)) for phone in self._way.ends}
-        mode, most = ("on-demand", task.most) if self._is_read else ("on-line", None)
+        mode: Mode = "on-demand" if self._is_read else "on-line"
+        most = task.most if self._is_read else None
         for phone, reader in self._readers.items():
             topic = self._subscribed[phone] = self._own_topic(phone)
             if task.is_addressed:
@@ -107,7 +109,7 @@ class LastHop(System):
         task = self._task
         topic = query(f"({task.want.as_text(self._testbed.about(phone))}) AND {not_hers(phone)}")
         self._subscribed[phone] = topic
-        mode = "on-line" if task.is_shown else "on-demand"
+        mode: Mode = "on-line" if task.is_shown else "on-demand"
         self._readers[phone].subscribe(Subscription(topic, max=task.most, mode=mode))
 
     def _publish_for_all(self, item: Item) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from mudkit.events import Operation
-from mudkit.experiment.adapters.system import PORT, RULES, Batch, System, Way, meant_by, text_of
+from mudkit.experiment.adapters.system import PORT, Batch, Meant, System, Way, meant_by, text_of
 from mudkit.experiment.testbed import Testbed, not_hers
 from mudkit.systems.mud import Change, Client, Cloud
 
@@ -40,7 +40,7 @@ class Mud(System):
         "photo sharing": "The cloud reads every photograph: a predicate hides from readers only.",
     }
 
-    def __init__(self, place: Testbed | Way, of_several: str = RULES[0]) -> None:
+    def __init__(self, place: Testbed | Way, of_several: Meant = "all") -> None:
         super().__init__(place)
         self._rule = of_several
         self.listens = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from mudkit.errors import ParameterError
 from mudkit.events import Host
@@ -133,12 +133,13 @@ def text_of(batch: Batch) -> str:
     return "".join(item.content for item in batch)
 
 
-RULES: Final = ("all", "any", "each")
+Meant: TypeAlias = Literal["all", "any", "each"]
+RULES: Final[tuple[Meant, ...]] = get_args(Meant)
 """An aggregate is for those whom all its writers mean, or any of them, or each item for those of its own."""
 _NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
 
 
-def meant_by(want: Interest, items: Sequence[Item], rule: str = "all", to: str | None = None) -> Predicate:
+def meant_by(want: Interest, items: Sequence[Item], rule: Meant = "all", to: str | None = None) -> Predicate:
     """Return the writer's predicate over readers (``receiver.…``) of several items together.
 
     What is for everybody is not for those who wrote it, by their ``name``.

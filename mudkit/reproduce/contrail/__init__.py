@@ -25,7 +25,7 @@ ROWS: Final = (
             Required("steps at which the mean does not rise", "at most", 0),
         ),
         measure=measures.polling,
-        minutes=0.5,
+        minutes=0.3,
     ),
     Row(
         name="C2",
@@ -40,7 +40,7 @@ ROWS: Final = (
             Required("round trip over one way", "at most", 2.25),
         ),
         measure=measures.idle,
-        minutes=1.0,
+        minutes=0.8,
     ),
     Row(
         name="C3",
@@ -65,7 +65,7 @@ ROWS: Final = (
         paper="A batch of 2,000 items comes with about 300 of the 350 kbit/s that the network carries up.",
         required=(Required("share of the slower direction", "at least", 0.85),),
         measure=measures.throughput,
-        minutes=0.1,
+        minutes=0.2,
     ),
     Row(
         name="C5",
@@ -79,7 +79,7 @@ ROWS: Final = (
             Required("variation of a second, idle timeout 2 s", "at most", 0.4),
         ),
         measure=measures.steadiness,
-        minutes=0.1,
+        minutes=0.06,
     ),
     Row(
         name="C6",
@@ -95,7 +95,7 @@ ROWS: Final = (
             Required("share of items that come, 980 clients, 10 instances", "at least", 0.8, is_shape=True),
         ),
         measure=measures.scale,
-        minutes=0.5,
+        minutes=0.7,
     ),
     Row(
         name="C7",
@@ -108,7 +108,7 @@ ROWS: Final = (
             Required("a retransmission to ten over the upload", "at most", 0.05),
         ),
         measure=measures.efficiency,
-        minutes=0.1,
+        minutes=0.02,
     ),
     Row(
         name="C8",
@@ -122,6 +122,6 @@ ROWS: Final = (
             Required("manipulations", "at least", 10_000),
         ),
         measure=measures.privacy,
-        minutes=0.3,
+        minutes=0.1,
     ),
 )

@@ -82,7 +82,7 @@ ROWS: Final = (
             Required("µs a record", "below", 3),
         ),
         measure=compiling.measure,
-        minutes=0.2,
+        minutes=0.1,
         is_speed=True,
     ),
     Row(

@@ -23,7 +23,7 @@ ROWS: Final = (
             Required("points", "at least", 56),
         ),
         measure=waste.measure_formula,
-        minutes=0.4,
+        minutes=0.2,
     ),
     Row(
         name="L2",
@@ -56,7 +56,7 @@ ROWS: Final = (
             Required("steps from 64 on at which the waste falls", "at most", 0),
         ),
         measure=prefetch.measure_limits,
-        minutes=1.0,
+        minutes=1.5,
     ),
     Row(
         name="L4",
@@ -72,7 +72,7 @@ ROWS: Final = (
             Required("loss at 50 % over loss at 95 %, 8 a day", "below", 0.25),
         ),
         measure=prefetch.measure_on_demand,
-        minutes=0.6,
+        minutes=0.4,
     ),
     Row(
         name="L5",
@@ -116,7 +116,7 @@ ROWS: Final = (
             ),
         ),
         measure=expiration.measure_thresholds,
-        minutes=0.6,
+        minutes=0.8,
     ),
     Row(
         name="L7",

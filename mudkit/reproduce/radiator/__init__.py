@@ -34,7 +34,7 @@ ROWS: Final = (
             Required("share saved by volume 50 on top of gzip", "at most", 0.45),
         ),
         measure=bytes_sent.measure_compression,
-        minutes=0.2,
+        minutes=0.4,
     ),
     Row(
         name="R2",
@@ -50,7 +50,7 @@ ROWS: Final = (
             Required("saved from 0.02 to 0.05 % over saved from 1 to 10 %", "at least", 2.0),
         ),
         measure=bytes_sent.measure_chains,
-        minutes=0.2,
+        minutes=0.03,
     ),
     Row(
         name="R3",
@@ -119,6 +119,6 @@ ROWS: Final = (
             ),
         ),
         measure=bytes_sent.measure_payload,
-        minutes=0.1,
+        minutes=0.02,
     ),
 )

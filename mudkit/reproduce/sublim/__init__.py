@@ -23,7 +23,7 @@ ROWS: Final = (
             Required("patients starved by one Timestamp", "at least", 3),
         ),
         measure=picu.measure_rules,
-        minutes=0.1,
+        minutes=0.02,
     ),
     Row(
         name="S2",
@@ -38,7 +38,7 @@ ROWS: Final = (
             Required("wrong states", "at most", 0),
         ),
         measure=roaming.measure,
-        minutes=0.3,
+        minutes=0.5,
     ),
     Row(
         name="S3",
@@ -49,7 +49,7 @@ ROWS: Final = (
             Required("decisions/s with 100 live keys", "at least", 20_000),
         ),
         measure=picu.measure_speed,
-        minutes=0.2,
+        minutes=0.1,
         is_speed=True,
     ),
 )

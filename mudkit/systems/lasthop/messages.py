@@ -11,11 +11,11 @@ from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from mudkit.delivery.stream import MOST_AHEAD, StreamItem
+from mudkit.delivery.stream import MAX_EARLY_ITEMS, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.systems.arguments import is_storable
-from mudkit.systems.lasthop.spool.policies import Forwarding
-from mudkit.systems.lasthop.subscription import Subscription
+from mudkit.systems.lasthop.spool.policies import Forwarding, Kind
+from mudkit.systems.lasthop.subscription import Mode, Subscription
 from mudkit.systems.receiving import Accepts, Count
 from mudkit.wire import Value
 
@@ -64,7 +64,7 @@ _Number = Annotated[int, Meta(ge=1, le=1 << 62)]
 class Policy(Struct, frozen=True, forbid_unknown_fields=True):
     """A forwarding policy of a subscription; :class:`Subscription` knows the bounds."""
 
-    kind: str
+    kind: Kind
     prefetch_limit: int | str
     expiration_threshold_s: float | str | None
     delay_s: float | str | None
@@ -76,7 +76,7 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     topic: _Text
     max: int | None
     threshold: float
-    mode: str
+    mode: Mode
     policy: Policy
     quiet_h: tuple[float, float] | None
     interrupt: float | None
@@ -215,7 +215,7 @@ class Ack(Struct, frozen=True, tag_field="kind", tag="confirmed", kw_only=True):
 
     stream: _Text
     seq: Count = field(name="number")
-    missing: Annotated[list[_Number], Meta(max_length=MOST_AHEAD)] | UnsetType = UNSET
+    missing: Annotated[list[_Number], Meta(max_length=MAX_EARLY_ITEMS)] | UnsetType = UNSET
     device: _Text
 
 

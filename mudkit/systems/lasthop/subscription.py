@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Final, TypedDict
+from typing import Final, Literal, TypeAlias, TypedDict, get_args
 
 from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, brief
@@ -16,7 +16,8 @@ from mudkit.wire import Value
 
 __all__ = ["MODES", "Limits", "Subscription", "check_topic"]
 
-MODES: Final = ("on-line", "on-demand")
+Mode: TypeAlias = Literal["on-line", "on-demand"]
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 _LONGEST: Final = 1 << 16
@@ -45,7 +46,7 @@ class Limits(TypedDict, total=False):
 
     max: int | None
     threshold: float
-    mode: str
+    mode: Mode
     policy: str | Forwarding
     quiet_h: tuple[float, float] | None
     interrupt: float | None
@@ -82,7 +83,7 @@ class Subscription:
     topic: str
     max: int | None = 8
     threshold: float = 0.0
-    mode: str = "on-demand"
+    mode: Mode = "on-demand"
     policy: str | Forwarding = "unified"
     quiet_h: tuple[float, float] | None = None
     interrupt: float | None = None

@@ -8,6 +8,7 @@ from mudkit.arguments import check_calls
 from mudkit.errors import AccessDenied, ParameterError
 from mudkit.events import Installed, Operation
 from mudkit.systems.mud.operations import Alter, Create, Drop
+from mudkit.systems.mud.tables.table import Level
 from mudkit.tokens import Authority
 
 __all__ = ["TableAdministration", "check_app"]
@@ -23,7 +24,7 @@ class TableAdministration:
         self,
         table: str,
         *,
-        acl: str = "app",
+        acl: Level = "app",
         apps: Sequence[str] | None = None,
         split: Sequence[str] = (),
         schema: Mapping[str, str] | None = None,
@@ -56,7 +57,7 @@ class TableAdministration:
         self,
         table: str,
         *,
-        acl: str | None = None,
+        acl: Level | None = None,
         add: Mapping[str, str] | None = None,
         remove: Sequence[str] = (),
     ) -> Operation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
@@ -15,7 +15,7 @@ from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.administration import TableAdministration, check_app
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
-from mudkit.systems.mud.device.write_path import WRITE_TYPES
+from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.operations import (
     Delete,
     Held,
@@ -38,8 +38,9 @@ from mudkit.wire import Fields, Value
 
 __all__ = ["Client"]
 
-_MOST_NAME: Final = 400
+_MAX_NAME: Final = 400
 """Characters of the names of a device and an app together: messages are named after them."""
+ReadType: TypeAlias = Literal["uncommitted", "committed", "committed_wio", "continuous"]
 _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as {"topic": "arts"}']
 
 
@@ -106,12 +107,12 @@ class Client(OnHost, TableAdministration):
             raise ParameterError(
                 "This is no name of an app.", where="app", found=brief(app), expected="a text without '/'"
             )
-        if len(f"{device.name}/{app}") > _MOST_NAME:
+        if len(f"{device.name}/{app}") > _MAX_NAME:
             raise ParameterError(
                 "The names of the device and of the app are too long.",
                 where="app",
                 found=brief(app, 120),
-                expected=f"at most {_MOST_NAME} characters together",
+                expected=f"at most {_MAX_NAME} characters together",
             )
         check_app(app, token, cloud.authority)
         settings = Settings(
@@ -147,7 +148,7 @@ class Client(OnHost, TableAdministration):
         table: str,
         key: str | None,
         record: _Record,
-        type: str = "blind",  # noqa: A002 - the name of the API
+        type: WriteType = "blind",  # noqa: A002 - the name of the API
         predicate: str | Predicate | None = None,
         utility: Utility | None = None,
         data: Fields | None = None,
@@ -199,7 +200,7 @@ class Client(OnHost, TableAdministration):
         self,
         table: str,
         key: str,
-        type: str = "blind",  # noqa: A002 - the name of the API
+        type: WriteType = "blind",  # noqa: A002 - the name of the API
         utility: Utility | None = None,
         data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
@@ -211,7 +212,7 @@ class Client(OnHost, TableAdministration):
         self,
         table: str,
         predicate: str | Predicate | None = None,
-        type: str = "committed",  # noqa: A002 - the name of the API
+        type: ReadType = "committed",  # noqa: A002 - the name of the API
         data: Fields | None = None,
         utility: Utility | None = None,
         sync_timestamp: float | None = None,
@@ -251,7 +252,7 @@ class Client(OnHost, TableAdministration):
         -------
         Operation
             The operation, which gives a :class:`ReadResult`, or the handle of a continuous read. Its result
-            raises :class:`~mudkit.errors.ParameterError` for a type or an aggregate that cannot be,
+            raises :class:`~mudkit.errors.ParameterError` for an aggregate that cannot be,
             :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`, also for a table
             that ``lookup`` names, and :class:`~mudkit.errors.PredicateError` for a function that fails.
 
@@ -348,17 +349,10 @@ class Client(OnHost, TableAdministration):
         return self.installed.call(Held(table, check_record(data or {}, ())))
 
     def _update(
-        self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: str,
+        self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: WriteType,
         predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
         callback: Callable[[Operation], None] | None,
     ) -> Operation:  # fmt: skip
-        if kind not in WRITE_TYPES:
-            raise ParameterError(
-                "There is no such type of write.",
-                where="type",
-                found=brief(kind),
-                expected=", ".join(WRITE_TYPES),
-            )
         parsed = None if predicate is None else _parsed(predicate)
         asked = operation(
             table, key, record, kind, parsed, utility, {} if data is None else check_record(data, ())

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from mudkit.systems.mud import Artefact, Client, Cloud, freshness
+from mudkit.systems.mud.api import ReadType
+from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.policies.policies import NEVER
 from mudkit.wire import Value
 
@@ -20,6 +22,7 @@ MAIN: Final = "t"
 """The table that is there all the time: what is promised is checked on it."""
 SIDE: Final = "u"
 """The table that is created, altered and dropped while there is work on it."""
+_READ_TYPES: Final[tuple[ReadType, ...]] = ("committed", "committed_wio", "uncommitted")
 
 
 @dataclass
@@ -151,7 +154,7 @@ class Work:
         if what == "write":
             self.write(name, table)
         elif what == "delete":
-            key, kind = draw.choice(self._keys), draw.choice(["blind", "conditional"])
+            key, kind = draw.choice(self._keys), draw.choice(get_args(WriteType))
             made = self._clients[name].delete(table, key, kind, data=self._data(name))
             self.writes.append(Written(name, table, key, kind, "", made))
         elif what == "read":
@@ -171,7 +174,7 @@ class Work:
         """Let an application write, and give the operation; to a key of its own it writes blind."""
         draw = self._draw
         self._count += 1
-        kind = draw.choice(["blind", "conditional"]) if key is None else "blind"
+        kind: WriteType = draw.choice(get_args(WriteType)) if key is None else "blind"
         key = draw.choice(self._keys) if key is None else key
         value = f"{name} {self._count}"
         is_hidden = self._with_predicates and draw.random() < 0.5
@@ -250,7 +253,7 @@ class Work:
     def _read(self, name: str, table: str) -> None:
         draw, key = self._draw, self._draw.choice(self._keys)
         text = draw.choice([f"key = '{key}'", None, "n = 1", f"key IN ('{key}', 'a')"])
-        kind = draw.choice(["committed", "committed_wio", "uncommitted"])
+        kind = draw.choice(_READ_TYPES)
         aggregate = "count(*), max(n)" if kind == "committed" and draw.random() < 0.2 else None
         self.reads.append(self._clients[name].read(
             table, text, kind, self._data(name), freshness(draw.choice([0.0, 60.0, 600.0])),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, whole_number
@@ -12,7 +12,8 @@ from mudkit.systems.lasthop.spool.rules import Item, Situation
 
 __all__ = ["KINDS", "LEARNT", "Forwarding"]
 
-KINDS: Final = ("on-line", "on-demand", "buffer", "rate", "unified", "rule")
+Kind: TypeAlias = Literal["on-line", "on-demand", "buffer", "rate", "unified", "rule"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 LEARNT: Final = "learnt"
 """A setting that the spool takes from what it has seen."""
 
@@ -44,7 +45,7 @@ class Forwarding:
         There is no such kind, a number is out of range, or a rule is given or lacks where it must not.
     """
 
-    kind: str = "unified"
+    kind: Kind = "unified"
     prefetch_limit: int | str = LEARNT
     expiration_threshold_s: float | str | None = None
     delay_s: float | str | None = None

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mudkit.systems.mud.policies.utility import Plan, Utility, best, freshness
+from mudkit.systems.mud.policies.utility import Plan, PlanSource, Utility, best, freshness
 
 __all__ = ["Answerable", "Planner"]
 
@@ -132,7 +132,7 @@ class Planner:
         latency_s = network.there_and_back_s + size_kb / network.kb_per_s
         is_awake = self._used_us is not None and now_us - self._used_us < network.tail_s * 1e6
         radio_mj = size_kb * network.mj_per_kb + (0.0 if is_awake else network.wake_mj)
-        source = "remote"
+        source: PlanSource = "remote"
         if self._down_since_us is not None:
             source = "wait"
             # An outage of unknown length is expected to last as long again as it has lasted.

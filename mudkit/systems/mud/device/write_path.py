@@ -21,7 +21,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -40,7 +40,8 @@ from mudkit.wire import Fields, as_wire
 __all__ = ["DUE", "WRITE_TYPES", "ReadOrder", "WritePath"]
 
 DUE: Final = "due"
-WRITE_TYPES: Final = ("blind", "conditional")
+WriteType: TypeAlias = Literal["blind", "conditional"]
+WRITE_TYPES: Final[tuple[WriteType, ...]] = get_args(WriteType)
 
 
 class ReadOrder:

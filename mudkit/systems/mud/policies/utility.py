@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,8 @@ __all__ = [
 
 _WORTH_S: Final = 1e9
 """More than anybody waits."""
+
+PlanSource: TypeAlias = Literal["local", "remote", "wait"]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -56,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True):
     radio_mj : float
     """
 
-    source: str
+    source: PlanSource
     age_s: float
     latency_s: float
     completeness: float = 1.0

@@ -625,10 +625,10 @@ def test_what_cannot_be_is_refused_before_anything_is_queued(jane):
     for record in ({"x": "y" * 70_000}, {"key": 1}, {"x": object()}):
         with pytest.raises(ParameterError, match="no record"):
             jane.write("news", "a", record).result()
-    with pytest.raises(ParameterError, match="type of write"):
+    with pytest.raises(ParameterError, match="'blind' or 'conditional'"):
         jane.write("news", "a", {}, "hopeful")
-    with pytest.raises(ParameterError, match="type of read"):
-        jane.read("news", type="hopeful").result()
+    with pytest.raises(ParameterError, match="did you mean 'committed'"):
+        jane.read("news", type="comitted")
     assert jane.pending().result() == []
 
 
