@@ -17,6 +17,7 @@ from mudkit.exercises import (
     start_here,
     stateful_policies,
     traces_on_spark,
+    write_batching,
     writer_predicates,
 )
 from mudkit.exercises.judging import Exercise, Verdict, judged
@@ -34,7 +35,8 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "07_stateful_policies": stateful_policies.EXERCISE,
     "08_traces_on_spark": traces_on_spark.EXERCISE,
     "09_cache_policies": cache_policies.EXERCISE,
-    "10_scoreboard": scoreboard.EXERCISE,
+    "10_write_batching": write_batching.EXERCISE,
+    "11_scoreboard": scoreboard.EXERCISE,
 }
 """What a reader writes in each chapter, and how it is judged."""
 

@@ -1,4 +1,4 @@
-"""The exercise of chapter 10: write a whole machine, which is then entered on the scoreboard.
+"""The exercise of chapter 11: write a whole machine, which is then entered on the scoreboard.
 
 The judge's task is small: ann and bob want what is about arts, cy what is about sports, and bob changes his
 mind. Links are cut, machines are killed and come back with their stores, messages are lost, late and

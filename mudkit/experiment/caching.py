@@ -6,21 +6,24 @@ costs can be dragged, and what comes of them seen. Each device is decided for by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.learning import FixedRule, Tree
+from mudkit.errors import TraceContentError
+from mudkit.learning import Always, FixedRule, Tree
 from mudkit.learning.batching import LearntWrites
-from mudkit.learning.costs import CLASSES, Costs, read_costs
+from mudkit.learning.costs import CLASSES, CostMatrix, Costs, read_costs
 from mudkit.learning.features import Features, read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads
 from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay
 from mudkit.learning.trees import CrossValidatedTrees, Groups, grow
-from mudkit.sources.parameters import number
+from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.streams import Stream
 
 if TYPE_CHECKING:
@@ -61,6 +64,14 @@ class CachingRun(NamedTuple):
     def completeness(self) -> float:
         """Return the mean share of its points that an answer had."""
         return float(self.reads["completeness"].mean())
+
+    def measures(self) -> dict[str, float]:
+        """Return ``sent_share, stale_share, completeness``."""
+        return {
+            "sent_share": self.sent_share,
+            "stale_share": self.stale_share,
+            "completeness": self.completeness,
+        }
 
 
 @dataclass(frozen=True)
@@ -127,6 +138,84 @@ class CacheBench:
         tree, decided = self.trees.tree(costs)
         served = replay(self.pairs, decided == _LOCAL)
         return CachingRun(self._reads(served), LearntReads(tree, self.features, costs))
+
+    def by_age(self, edges_min: Sequence[float], cost: CostMatrix) -> pd.DataFrame:
+        """Return how many cached answers of some ages are good and stale, and what a leaf of them decides.
+
+        Parameters
+        ----------
+        edges_min : sequence of float
+            Bounds of the ages, minutes, ascending.
+        cost : CostMatrix
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``from_min, to_min``, counts ``good, stale``, what all of them cost when they are used
+            (``cost_of_using``) and when the server is asked (``cost_of_asking``), and ``decision``.
+        """
+        import pandas as pd
+
+        age_min, rows = self.pairs.age_s / 60, []
+        for low, high in pairwise(edges_min):
+            is_within = (age_min > low) & (age_min <= high)
+            counts = int((is_within & ~self.stale).sum()), int((is_within & self.stale).sum())
+            using, asking = np.asarray(counts) @ cost.table()
+            rows.append((low, high, *counts, using, asking, "use it" if using <= asking else "ask"))
+        columns = ["from_min", "to_min", "good", "stale", "cost_of_using", "cost_of_asking", "decision"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def learn_from(
+        self, devices: int, cost: CostMatrix, rule: FixedRule, seed: int = 0
+    ) -> dict[str, dict[str, float]]:
+        """Learn a tree from a few devices, and replay it and a rule on all others.
+
+        Where these devices have nothing to learn from, the tree always asks the server.
+
+        Parameters
+        ----------
+        devices : int
+            Number of devices to learn from, drawn by the seed: at least 2, fewer than there are.
+        cost : CostMatrix
+            Costs of the tree.
+        rule : FixedRule
+        seed : int
+
+        Returns
+        -------
+        dict
+            Of ``rule`` and ``tree``: ``sent_share, stale_share``, and ``cost_per_read``, where a query costs
+            1 and a stale answer what the costs say.
+
+        Raises
+        ------
+        ParameterError
+            There are too few devices.
+        """
+        known = np.unique(self.pairs.device)
+        whole_number("devices", devices, 2, len(known) - 1)
+        order = np.argsort(Stream(seed, "devices to learn from").uniform(0, np.arange(len(known))))
+        taught, tested = (self._of(known[part]) for part in (order[:devices], order[devices:]))
+        learnt: LearntReads | Always
+        try:
+            learnt = Tree(cost, self.features).learn(taught.pairs, taught.stale)
+        except TraceContentError:
+            learnt = Always()
+        result = {}
+        for name, policy in (("rule", rule), ("tree", learnt)):
+            run = CachingRun(tested._reads(replay(tested.pairs, policy.local(tested.pairs))))
+            price = run.sent_share + cost.stale * run.stale_share
+            result[name] = {
+                "sent_share": run.sent_share,
+                "stale_share": run.stale_share,
+                "cost_per_read": price,
+            }
+        return result
+
+    def _of(self, devices: NDArray[np.int64]) -> CacheBench:
+        """Return the part of some devices; its trees are those of all."""
+        kept = np.isin(self.pairs.device[self.pairs.read], devices)
+        return replace(self, pairs=self.pairs.of_devices(devices), stale=self.stale[kept])
 
     def bound(self, most: float) -> pd.DataFrame:
         """Return the fewest queries that any policy could send, by the share of stale answers.

@@ -281,11 +281,12 @@ def crossover(
     top = max((high for high, _ in ends), default=1.0) or 1.0
     unit = "\u202f%" if across.unit.startswith("%") else ""
     for place, value in _crossings(*list(lines.values())[:2]) if len(lines) > 1 else []:
+        is_left = next(iter(lines.values())).index.searchsorted(place) <= len(table[x].unique()) / 2
         figure.add_vline(place, line={"dash": "dot", "width": 1.5, "color": GREY})
         text = f"equal at {words.number(place, words.decimals([place], 2))}{unit}"
         figure.add_annotation(
-            x=math.log10(place) if is_log else place, y=value, text=text, showarrow=True, ax=45, ay=-38,
-            arrowcolor=INK,
+            x=math.log10(place) if is_log else place, y=value, text=text, showarrow=True, arrowcolor=INK,
+            ax=45 if is_left else -60, ay=-38,
         )  # fmt: skip
     figure.update_xaxes(title_text=x_title or _titled(across))
     if is_log:
@@ -293,7 +294,9 @@ def crossover(
         figure.update_xaxes(type="log", tickvals=values, ticktext=[words.number(value) for value in values])
         figure.update_xaxes(minor={"ticks": ""})
     low = min((low for _, low in ends), default=0.0)
-    figure.update_yaxes(title_text=y_title or _titled(up), range=[min(0.0, 1.08 * low), 1.08 * top])
+    room = 0.08 * (top - low)
+    bottom = low - room if low > top / 2 or low < 0 else 0.0
+    figure.update_yaxes(title_text=y_title or _titled(up), range=[bottom, top + room])
     return styled(figure, 400, (70, 20, 80, 60), title, legend=_LEGEND)
 
 

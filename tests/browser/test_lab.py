@@ -531,7 +531,7 @@ def test_costs_are_dragged_in_the_browser(chromium, lab, screenshot):
 
 
 def test_a_measure_and_a_device_are_chosen_in_the_browser(chromium, lab, screenshot):
-    with run_in_browser(chromium, lab, screenshot, "10_scoreboard", "Held in all") as page:
+    with run_in_browser(chromium, lab, screenshot, "11_scoreboard", "Held in all") as page:
         board = page.locator(".mudkit-scoreboard").first
         board.scroll_into_view_if_needed()
         status, title = board.get_by_role("status"), board.locator(".js-plotly-plot .gtitle")

@@ -1,4 +1,4 @@
-"""The judge of chapter 10 tells a whole machine that keeps every promise from each mistake that is likely."""
+"""The judge of chapter 11 tells a whole machine that keeps every promise from each mistake that is likely."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mudkit.events import Call, Notify
 from mudkit.exercises import grade, judge
 from mudkit.experiment import NEWS, TRAFFIC, Mud, own_machine, run, scoreboard
 
-CHAPTER = "10_scoreboard"
+CHAPTER = "11_scoreboard"
 HEAD = "from mudkit.events import Call, Complete, LinkUp, Notify, Received, Send, SendFailed, SetTimer, TimerFired\n"
 START = (
     HEAD

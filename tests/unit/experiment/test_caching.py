@@ -134,3 +134,21 @@ def test_one_device_alone_teaches_nothing(bench):
         bench.bound(1.5)
     with pytest.raises(ParameterError, match="cost matrix"):
         bench.run([[0, 1]])
+
+
+def test_cached_answers_are_counted_by_age():
+    bench = CacheBench.of(LABELS, READS)
+    table = bench.by_age([0.0, 10.0, 1e6], CostMatrix(1.0, 1.0))
+    assert table[["good", "stale"]].to_numpy().sum() == (bench.pairs.age_s > 0).sum()
+    assert (table["cost_of_using"] == table["stale"]).all()
+    cheaper = table["cost_of_using"] <= table["cost_of_asking"]
+    assert (table["decision"].eq("use it") == cheaper).all()
+
+
+def test_a_tree_is_learnt_from_some_devices_and_replayed_on_the_others():
+    bench = CacheBench.of(LABELS, READS)
+    measures = bench.learn_from(2, CostMatrix(2.0, 1.0), FixedRule(1.0, 10.0), seed=1)
+    for row in measures.values():
+        assert row["cost_per_read"] == pytest.approx(row["sent_share"] + 2 * row["stale_share"])
+    with pytest.raises(ParameterError, match="devices"):
+        bench.learn_from(1, CostMatrix(2.0, 1.0), FixedRule(1.0, 10.0))

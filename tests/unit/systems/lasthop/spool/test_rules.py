@@ -17,6 +17,7 @@ from mudkit.systems.lasthop import (
     Scenario,
     Spool,
     Subscription,
+    lifelines,
     message_lifecycles,
     play,
     simulate,
@@ -149,3 +150,14 @@ def test_a_message_that_never_expires_says_so():
     assert set(table["expires_us"]) == {FOREVER_US}
     assert (table["forwarded_us"] == table["read_us"]).all()
     assert table["came_us"].max() < 2 * DAY_US
+
+
+def test_lifelines_count_waste_and_loss_on_the_same_events():
+    policies = {"on-line": Forwarding("on-line"), "on demand": Forwarding("on-demand")}
+    lives = lifelines(Scenario(8.0, 2.0, Outages(0.6, 4.0), days=3), policies, max=2, seed=1)
+    table = lives.table().set_index("policy")
+    assert list(table.columns) == ["forwarded", "read", "waste", "loss"]
+    assert table.loc["on-line", "loss"] == table.loc["on demand", "waste"] == 0
+    assert table.loc["on-line", "waste"] == pytest.approx(10 / 22)
+    assert table.loc["on demand", "loss"] == pytest.approx(8 / 12)
+    assert "on demand" in lives._repr_html_()

@@ -1,0 +1,73 @@
+"""The exercise of chapter 10: put writes into as few messages as a delay allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from hypothesis import strategies as st
+
+from mudkit import words
+from mudkit.exercises.judging import Exercise, Played
+
+__all__ = ["EXERCISE"]
+
+_MAX_S: Final = 3600
+
+
+class _Scenario(NamedTuple):
+    """Times of writes, ascending, and the longest time that one may wait."""
+
+    times_s: Sequence[int]
+    delay_s: int
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{time} s" for time in self.times_s) or "no write"
+        return f"writes at {times}; a write may wait for {words.duration(self.delay_s)}."
+
+
+def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
+    answer = piece(list(scenario.times_s), scenario.delay_s)
+    return Played(str(scenario), _problem(answer, scenario))
+
+
+def _problem(answer: Any, scenario: _Scenario) -> str | None:
+    """Return the property that does not hold, or None."""
+    if not isinstance(answer, list) or not all(isinstance(batch, list) for batch in answer):
+        return f"your function returned {answer!r:.80}; expected a list of lists of times."
+    if any(not batch for batch in answer):
+        return "a message is empty."
+    sent = [time for batch in answer for time in batch]
+    if sent != list(scenario.times_s):
+        return f"the messages hold the writes at {sent or 'no time'}: each has to be there once, in order."
+    for batch in answer:
+        if batch[-1] - batch[0] > scenario.delay_s:
+            return f"the write at {batch[0]} s waits until {batch[-1]} s."
+    fewest = _fewest(scenario)
+    if len(answer) > fewest:
+        return f"{words.count(len(answer), 'message')} are sent, where {fewest} would do."
+    return None
+
+
+def _fewest(scenario: _Scenario) -> int:
+    """Return the smallest number of messages: each waits as long as its first write may."""
+    count, until_s = 0, -1
+    for time_s in scenario.times_s:
+        if time_s > until_s:
+            count, until_s = count + 1, time_s + scenario.delay_s
+    return count
+
+
+EXERCISE: Final = Exercise(
+    asks_for="batches(times_s, delay_s) -> list of lists: the times of the writes in each message, where a "
+    "message goes when its last write is there",
+    property="Each write is in one message, in order; none waits longer than delay_s; and no fewer messages "
+    "would do.",
+    scenarios=st.builds(
+        _Scenario,
+        st.lists(st.integers(0, _MAX_S), max_size=8).map(sorted),
+        st.integers(0, _MAX_S),
+    ),
+    play=_play,
+    returns="a list of lists",
+)

@@ -1,0 +1,39 @@
+"""The judge of chapter 10 tells the fewest messages from each mistake that is likely."""
+
+import pytest
+
+from mudkit.exercises import judge
+
+CHAPTER = "10_write_batching"
+
+
+def solution(times_s, delay_s):
+    messages = []
+    for time in times_s:
+        if messages and time - messages[-1][0] <= delay_s:
+            messages[-1].append(time)
+        else:
+            messages.append([time])
+    return messages
+
+
+def test_the_solution_passes():
+    assert judge(CHAPTER, solution).passed
+
+
+@pytest.mark.parametrize(
+    ("piece", "problem"),
+    [
+        (lambda times_s, delay_s: [[time] for time in times_s], "2 messages are sent, where 1 would do"),
+        (lambda times_s, delay_s: [times_s] if times_s else [], "waits until"),
+        (lambda times_s, delay_s: [], "each has to be there once"),
+        (lambda times_s, delay_s: times_s, "expected a list of lists"),
+        (lambda times_s, delay_s: [[], *solution(times_s, delay_s)], "a message is empty"),
+        (lambda times_s, delay_s: None, "Your function returned None; expected a list of lists."),
+    ],
+)
+def test_each_mistake_is_named(piece, problem):
+    verdict = judge(CHAPTER, piece)
+    assert not verdict.passed
+    assert problem in verdict.failure.problem
+    assert "a write may wait for" in verdict.failure.scenario

@@ -1,0 +1,29 @@
+"""A phone that looks at the news: what its policies send, and what is stale."""
+
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.experiment import NewsReader
+from mudkit.systems.mud import AlwaysRemote, Freshness
+
+READER = NewsReader(look_minutes=5.0, article_minutes=20.0, hours=4.0)
+
+
+def test_who_always_asks_is_never_stale():
+    measures = READER.run(AlwaysRemote(), seed=1)
+    assert (measures["sent_share"], measures["stale_share"]) == (1.0, 0.0)
+    assert measures["j_per_look"] == pytest.approx(measures["radio_j"] / measures["looks"])
+
+
+def test_an_answer_of_the_phone_saves_energy_and_may_be_stale():
+    table = READER.compare({"cloud": AlwaysRemote(), "phone": Freshness(600)}, seed=1).set_index("policy")
+    assert table.loc["phone", "looks"] == table.loc["cloud", "looks"]
+    assert table.loc["phone", "radio_j"] < table.loc["cloud", "radio_j"] / 2
+    assert 0 < table.loc["phone", "stale_share"] < 1
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(ParameterError, match="look_minutes"):
+        NewsReader(look_minutes=0.0)
+    with pytest.raises(ParameterError, match="no policy"):
+        READER.compare({})
