@@ -268,7 +268,7 @@ def _figure(figure: dict[str, Any], name: str) -> str:
     data = json.dumps(drawn, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     described = html.escape(_caption(layout), quote=True)
     return (
-        f'<div id="{name}" class="mudkit-figure" role="img" aria-label="{described}" '
+        f'<div id="{name}" class="mudkit-figure" role="figure" aria-label="{described}" '
         f'style="height:{float(height):g}px"></div>'
         f'<script type="application/json" class="mudkit-figure-data" data-figure="{name}">{data}</script>'
         f'<noscript><p class="mudkit-needs-script">Figure: {described} It needs JavaScript.</p></noscript>'
