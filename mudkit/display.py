@@ -57,7 +57,10 @@ _TABLE: Final = "border-collapse:collapse;font-variant-numeric:tabular-nums;marg
 _CAPTION: Final = "caption-side:top;text-align:left;padding:0 0 0.4em;opacity:0.85"
 _HEAD: Final = "padding:3px 10px;vertical-align:bottom;border-bottom:1px solid currentColor;font-weight:600"
 _CELL: Final = "padding:3px 10px;vertical-align:top"
-_WORDS: Final = "text-align:left;overflow-wrap:anywhere;min-width:3.5em;max-width:28em"
+_WORDS: Final = "text-align:left;overflow-wrap:anywhere;max-width:28em"
+_NAME: Final = (
+    "text-align:left;overflow-wrap:break-word;max-width:28em"  # is not cut to fit long texts beside it
+)
 _NUMBER: Final = "text-align:right;white-space:nowrap"
 _UNIT: Final = "font-weight:normal;opacity:0.75;white-space:nowrap"
 _NOTE: Final = "opacity:0.75;margin:0.2em 0"
@@ -193,7 +196,8 @@ class Table:
             is_heading = self.has_row_headings and at == 0
             tag, scope = ("th", " scope='row'") if is_heading else ("td", "")
             weight = ";font-weight:normal" if is_heading else ""
-            style = f"{_CELL};{_NUMBER if side == 'right' else _WORDS}{weight}"
+            words_ = _NAME if is_heading else _WORDS
+            style = f"{_CELL};{_NUMBER if side == 'right' else words_}{weight}"
             content = "<br>".join(cell.html() for cell in _cells(value)).replace("</div><br>", "</div>")
             cells.append(f"<{tag}{scope} style='{style}'>{content}</{tag}>")
         return "".join(cells)

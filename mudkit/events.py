@@ -1,8 +1,7 @@
-"""What a machine is: events in, effects out, and the ports that it is given.
+"""Machines without I/O: the events they handle, the effects they return, and their ports.
 
-A machine decides and does nothing else: it has no clock, no randomness and no socket. Whoever runs it, the
-simulated fleet or a real network, hands it events one at a time and carries out the effects that it answers
-with. Both sets are closed.
+A machine has no clock, no randomness and no socket. Its runtime, the simulated fleet or a real network,
+passes it one event at a time and carries out the effects that it returns. Both sets are closed.
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ class Received(msgspec.Struct, frozen=True):
     Parameters
     ----------
     source : str
-        Address of the machine that sent it, as it was when it sent.
+        Address of the sending machine at the time of sending.
     message : object
-        What was sent, as it is: machines never change a message.
+        The message; machines never change it.
     host : str
-        Name of the host that sent it, for which the network vouches; empty where a network names its hosts by
+        Name of the sending host, for which the network vouches; empty where a network names its hosts by
         their addresses.
     """
 
@@ -71,19 +70,19 @@ class Received(msgspec.Struct, frozen=True):
 
     @property
     def sender(self) -> str:
-        """Name of the host that sent it: no field of a message says who its sender is."""
+        """Name of the sending host; no field of a message is trusted for it."""
         return self.host or self.source.split("/")[0].split("@")[0]
 
 
 class SendFailed(msgspec.Struct, frozen=True):
-    """A message did not arrive and never will: no link, a link that broke, or nobody at the address.
+    """A message did not arrive and never will: no link, a link that broke, or no machine at the address.
 
     Parameters
     ----------
     to : str
         Address of the receiver.
     message : object
-        The message that was not sent.
+        The message that was not delivered.
     """
 
     to: str
@@ -91,7 +90,7 @@ class SendFailed(msgspec.Struct, frozen=True):
 
 
 class TimerFired(msgspec.Struct, frozen=True):
-    """A timer that the machine set has run out.
+    """A timer of the machine has expired.
 
     Parameters
     ----------
@@ -108,7 +107,7 @@ class LinkUp(msgspec.Struct, frozen=True):
     Parameters
     ----------
     address : str
-        Where the machine can be reached from now on.
+        Address of the machine from now on.
     network : str
         Name of the link's profile; ``server`` on a server, which has none and never loses its network.
     """
@@ -134,19 +133,17 @@ class ContextChanged(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """An application asks for something; the machine answers with :class:`Complete`, now or later.
-
-    ``operation`` is one of its system's, a struct whose tag is its name in the trace; or a name, with
-    ``arguments``, for machines whose operations have no types.
+    """An application calls an operation; the machine answers with :class:`Complete`, now or later.
 
     Parameters
     ----------
     op_id : int
         Number of the operation, unique on the device.
     operation : object
-        Struct of the system's operation, or the name of the call.
+        A struct of the system, whose tag is its name in the trace; or a name, for machines whose operations
+        have no types.
     arguments : mapping
-        Arguments of a call that has only a name.
+        Arguments of an operation that is only a name.
     """
 
     op_id: int
@@ -155,21 +152,20 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What the operation is called in the trace."""
+        """Name of the operation in the trace."""
         return self.operation if isinstance(self.operation, str) else _tag(self.operation)
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """Its arguments, by name."""
+        """Arguments by name."""
         return self.arguments if isinstance(self.operation, str) else msgspec.structs.asdict(self.operation)
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send a message to an address: either Received there or SendFailed here follows, unless a machine dies.
+    """Send a message to an address: Received there or SendFailed here follows, unless a machine dies.
 
-    Nobody acknowledges: who must know whether it arrived asks for an answer. Faults lose messages without a
-    word and repeat them. Nobody may change a message once it is sent, neither sender nor receiver: both hold
-    the same object.
+    There is no acknowledgement: a sender that needs one asks for an answer. Faults lose messages silently and
+    repeat them. Sender and receiver hold the same object, so neither may change it.
 
     Parameters
     ----------
@@ -184,12 +180,12 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class SetTimer(msgspec.Struct, frozen=True):
-    """Set a timer; one of that name that is running is replaced.
+    """Start a timer, or restart the one of that name.
 
     Parameters
     ----------
     name : str
-        Name of the timer; a second timer of that name replaces the first.
+        Name of the timer.
     delay_us : int
         Time until it fires, in microseconds.
     """
@@ -199,7 +195,7 @@ class SetTimer(msgspec.Struct, frozen=True):
 
 
 class CancelTimer(msgspec.Struct, frozen=True):
-    """Stop a timer; nothing happens when there is none.
+    """Stop a timer, if it is running.
 
     Parameters
     ----------
@@ -229,7 +225,7 @@ class Complete(msgspec.Struct, frozen=True):
 
 
 class Notify(msgspec.Struct, frozen=True):
-    """Notification of an application on the device.
+    """Notify an application on the device.
 
     Parameters
     ----------
@@ -246,20 +242,17 @@ class Notify(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     """Write a row into a table of the run's trace.
 
-    It names the table (``deliveries``, ``operations``, ``reads`` or ``incidents``) because a row, which has
-    any subset of its table's columns, does not say by itself whose it is. An incident has ``incident`` and
-    ``detail``: ``failed`` when a function of a user has failed, ``dropped`` when a message came that this
-    machine does not take.
-
-    A ``value_hash`` may be a function that gives it: it is called when the operation is answered, or when
-    somebody looks, not while an application waits.
+    An incident has ``incident`` and ``detail``: ``failed`` for an exception in a function of a user,
+    ``dropped`` for a message that this machine does not accept. A ``value_hash`` may be a function that
+    returns it: it is called when the operation is answered, or when the table is read, not while an
+    application waits.
 
     Parameters
     ----------
     table : str
-        Table of the trace.
+        ``deliveries``, ``operations``, ``reads`` or ``incidents``.
     row : mapping
-        Values by column.
+        Values by column; any subset of the table's columns.
     """
 
     table: str
@@ -274,9 +267,9 @@ class Machine(Protocol):
     """One role of a system."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """Take one event and decide.
+        """Handle one event and return the effects.
 
-        Nothing that it answers with happens before everything that it stored is committed.
+        They are carried out after everything that it stored is committed.
         """
         ...
 
@@ -291,37 +284,38 @@ class Store(Protocol):
     def get(self, key: str, kind: type[_T]) -> _T | None: ...
 
     def get(self, key: str, kind: Any = ...) -> Any:
-        """Give what is stored under a key, ``None`` when nothing is.
+        """Return the value of a key, ``None`` if there is none.
 
         Parameters
         ----------
         key : str
+            The key.
         kind : type
-            What it should be: a struct, or any type that msgspec reads; by default whatever it is.
+            Expected type: a struct, or any type that msgspec decodes; by default any.
 
         Raises
         ------
         StoreError
-            It is something else: another version of mudkit has written it.
+            The value has another type: another version of mudkit has written it.
         """
         ...
 
     def put(self, key: str, value: Any) -> None:
-        """Store a struct, or what JSON can hold, bytes and ciphertexts; :meth:`get` gives the same back.
+        """Store a struct, or JSON data with bytes and ciphertexts; :meth:`get` returns an equal value.
 
         Raises
         ------
         ParameterError
-            It would come back as something else.
+            It would be decoded to something else.
         """
         ...
 
     def delete(self, key: str) -> None:
-        """Forget a key; nothing happens when it is not there."""
+        """Delete a key, if it exists."""
         ...
 
     def keys(self, prefix: str = "") -> Sequence[str]:
-        """Give the keys that begin so, in their order; it costs what it gives, not what is stored."""
+        """Return the keys with a prefix, sorted; the cost depends on their number only."""
         ...
 
     @overload
@@ -331,16 +325,16 @@ class Store(Protocol):
     def items(self, prefix: str, kind: type[_T]) -> Sequence[tuple[str, _T]]: ...
 
     def items(self, prefix: str = "", kind: Any = ...) -> Sequence[tuple[str, Any]]:
-        """Give what is stored under the keys that begin so, in their order, as :meth:`get`."""
+        """Return keys and values with a prefix, sorted, as :meth:`get`."""
         ...
 
     def crash_point(self, name: str, /) -> None:
-        """Name a place at which a test may kill the machine."""
+        """Mark a place at which a test may kill the machine."""
         ...
 
 
 Entropy: TypeAlias = Callable[[int], bytes]
-"""``entropy(n)`` gives n random bytes: a named stream in a lab, the operating system's elsewhere."""
+"""``entropy(n)`` returns n random bytes: a named stream in a lab, the operating system's elsewhere."""
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -362,17 +356,17 @@ class Ports(msgspec.Struct, frozen=True):
 
 
 Make: TypeAlias = Callable[[Ports], Machine]
-"""Makes a machine; called again when it is restarted."""
+"""Creates a machine; called again at each restart."""
 
 
 class Operation(Protocol):
-    """A call that has been made: what a system's API gives to who called it."""
+    """A call that has been made, as returned by a system's API."""
 
     def done(self) -> bool:
         """Return whether it has been answered."""
 
     def result(self, timeout_s: float = 86_400) -> Any:
-        """Give its result or raise its error; virtual time goes on until then."""
+        """Run virtual time until it is answered; return the result or raise the error."""
 
     def add_done_callback(self, f: Callable[[Any], None]) -> None:
         """Call ``f`` with this operation when it has been answered."""
@@ -403,11 +397,11 @@ class Installed(Protocol):
 
     @property
     def open(self) -> Sized:
-        """Calls that are not answered."""
+        """Calls without an answer."""
         ...
 
     def call(self, operation: msgspec.Struct | str, **arguments: Any) -> Operation:
-        """Ask the machine for something (:class:`Call`)."""
+        """Call an operation of the machine (:class:`Call`)."""
         ...
 
     def listen(self, app: str, callback: Callable[[Any], None]) -> None:
@@ -424,17 +418,18 @@ class Host(Protocol):
         ...
 
     def install(self, system: str, make: Make, *, name: str = "", watch: Collection[str] = ()) -> Installed:
-        """Put a machine on it.
+        """Install a machine and start it.
 
         Parameters
         ----------
         system : str
-            The name of the system that the machine's traffic is charged to.
+            The system that the machine's traffic is charged to.
         make : callable
+            Creates the machine.
         name : str
-            The name that tells the machines of one host apart.
+            Distinguishes the machines of one host.
         watch : collection of str
-            Measured fields of the context (``loc``, ``battery_share``) whose changes it is told.
+            Measured fields of the context (``loc``, ``battery_share``) of whose changes it is notified.
         """
         ...
 
@@ -444,34 +439,34 @@ class Network(Protocol):
 
     @property
     def devices(self) -> Mapping[str, Host]:
-        """The devices that there are, by name."""
+        """Devices by name."""
         ...
 
     @property
     def start_us(self) -> int:
-        """What its time 0 is, in µs since 1970."""
+        """Start of virtual time, in µs since 1970."""
         ...
 
     @property
     def authority(self) -> Authority:
-        """Who signs its tokens."""
+        """Authority that signs its tokens."""
         ...
 
     @property
     def problems(self) -> pd.DataFrame:
-        """What has failed so far: ``device, ts, detail, system``."""
+        """Failures so far: ``device, ts, detail, system``."""
         ...
 
     def server(self, name: str) -> Host:
-        """Give the server of that name; it is added if there is none."""
+        """Return the server of that name; it is added if there is none."""
         ...
 
 
 class Ciphertext(bytes):
-    """Bytes that nobody without the key can read, in a message or in a store.
+    """Bytes that cannot be read without the key, in a message or in a store.
 
-    The mark is for the ledger of what each party held; that they are what the mark says is for tests, which
-    look for the plaintext in them. In JSON they are text in base64.
+    The mark is for the ledger of what each party held; tests check it by searching for the plaintext. In JSON
+    they are text in base64.
     """
 
 
@@ -505,7 +500,7 @@ def _tag(struct: msgspec.Struct) -> str:
 def size_bytes(message: Any) -> int:
     """Return the size of a message on the network: bytes as they are, anything else as UTF-8 JSON.
 
-    Bytes inside a message are text in base64, as JSON needs them.
+    Bytes inside a message are base64 text, as JSON requires.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Lab, what a notebook holds of a simulated world: devices and servers are added, and virtual time passes."""
+"""Lab: the simulated world of a notebook."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mudkit import words
 from mudkit.arguments import check_calls
 from mudkit.display import Displayed, Table, View, first_rows
-from mudkit.errors import ParameterError, brief
+from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet import Device, Faults, Host, World
 from mudkit.fleet.battery import BASE_MW
 from mudkit.fleet.group import Group, usable_name
 from mudkit.fleet.recorder import Recorder, moment
-from mudkit.fleet.results import Results
 from mudkit.progress import bar
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Mobility
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.tokens import Authority
+from mudkit.trace.schema import to_frame
 from mudkit.units import US_PER_S
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["START", "Lab", "epoch_us"]
 
@@ -39,18 +42,18 @@ _MAX_DEVICES = 1_000_000
 _STATES = ("online", "offline", "off")
 _MANGLED = {"loss_share": "lost", "repeat_share": "repeated", "delay_share": "delayed"}
 _MAX_COUNTED = 10_000
-"""Devices that a display looks at."""
-_LAST = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
-_LAST_US = (_LAST - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-"""No lab goes on for longer: pandas knows no times after 2262."""
+"""Maximum number of devices that a display counts."""
+_MAX_TIME = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
+_MAX_TIME_US = (_MAX_TIME - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+"""Latest time of a lab: pandas has no times after 2262."""
 
 
 @check_calls
-class Lab(Results, Displayed):
+class Lab(Displayed):
     """A world in virtual time, and everything that is in it.
 
-    What happens is a function of the seed and of what is done with the lab: a device that is added later
-    leaves the others as they were, unless it interacts with them.
+    A run is a function of the seed and of the calls to the lab. A device that is added later leaves the
+    others unchanged, unless it interacts with them.
 
     Parameters
     ----------
@@ -77,6 +80,8 @@ class Lab(Results, Displayed):
         messages.
     trace : Recorder
         ``trace.table(name)`` as Arrow, ``trace.to_parquet(path)`` as a trace folder.
+    start_us : int
+        Start of virtual time, in microseconds since 1970 (UTC).
 
     Examples
     --------
@@ -110,7 +115,7 @@ class Lab(Results, Displayed):
             "devices": self._groups,
         }
         self.trace = Recorder(
-            self.world, self.start_us, described, messages=record_messages, held=record_held
+            self.world, self.start_us, described, messages=record_messages, exposure=record_held
         )
 
     def device(
@@ -137,24 +142,24 @@ class Lab(Results, Displayed):
             ``wifi``, ``lte``, ``umts_3g``, ``edge``, or ``ideal``, which has neither latency nor limit; or
             measured throughput, over LTE.
         at : (float, float), optional
-            Latitude and longitude, degrees; for one that moves give ``mobility`` instead.
+            Latitude and longitude, degrees; for a device that moves pass ``mobility`` instead.
         mobility : str or Mobility, optional
             ``waypoint``, ``manhattan``, ``commute``, or a model such as ``Replay(trace)``.
         outage : float or Outages
-            Share of time without a network, with the defaults of :class:`~mudkit.sources.outages.Outages`;
-            or a process.
+            Share of time without a network, with the defaults of :class:`~mudkit.sources.outages.Outages`; or
+            a process.
         every_s : float
             The time between two positions of a device that moves, in seconds.
         battery_j : float, optional
-            The energy of its full battery, in joules; when it is used up, the device is switched off. None:
-            it is on a charger.
+            The energy of its full battery, in joules; the device is switched off when it is empty. None: it
+            is on a charger.
         base_mw : float
-            The power that it takes from its battery without its radio, in milliwatts.
+            The power of the device without its radio, in milliwatts.
         storage : path-like, optional
-            A folder for what its machines store, as on a real device: what is there already is used. Without,
-            it is in memory.
+            A folder for the stores of its machines, as on a real device; existing stores are used. By default
+            they are in memory.
         **context
-            What it knows of itself: ``display_px=…``, ``storage_bytes=…``, whatever a system looks at.
+            Its context: ``display_px=…``, ``storage_bytes=…``, any field that a system reads.
 
         Raises
         ------
@@ -196,7 +201,7 @@ class Lab(Results, Displayed):
         prefix: str = "phone",
         **context: Any,
     ) -> list[Device]:
-        """Add devices that are alike: ``phone-00000`` and on, after those of this prefix that are there.
+        """Add devices that are alike: ``phone-00000`` and on, after the existing ones of this prefix.
 
         Parameters
         ----------
@@ -232,18 +237,18 @@ class Lab(Results, Displayed):
 
     @property
     def authority(self) -> Authority:
-        """Who signs the tokens of this lab."""
+        """Authority that signs the tokens of this lab."""
         return Authority(hashlib.sha256(f"the authority of lab {self.world.seed}".encode()).digest())
 
     def token(
         self, user: str | None = None, app: str = "app", *, hours: float = 24.0, device: str | None = None
     ) -> str:
-        """Give a signed token for an app, and for a user if there is one.
+        """Return a signed token for an app, and for a user if there is one.
 
         Parameters
         ----------
         user : str, optional
-            The user whom the token proves. None: it proves the app only.
+            The user that the token proves. None: it proves the app only.
         app : str
             The app that may show the token.
         hours : float
@@ -260,7 +265,14 @@ class Lab(Results, Displayed):
         return self.authority.issue(app, user, expires_s=self.world.now_us / 1e6 + length_s, device=device)
 
     def server(self, name: str, storage: str | os.PathLike[str] | None = None) -> Host:
-        """Give the server of that name; it is added if there is none, with its storage as of a device.
+        """Return the server of a name; it is added if there is none.
+
+        Parameters
+        ----------
+        name : str
+            A name that no device has.
+        storage : path-like, optional
+            As in :meth:`device`.
 
         Raises
         ------
@@ -286,37 +298,159 @@ class Lab(Results, Displayed):
         return dt.datetime.fromisoformat(moment(self.start_us + self.world.now_us))
 
     def run(self, hours: float = 0.0, *, minutes: float = 0.0, seconds: float = 0.0) -> None:
-        """Let virtual time go on, with a bar when it takes longer than a second.
+        """Run virtual time, with a progress bar if it takes longer than a second.
 
-        Ctrl-C stops between two events; the lab is then where it was stopped, and can go on.
+        Ctrl-C stops between two events; the lab then stays at that time, and can be run further.
 
         Parameters
         ----------
         hours, minutes, seconds : float
-            How much virtual time passes: the three are added up, and none is negative. A number without a
-            name is hours.
+            Duration in virtual time: the sum of the three, none negative. A number without a name is hours.
 
         Raises
         ------
         ParameterError
             A duration is negative, or a trace of moves or links does not cover the run.
         ReentrantRun
-            Called by something that happens in virtual time.
+            Called inside an event or callback.
         """
         began_us, length_us = self.world.now_us, 0
         given = (("hours", hours, 3600), ("minutes", minutes, 60), ("seconds", seconds, 1))
         for name, value, unit_s in given:
-            most = (_LAST_US - self.start_us - began_us - length_us) / (unit_s * US_PER_S)
+            most = (_MAX_TIME_US - self.start_us - began_us - length_us) / (unit_s * US_PER_S)
             length_us += round(number(name, value, 0.0, most) * unit_s * US_PER_S)
         self.world.check_covered(began_us + length_us)  # before a bar is shown
         with bar(length_us / _US_PER_H, "virtual time", "h") as done:
             self.world.run(began_us + length_us, lambda now_us: done((now_us - began_us) / _US_PER_H))
 
+    def bill(self) -> pd.DataFrame:
+        """Return the bill as of now: one row per (system, device, direction).
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``system, device, direction, messages, bytes, radio_mj, wakeups``.
+        """
+        return self.frame("bill")
+
+    def deliveries(self) -> pd.DataFrame:
+        """Return what became of each item for each receiver (:data:`mudkit.trace.schema.DELIVERIES`)."""
+        return self.frame("deliveries")
+
+    def history(self) -> pd.DataFrame:
+        """Return the operations in the order in which they were invoked, for :mod:`mudkit.consistency`."""
+        return self.frame("operations").sort_values(["invoked", "client", "op_id"], ignore_index=True)
+
+    def held(self) -> pd.DataFrame:
+        """Return what each party held: ``party, system, how, field, form, times, bytes, first``.
+
+        Raises
+        ------
+        ParameterError
+            The lab was made without ``record_held=True``.
+        """
+        import pandas as pd
+
+        if self.trace.exposure is None:
+            raise ParameterError(
+                "This lab does not keep what parties held.", remedy="make it with Lab(…, record_held=True)"
+            )
+        columns = ["party", "system", "how", "field", "form", "times", "bytes", "first"]
+        frame = pd.DataFrame(list(self.trace.exposure.rows()), columns=columns)
+        frame["first"] = pd.to_datetime(frame["first"] + self.start_us, unit="us", utc=True)
+        return frame
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """Failures so far, each of which ended only the call or the event in which it happened.
+
+        These are the incidents ``failed``: exceptions of machines, of functions that a system was given, and
+        of callbacks. Failures that a system handles itself (a join, a policy) are listed by this system.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``device`` (or server), ``ts``, ``detail``, ``system``.
+        """
+        incidents = self.frame("incidents")
+        failed = incidents.loc[incidents["incident"] == "failed", ["device", "ts", "detail", "system"]]
+        return failed.reset_index(drop=True)
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """Return a table of the trace as a DataFrame.
+
+        Parameters
+        ----------
+        table : str
+            ``positions``, ``links``, ``messages``, ``transfers``, ``deliveries``, ``operations``, ``reads``,
+            ``incidents``, ``bill``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table, with the columns of :mod:`mudkit.trace.schema`.
+
+        Raises
+        ------
+        ParameterError
+            There is no such table.
+        """
+        return to_frame(self.trace.table(table))
+
+    def radio(self, device: str) -> pd.DataFrame:
+        """Return the states of a device's radio from the beginning to now: ``start, end, state, power_mw``.
+
+        The lab must record messages.
+
+        Parameters
+        ----------
+        device : str
+            The name of the device.
+
+        Raises
+        ------
+        ParameterError
+            There is no such device, or the lab does not record transfers.
+        """
+        import pandas as pd
+
+        rows = self.trace.radio_stretches(self._known(device))
+        frame = pd.DataFrame(rows, columns=["start", "end", "state", "power_mw"])
+        for name in ("start", "end"):
+            frame[name] = pd.to_datetime(frame[name] + self.start_us, unit="us", utc=True)
+        return frame
+
+    def battery(self, device: str) -> pd.DataFrame:
+        """Return the remaining energy of a device's battery over time: ``ts, device, battery_j``.
+
+        Parameters
+        ----------
+        device : str
+            The name of the device.
+
+        Raises
+        ------
+        ParameterError
+            The device has none, or there is no such device.
+        """
+        import pandas as pd
+
+        battery = self._known(device).battery
+        if battery is None:
+            raise ParameterError(
+                "This device has no battery.", where="device", found=device, expected="battery_j=… when added"
+            )
+        times_us, left_j = battery.levels(self.trace.radio_stretches(self._known(device)))
+        ts = pd.to_datetime([at + self.start_us for at in times_us], unit="us", utc=True)
+        return pd.DataFrame({"ts": ts, "device": device, "battery_j": left_j})
+
     def _view(self) -> View:
         devices = list(islice(self.devices.values(), _MAX_COUNTED))
         used = [self.world.used(device) for device in devices]
         messages, radio_mj = sum(number for number, _ in used), sum(mj for _, mj in used)
-        cut = [device.name for device in devices if any(why.startswith("cut ") for why in device.held_down())]
+        cut = [
+            device.name for device in devices if any(why.startswith("cut ") for why in device.down_reasons())
+        ]
         killed = [
             f"{process.system} on {host.name}"
             for host in islice(self.world.hosts.values(), _MAX_COUNTED)
@@ -370,6 +504,17 @@ class Lab(Results, Displayed):
         rows = ((system, role, where, size) for (system, role, where), size in sorted(roles.items()))
         return first_rows(("system", "machine", "on a", "number"), rows, len(roles))
 
+    def _known(self, device: str) -> Device:
+        if device not in self.devices:
+            raise ParameterError(
+                "There is no such device.",
+                where="device",
+                found=brief(device),
+                expected=listed(self.devices, "none yet"),
+                remedy=did_you_mean(device, self.devices),
+            )
+        return self.devices[device]
+
     def _add(self, group: Group) -> list[Device]:
         devices = group.add_to(self.world, self.trace)
         self.devices.update((device.name, device) for device in devices)
@@ -378,24 +523,18 @@ class Lab(Results, Displayed):
 
 
 def epoch_us(start: str | dt.datetime) -> int:
-    """Give the start of a lab as µs since 1970 (UTC); without a time zone it is in UTC.
-
-    Raises
-    ------
-    ParameterError
-        It is no time, or one too far away.
-    """
+    """Return the start of a lab in µs since 1970 (UTC, unless it names a zone), or raise ParameterError."""
     try:
         given = dt.datetime.fromisoformat(start) if isinstance(start, str) else start
         given = given if given.tzinfo is not None else given.replace(tzinfo=dt.UTC)
         since_us = (given - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
     except (TypeError, ValueError, AttributeError, OverflowError):
-        since_us = _LAST_US
-    if not -_LAST_US < since_us < _LAST_US:
+        since_us = _MAX_TIME_US
+    if not -_MAX_TIME_US < since_us < _MAX_TIME_US:
         raise ParameterError(
             "The start of the lab is not usable.",
             where="start",
             found=brief(start),
-            expected=f"a time like 2010-03-01T13:00, before {_LAST.year}",
+            expected=f"a time like 2010-03-01T13:00, before {_MAX_TIME.year}",
         )
     return since_us

@@ -201,6 +201,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "lost_share": Label("lost", "% of messages", 100.0),
     "waste": Label("wasted", "% of what was forwarded", 100.0),
     "loss": Label("lost", "% of what could be read", 100.0),
+    "waste_and_loss": Label("waste plus loss", "points", 100.0),
     "up_bytes": Label("sent by devices", "kB", 1e-3),
     "down_bytes": Label("received by devices", "kB", 1e-3),
     "radio_mj": Label("radio", "J", 1e-3),

@@ -131,7 +131,7 @@ def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
         lab = made()
         yield f"lab {name}: bill", _of_frame(lab.bill())
         yield f"lab {name}: deliveries", _of_frame(lab.deliveries())
-        held = lab.trace.held
+        held = lab.trace.exposure
         yield f"lab {name}: held", _of_text([] if held is None else sorted(map(repr, held.rows())))
         for table in TABLES:
             yield f"lab {name}: {table}", _of_frame(lab.trace.table(table).to_pandas())

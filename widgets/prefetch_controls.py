@@ -29,7 +29,9 @@ COLUMNS: Final = (
     ("user_frequency", "reads_cv", "max", "outage", "outages_per_day", "policy", *OF_POLICY),
 )
 """Names of the controls as they stand."""
-_STYLE: Final = {"description_width": "10em"}
+_STYLE: Final = {"description_width": "10.5em"}
+_LAYOUT: Final = {"width": "26em", "max_width": "100%"}
+"""Two columns stand beside each other at 1024 px with an open file browser."""
 
 
 class _Slider(NamedTuple):
@@ -40,22 +42,22 @@ class _Slider(NamedTuple):
 
 
 _SLIDERS: Final = {
-    "event_frequency": _Slider("arrivals a day", tuple(float(1 << step) for step in range(9)), words.number),
-    "expiration": _Slider("they expire after", (*_TIMES, "never"), words.duration),
-    "expiring_share": _Slider("of them expire", _SHARES, words.percent),
-    "threshold": _Slider("rank at least", _SHARES, words.number),
+    "event_frequency": _Slider("messages a day", tuple(float(1 << step) for step in range(9)), words.number),
+    "expiration": _Slider("messages expire after", (*_TIMES, "never"), words.duration),
+    "expiring_share": _Slider("share that expires", _SHARES, words.percent),
+    "threshold": _Slider("lowest rank wanted", _SHARES, words.number),
     "user_frequency": _Slider("reads a day", tuple(2.0**step for step in range(-2, 6)), words.number),
-    "reads_cv": _Slider("they vary by", _SHARES, words.percent),
+    "reads_cv": _Slider("spread of reads a day", _SHARES, words.percent),
     "max": _Slider("messages a read", (1, 2, 4, 8, 16, 32, 64, "all"), words.number),
-    "outage": _Slider("without a link", (*_SHARES[:-1], 0.98, 1.0), words.percent),
+    "outage": _Slider("time without a link", (*_SHARES[:-1], 0.98, 1.0), words.percent),
     "outages_per_day": _Slider("outages a day", (0.25, 0.5, 1.0, 2.0, 4.0, 12.0, 24.0, 48.0), words.number),
     "prefetch_limit": _Slider("prefetch limit", (LEARNT, 0, *LIMITS), words.number),
-    "expiration_threshold_s": _Slider("prefetch what lasts", ("any time", LEARNT, *_TIMES), words.duration),
-    "delay_s": _Slider("and after a delay of", ("none", LEARNT, *_TIMES), words.duration),
+    "expiration_threshold_s": _Slider("prefetch if it lasts", ("any time", LEARNT, *_TIMES), words.duration),
+    "delay_s": _Slider("delay before prefetch", ("none", LEARNT, *_TIMES), words.duration),
 }
 _CHOICES: Final = {
     "policy": ("policy", ("on-line", "on-demand", "buffer", "rate", "unified")),
-    "law": ("these times are", ("exponential", "uniform", "normal")),
+    "law": ("law of expiration", ("exponential", "uniform", "normal")),
 }
 
 
@@ -103,9 +105,10 @@ def controls_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
     made = {name: _slider(slider, given[name]) for name, slider in _SLIDERS.items()}
     for name, (label, options) in _CHOICES.items():
-        made[name] = ipywidgets.Dropdown(options=options, value=given[name], description=label, style=_STYLE)
+        shown = {"description": label, "style": _STYLE, "layout": _LAYOUT}
+        made[name] = ipywidgets.Dropdown(options=options, value=given[name], **shown)
     for name in ("days", "seed"):
-        made[name] = ipywidgets.IntText(value=given[name], description=name, style=_STYLE)
+        made[name] = ipywidgets.IntText(value=given[name], description=name, style=_STYLE, layout=_LAYOUT)
     return made
 
 
@@ -159,5 +162,5 @@ def _slider(slider: _Slider, value: Any) -> Any:
         values.insert(next(after, behind), value)
     options = [(each if isinstance(each, str) else slider.written(each), each) for each in values]
     return ipywidgets.SelectionSlider(
-        options=options, value=value, description=slider.label, style=_STYLE, layout={"width": "27em"}
+        options=options, value=value, description=slider.label, style=_STYLE, layout=_LAYOUT
     )

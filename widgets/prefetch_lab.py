@@ -28,6 +28,8 @@ from mudkit.widgets.prefetch_controls import (
 __all__ = ["PrefetchLab"]
 
 _FEW_LIMITS: Final = (1, 4, 16, 64, 1024, 16_384)
+_HEIGHT_PX: Final = 300
+"""Height of the curve: it fits below the controls on a screen of 768 px."""
 _PREVIEW_EVENTS: Final = 1_500
 """Events of each run of a preview, about 8 ms; the marks and all points of the curves have the same days."""
 _PATIENCE_S: Final = 1.0
@@ -88,6 +90,7 @@ class PrefetchLab(Panel):
         self._given = parameters_of(self.controls)
         self.problem, self.status = ipywidgets.HTML(), ipywidgets.HTML()
         self.figure = Figure(figures.limit_curve([], (None, 0.0, 0.0), title=""))
+        self.figure.update_layout(height=_HEIGHT_PX)
         self._show(self._preview())
         for control in self.controls.values():
             control.observe(self._changed, names="value")

@@ -10,9 +10,9 @@ from mudkit.delivery.session import Incarnation
 from mudkit.errors import OutboxFull
 from mudkit.events import Ports
 
-__all__ = ["MOST_WAITING", "Name", "Outbox"]
+__all__ = ["DEFAULT_MAX_ITEMS", "Name", "Outbox"]
 
-MOST_WAITING: Final = 65_536
+DEFAULT_MAX_ITEMS: Final = 65_536
 """Default capacity of an outbox, in items."""
 
 _T = TypeVar("_T")
@@ -46,7 +46,7 @@ class Outbox(Generic[_T]):
         Type of an item: a struct.
     name : str
         Prefix of its keys in the store.
-    most : int
+    max_items : int
         Capacity, in items.
 
     Attributes
@@ -55,10 +55,12 @@ class Outbox(Generic[_T]):
         Sequence number of the last item; 0 before the first.
     """
 
-    def __init__(self, ports: Ports, kind: type[_T], name: str = "out", most: int = MOST_WAITING) -> None:
+    def __init__(
+        self, ports: Ports, kind: type[_T], name: str = "out", max_items: int = DEFAULT_MAX_ITEMS
+    ) -> None:
         self._store = ports.store
         self._name = name
-        self._most = most
+        self._max_items = max_items
         self._incarnation = Incarnation(ports)
         self._waiting: dict[int, _T] = {
             int(key.rpartition(" ")[2]): item for key, item in ports.store.items(f"{name} ", kind)
@@ -141,12 +143,12 @@ class Outbox(Generic[_T]):
         OutboxFull
             The capacity is reached.
         """
-        if len(self._waiting) >= self._most:
+        if len(self._waiting) >= self._max_items:
             raise OutboxFull(
                 "Nothing more can wait to be sent.",
                 where="the outbox",
                 found=f"{len(self._waiting):,} items that nobody has acknowledged",
-                expected=f"at most {self._most:,}",
+                expected=f"at most {self._max_items:,}",
                 remedy="wait until the network is back and they have gone",
             )
         seq = self.last_seq + 1 if seq is None else seq

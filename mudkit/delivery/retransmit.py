@@ -12,13 +12,13 @@ import msgspec
 
 from mudkit.events import CancelTimer, Effect, SetTimer
 
-__all__ = ["FIRST_US", "MOST_US", "US_PER_BYTE", "RetransmitTimer"]
+__all__ = ["DEFAULT_MAX_TIMEOUT_US", "DEFAULT_TIMEOUT_US", "DEFAULT_US_PER_BYTE", "RetransmitTimer"]
 
-FIRST_US: Final = 5_000_000
+DEFAULT_TIMEOUT_US: Final = 5_000_000
 """Initial retransmission timeout; doubles after each retransmission."""
-MOST_US: Final = 60_000_000
+DEFAULT_MAX_TIMEOUT_US: Final = 60_000_000
 """Longest retransmission timeout, without the time that the link needs."""
-US_PER_BYTE: Final = 400
+DEFAULT_US_PER_BYTE: Final = 400
 """Link time added for each byte in flight: a slow link takes 100 µs a byte, and others may be in front."""
 
 _K = TypeVar("_K", bound=Hashable)
@@ -34,31 +34,43 @@ class _Waiting(msgspec.Struct):
 class RetransmitTimer(Generic[_K]):
     """Unacknowledged items, each with a deadline that only the item itself moves.
 
-    The timeout of an item is the link time of all items in flight plus ``first_us``, which doubles at each
-    retransmission up to ``most_us``. Twice the last measured answer time is added, because answers take
-    longer when a server's link is saturated.
+    The timeout of an item is the link time of all items in flight plus ``timeout_us``, which doubles at each
+    retransmission up to ``max_timeout_us``. Twice the last measured answer time is added, because answers
+    take longer when a server's link is saturated.
 
     Parameters
     ----------
     name : str
         The name of the machine's timer.
-    first_us : int
+    timeout_us : int
         Initial timeout, in µs.
-    most_us : int
+    max_timeout_us : int
         Longest timeout, in µs.
     us_per_byte : int
         Link time for each byte in flight, in µs.
     """
 
-    __slots__ = ("_first_us", "_most_us", "_set_us", "_took_us", "_us_per_byte", "_waiting", "name",
-                 "size_bytes")  # fmt: skip
+    __slots__ = (
+        "_max_timeout_us",
+        "_set_us",
+        "_timeout_us",
+        "_took_us",
+        "_us_per_byte",
+        "_waiting",
+        "name",
+        "size_bytes",
+    )  # fmt: skip
 
     def __init__(
-        self, name: str, first_us: int = FIRST_US, most_us: int = MOST_US, us_per_byte: int = US_PER_BYTE
+        self,
+        name: str,
+        timeout_us: int = DEFAULT_TIMEOUT_US,
+        max_timeout_us: int = DEFAULT_MAX_TIMEOUT_US,
+        us_per_byte: int = DEFAULT_US_PER_BYTE,
     ) -> None:
         self.name = name
-        self._first_us = first_us
-        self._most_us = max(most_us, first_us)
+        self._timeout_us = timeout_us
+        self._max_timeout_us = max(max_timeout_us, timeout_us)
         self._us_per_byte = us_per_byte
         self._waiting: dict[_K, _Waiting] = {}
         self._set_us: int | None = None
@@ -90,7 +102,7 @@ class RetransmitTimer(Generic[_K]):
         before = self._waiting.get(key)
         times, since_us = (0, now_us) if before is None else (before.times, before.sent_us)
         self.size_bytes += size_bytes - (0 if before is None else before.size_bytes)
-        wait_us = min(self._first_us << min(times, 10), self._most_us)
+        wait_us = min(self._timeout_us << min(times, 10), self._max_timeout_us)
         due_us = now_us + wait_us + self._us_per_byte * self.size_bytes + 2 * self._took_us
         self._waiting[key] = _Waiting(due_us, since_us, times + 1, size_bytes)
         if self._set_us is not None and self._set_us <= due_us:
@@ -98,7 +110,7 @@ class RetransmitTimer(Generic[_K]):
         self._set_us = due_us
         return (SetTimer(self.name, due_us - now_us),)
 
-    def hurry(self, now_us: int, key: _K, within_us: int) -> Sequence[Effect]:
+    def expedite(self, now_us: int, key: _K, within_us: int) -> Sequence[Effect]:
         """Bring the deadline of a lost item forward, unless it is earlier.
 
         Parameters

@@ -13,9 +13,9 @@ from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-__all__ = ["MOST_AHEAD", "Incoming", "Outgoing", "StreamAck", "StreamItem"]
+__all__ = ["MAX_EARLY_ITEMS", "Incoming", "Outgoing", "StreamAck", "StreamItem"]
 
-MOST_AHEAD: Final = 256
+MAX_EARLY_ITEMS: Final = 256
 """Capacity of the receiver's buffer of early messages, as a distance in sequence numbers."""
 
 _T = TypeVar("_T")
@@ -120,8 +120,8 @@ class Incoming(Generic[_T]):
             self.last_seq += 1
             given.append(self._ahead.pop(self.last_seq))
         if self._ahead:
-            most = self.last_seq + MOST_AHEAD
-            self._ahead = {seq: body for seq, body in self._ahead.items() if self.last_seq < seq <= most}
+            last = self.last_seq + MAX_EARLY_ITEMS
+            self._ahead = {seq: body for seq, body in self._ahead.items() if self.last_seq < seq <= last}
         return tuple(given)
 
     def forget(self) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mudkit import figures
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.radiator import (
     Aggregability,

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mudkit import figures
 from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, Conflict, freshness

@@ -20,7 +20,7 @@ from mudkit.events import Operation
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.experiment import Item, Scenario, Task, Testbed
 from mudkit.experiment.adapters.own import RELAY, Own
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from hypothesis import strategies as st
 
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.systems.store_and_forward import Client, ClientMachine, Relay

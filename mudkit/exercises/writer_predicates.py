@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mudkit.errors import MudkitError
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mudkit.errors import SimulationProblem
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, Module, Port, Relay
 

@@ -340,10 +340,10 @@ def _unseen(played: Played) -> str | None:
 
 def _readers_of(played: Played) -> set[str]:
     lab = played.entry.lab
-    assert lab.trace.held is not None  # play keeps it
+    assert lab.trace.exposure is not None  # play keeps it
     readers: set[str] = set()
     for item in played.adapter.published:
-        readers.update(party for party, _, _ in lab.trace.held.find(item.content))
+        readers.update(party for party, _, _ in lab.trace.exposure.find(item.content))
     return readers - set(lab.devices)
 
 

@@ -19,7 +19,7 @@ from mudkit.systems.contrail.device.filters import parsed
 from mudkit.systems.contrail.items import pack
 
 if TYPE_CHECKING:
-    from mudkit.fleet.exposure import Held
+    from mudkit.fleet.exposure import Exposure
 
 __all__ = ["RECEIVER", "SENDER", "PartyView", "PartyViews", "Seen", "party_views"]
 
@@ -77,7 +77,7 @@ class PartyViews:
     lab: Lab
 
     @property
-    def held(self) -> Held:
+    def held(self) -> Exposure:
         """Ledger of what each party held."""
         return _held(self.lab)
 
@@ -228,8 +228,8 @@ def _sealed(lab: Lab) -> list[bytes]:
     return _held(lab).values(_GATEWAY, "message.to[].sealed")
 
 
-def _held(lab: Lab) -> Held:
-    held = lab.trace.held
+def _held(lab: Lab) -> Exposure:
+    held = lab.trace.exposure
     assert held is not None
     return held
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.errors import ParameterError
 from mudkit.experiment.runs import Run
-from mudkit.fleet.exposure import Held
+from mudkit.fleet.exposure import Exposure
 from mudkit.lab import Lab
 from mudkit.systems.contrail.relay import NAME as CONTRAIL
 
@@ -140,12 +140,12 @@ def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
-def _held(lab: Lab) -> Held:
-    if lab.trace.held is None:
+def _held(lab: Lab) -> Exposure:
+    if lab.trace.exposure is None:
         raise ParameterError(
             "This lab does not keep what parties held.", remedy="make it with Lab(…, record_held=True)"
         )
-    return lab.trace.held
+    return lab.trace.exposure
 
 
 RELAY: Final = "relay"
@@ -229,7 +229,7 @@ def seen(entry: Run) -> dict[str, bytes]:
 
     Ciphertexts are among it: nothing is found in them, unless they are none.
     """
-    ledger = entry.lab.trace.held
+    ledger = entry.lab.trace.exposure
     assert ledger is not None
     parts: dict[str, list[bytes]] = {}
     relays = _relays(entry)
@@ -274,7 +274,7 @@ def disclosed(entry: Run) -> pd.DataFrame:
     """
     import pandas as pd
 
-    if entry.lab.trace.held is None:
+    if entry.lab.trace.exposure is None:
         raise ParameterError(
             "This entry does not keep what parties held.", where="entry", remedy="run(…, held=True)"
         )

@@ -16,7 +16,7 @@ from mudkit.experiment.tasks import SETTLE_S, Item, Scenario, Task
 from mudkit.experiment.testbed import APP, Adapter, Testbed
 from mudkit.fleet import Process
 from mudkit.fleet.battery import BASE_MW
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.sources.parameters import whole_number
 from mudkit.sources.streams import Stream

@@ -416,7 +416,7 @@ class Testbed:
         if item.expires_s is not None:
             row["expired_us"] = created_us + round(item.expires_s * US_PER_S)
         for receiver in item.about["to"]:
-            self.lab.trace.deliveries.note(system, {**row, "receiver": receiver})
+            self.lab.trace.deliveries.record(system, {**row, "receiver": receiver})
 
     def _who_wants(self, item: Item) -> Any:
         columns = dict(self._columns)
@@ -431,7 +431,7 @@ class Testbed:
         return None if item.expires_s is None else created_us + round(item.expires_s * US_PER_S)
 
     def _note(self, item: str, phone: str, row: Mapping[str, Any]) -> None:
-        self.lab.trace.deliveries.note(APP, {"item": item, "receiver": phone, **row})
+        self.lab.trace.deliveries.record(APP, {"item": item, "receiver": phone, **row})
 
     def _look_around(self, _: None) -> None:
         assert self._adapter is not None

@@ -65,12 +65,13 @@ def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
 
 @described
 def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
-    """Draw counts in bins that double in width.
+    """Draw counts of durations in bins, each named by its lower edge.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        ``from_s, to_s`` (edges of the bins, seconds) and, as the last column, the counts.
+        ``from_s, to_s`` (edges of the bins, seconds; the last one may be infinite) and, as the last column,
+        the counts.
     title : str
         Title of the figure.
     unit : str
@@ -87,10 +88,23 @@ def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
     """
     require_columns(table, "table", ("from_s", "to_s"))
     counts = table.columns[-1]
-    labels = [f"{low:g}–{high:g}" for low, high in zip(table["from_s"], table["to_s"], strict=True)]
-    figure = go.Figure(go.Bar(x=labels, y=table[counts], marker_color=BLUE))
-    figure.update_xaxes(title_text=unit, type="category")
-    figure.update_yaxes(title_text=counts, rangemode="tozero")
+    edges = list(zip(table["from_s"], table["to_s"], strict=True))
+    figure = go.Figure(
+        go.Bar(
+            x=[words.duration(low) for low, _ in edges],
+            y=table[counts],
+            marker_color=BLUE,
+            customdata=[
+                f"{words.duration(low)} to {words.duration(high)}"
+                if np.isfinite(high)
+                else f"{words.duration(low)} or more"
+                for low, high in edges
+            ],
+            hovertemplate="%{customdata}: %{y:,}<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title_text=unit, type="category", tickangle=-45 if len(edges) > 12 else 0)
+    figure.update_yaxes(title_text=counts, rangemode="tozero", tickformat=",")
     return styled(figure, 380, _MARGIN, title, legend=_LEGEND)
 
 
@@ -268,7 +282,7 @@ def crossover(
     unit = "\u202f%" if across.unit.startswith("%") else ""
     for place, value in _crossings(*list(lines.values())[:2]) if len(lines) > 1 else []:
         figure.add_vline(place, line={"dash": "dot", "width": 1.5, "color": GREY})
-        text = f"equal at {words.number(place, None if place < 10 else 0)}{unit}"
+        text = f"equal at {words.number(place, words.decimals([place], 2))}{unit}"
         figure.add_annotation(
             x=math.log10(place) if is_log else place, y=value, text=text, showarrow=True, ax=45, ay=-38,
             arrowcolor=INK,

@@ -65,6 +65,7 @@ _FATES: Final = (
     ("#bbbbbb", "#000000", ""),
 )
 _FATE_GAP_PX: Final = 44
+_ALL_LARGE: Final = 60.0
 _MIN_LABELLED: Final = 4.0
 """Parts of fewer percent have no number."""
 _FRONT, _BEST, _OTHERS = range(3)  # traces of pareto
@@ -217,6 +218,9 @@ def frontier(
     spans = [[0.0, min(high, 100.0)] for _, high in spans]
     if most is not None:
         spans[1] = [0.0, 100 * most]
+    least = float((100 * drawn.loc[100 * drawn["stale_share"] <= spans[1][1], "sent_share"]).min())
+    if least > _ALL_LARGE:  # else lines and points crowd at the right edge
+        spans[0][0] = max(10.0 * np.floor((least - 0.3 * (100 - least)) / 10), 0.0)
     figure.update_xaxes(title_text="queries sent, % of reads", range=spans[0])
     figure.update_yaxes(title_text="stale answers, % of reads", range=spans[1])
     shown = [number for number, (_, stale) in enumerate(shares) if stale <= spans[1][1]]
@@ -232,8 +236,8 @@ def frontier(
         ],
     )
     figure.update_layout(annotations=labels)
-    legend = {"x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": "rgba(0,0,0,0)"}
-    return styled(figure, 420, (70, 20, 60, 60), title, legend=legend)
+    top = heading(title, y=0.97, yanchor="top")
+    return styled(figure, 440, (70, 20, 80, 60), top, legend=_LEFT_LEGEND)
 
 
 @described

@@ -26,6 +26,7 @@ from mudkit.figures.style import (
 )
 from mudkit.figures.tables import require_columns
 from mudkit.figures.times import HOUR_US
+from mudkit.systems.lasthop import Lifelines
 
 __all__ = [
     "LimitPoint", "limit_curve", "message_fates", "message_lifecycles", "update_limit_curve",
@@ -367,13 +368,13 @@ def message_fates(table: pd.DataFrame, best: pd.DataFrame) -> pd.Series[str]:
 
 @described
 def message_lifecycles(
-    tables: Mapping[str, pd.DataFrame],
-    best: pd.DataFrame,
+    tables: Lifelines | Mapping[str, pd.DataFrame],
+    best: pd.DataFrame | None = None,
     *,
-    reads_us: Sequence[int],
-    switches_us: Sequence[int],
-    starts_up: bool,
-    until_us: int,
+    reads_us: Sequence[int] = (),
+    switches_us: Sequence[int] = (),
+    starts_up: bool = True,
+    until_us: int = 0,
     from_us: int = 0,
     most: int = 60,
     title: str,
@@ -384,10 +385,11 @@ def message_lifecycles(
 
     Parameters
     ----------
-    tables : mapping of str to pandas.DataFrame
-        What :func:`mudkit.systems.lasthop.message_lifecycles` returns for policies on the same events, by the
+    tables : Lifelines, or mapping of str to pandas.DataFrame
+        What :func:`mudkit.systems.lasthop.lifelines` returns, which has all that follows but the title; or
+        what :func:`mudkit.systems.lasthop.message_lifecycles` returns for policies on the same events, by the
         heading of their panel.
-    best : pandas.DataFrame
+    best : pandas.DataFrame, optional
         The same for the on-line policy.
     reads_us : sequence of int
         Times at which the user reads, µs (dotted lines).
@@ -414,6 +416,13 @@ def message_lifecycles(
     ParameterError
         A table lacks a column.
     """
+    if isinstance(tables, Lifelines):
+        lives = tables
+        tables, best, until_us = lives.tables, lives.best, lives.until_us
+        reads_us, switches_us = lives.drawn.reads_us.tolist(), lives.drawn.switches_us.tolist()
+        starts_up = lives.drawn.starts_up
+    if best is None:
+        raise ParameterError("The table of the on-line policy is missing.", where="best", expected="a table")
     for name, table in tables.items():
         require_columns(table, name, _LIFE_COLUMNS)
     is_drawn = best["read_us"].between(from_us, until_us)

@@ -8,10 +8,9 @@ if TYPE_CHECKING:
     from mudkit.fleet.device import Device
     from mudkit.fleet.energy import RADIOS, Radio, RadioProfile
     from mudkit.fleet.faults import Faults
-    from mudkit.fleet.host import Host
+    from mudkit.fleet.host import Host, Process
     from mudkit.fleet.kernel import World
     from mudkit.fleet.link import LINKS, Link, LinkProfile
-    from mudkit.fleet.process import Process
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 

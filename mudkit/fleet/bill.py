@@ -11,18 +11,9 @@ __all__ = ["Account", "Bill", "BillRow"]
 class BillRow(NamedTuple):
     """A row of the bill.
 
-    Parameters
-    ----------
-    system, device : str
-    direction : {'up', 'down'}
-        As seen from the device.
-    messages : int
-        The number of messages that were begun, also of those that were cut.
-    bytes : int
-        The bytes that went over the link: the whole of what arrived, and what had gone of what was cut.
-    radio_mj : float
-    wakeups : int
-        How often the radio was opened for one of them.
+    ``messages`` counts those that were begun, also if they were cut; ``bytes`` what went over the link, the
+    sent part of a cut message included; ``wakeups`` how often the radio was opened. ``direction`` is ``up``
+    or ``down`` as seen from the device.
     """
 
     system: str
@@ -35,7 +26,7 @@ class BillRow(NamedTuple):
 
 
 class Account:
-    """What one system costs one device in one direction."""
+    """Charges of one system on one device in one direction."""
 
     __slots__ = ("bytes", "device", "direction", "messages", "radio_mj", "system", "wakeups")
 
@@ -57,7 +48,7 @@ class Bill:
         self._by_device: dict[str, list[Account]] = {}
 
     def account(self, system: str, device: str, direction: str) -> Account:
-        """Give an account; it is opened when it is asked for first."""
+        """Return an account, which is opened at the first use."""
         key = system, device, direction
         account = self._accounts.get(key)
         if account is None:
@@ -66,10 +57,10 @@ class Bill:
         return account
 
     def of_device(self, device: str) -> Sequence[Account]:
-        """Give the accounts of a device."""
+        """Return the accounts of a device."""
         return self._by_device.get(device, ())
 
     def accounts(self) -> Iterator[Account]:
-        """Give them, sorted by system, device and direction."""
+        """Iterate over all accounts, sorted by system, device and direction."""
         for key in sorted(self._accounts):
             yield self._accounts[key]

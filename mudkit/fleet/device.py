@@ -6,50 +6,81 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mudkit import words
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
 from mudkit.events import ContextChanged, LinkDown
 from mudkit.fleet.battery import Battery
-from mudkit.fleet.host import Host
+from mudkit.fleet.host import Host, Process, Runtime
 from mudkit.fleet.link import Link, profile_of
-from mudkit.fleet.operation import Operation
-from mudkit.fleet.process import Process
-from mudkit.fleet.runtime import Runtime
-from mudkit.fleet.stationary import Stationary, place
-from mudkit.sources.courses import Course
+from mudkit.sources.courses import Course, Places
 
-__all__ = ["Device"]
+__all__ = ["Device", "Stationary", "place"]
+
+
+class Stationary:
+    """The course of a device that does not move; it reports its place like one that does."""
+
+    until_us: int | None = None
+
+    def __init__(self, lat: float, lon: float) -> None:
+        self._speed_mps: NDArray[np.float64] = np.zeros(1)
+        self.move(lat, lon)
+
+    def at(self, t_us: int) -> Places:
+        """See :class:`mudkit.sources.courses.Course`."""
+        return Places(self._lat, self._lon, self._speed_mps)
+
+    def move(self, lat: float, lon: float) -> None:
+        """Move it to another place."""
+        self._lat, self._lon = np.array([lat]), np.array([lon])
+
+
+def place(where: str, given: Any) -> tuple[float, float]:
+    """Parse latitude and longitude in degrees, or raise ParameterError for ``where``."""
+    try:
+        lat, lon = (float(degrees) for degrees in given)
+        is_place = -90 <= lat <= 90 and -180 <= lon <= 180
+    except (TypeError, ValueError, OverflowError):
+        is_place = False
+    if not is_place:
+        raise ParameterError(
+            "This is no place.", where=where, found=brief(given), expected="(lat, lon) in degrees"
+        )
+    return lat, lon
 
 
 @check_calls
 class Device(Host):
-    """A device: its link is up as long as nothing holds it down.
+    """A device; its link is up unless something holds it down.
 
     Parameters
     ----------
     world : Runtime
         The world that runs its machines.
     name : str
-        Its name in the lab, which is its first address, too.
+        Its name in the lab, and its first address.
     link : Link
-        Its way to the network.
+        Its connection to the network.
     """
 
-    __slots__ = ("_addresses", "_held_down", "battery", "course", "on_first_move")
+    __slots__ = ("_addresses", "_down_reasons", "battery", "course", "on_first_move")
 
     link: Link
 
-    def __init__(self, world: Runtime[Process, Operation], name: str, link: Link) -> None:
+    def __init__(self, world: Runtime, name: str, link: Link) -> None:
         super().__init__(world, name, link)
         self.battery: Battery | None = None
         """None: it is on a charger."""
-        self._held_down: set[str] = set()
+        self._down_reasons: set[str] = set()
         self._addresses = 1
         self.course: Course | None = None
-        """Where it is; None: nobody has said so."""
+        """Its position over time; None: unknown."""
         self.on_first_move: Callable[[Device], None] | None = None
-        """Writes down from then on where one is that had no place before."""
+        """Called at the first move of a device without a course, to start recording its positions."""
 
     def _facts(self) -> dict[str, Any]:
         battery = None
@@ -68,18 +99,18 @@ class Device(Host):
 
     @property
     def state(self) -> str:
-        """``online``, ``off``, or ``offline`` with what holds its link down."""
+        """``online``, ``off``, or ``offline`` with the reasons."""
         if not self.is_on:
             return "off"
-        return "online" if self.is_online else f"offline ({', '.join(self.held_down())})"
+        return "online" if self.is_online else f"offline ({', '.join(self.down_reasons())})"
 
     @property
     def network(self) -> str:
-        """The kind of its network."""
+        """Kind of its network."""
         return self.link.profile.name
 
     def snapshot(self) -> dict[str, Any]:
-        """Give what it knows of itself now, what is left of its battery included."""
+        """Return its current context, including the battery's share."""
         share = {} if self.battery is None else {"battery_share": self.battery.left_share()}
         if "bandwidth_kbps" in self.watched and isfinite(self.link.down_kbps):
             share["bandwidth_kbps"] = self.link.down_kbps
@@ -91,47 +122,49 @@ class Device(Host):
         return self.context.get("loc")
 
     def link_down(self, why: str = "cut") -> None:
-        """Take its network away: what is under way is cut, and its senders learn it.
+        """Disconnect it: transfers under way are cut, and their senders get SendFailed.
 
         Parameters
         ----------
         why : str
-            The network is back when nothing holds it down any more.
+            The reason; the network is back when no reason is left.
         """
-        self._held_down.add(why)
+        self._down_reasons.add(why)
         if not self.is_online:
             return
         self.is_online = False
         world, link = self.world, self.link
         for direction in (link.up, link.down):
-            for leg, gone in direction.cut(world.now_us):
-                world.was_cut(leg, gone)
+            for leg, sent_bytes in direction.cut(world.now_us):
+                world.record_cut(leg, sent_bytes)
         link.radio.cut(world.now_us)
         world.on_link(self)
-        self.tell(lambda process: LinkDown())
+        self.broadcast(lambda process: LinkDown())
 
     def link_up(self, why: str = "cut") -> None:
-        """End what holds its network down."""
-        self._held_down.discard(why)
-        if self.is_online or self._held_down:
+        """Remove a reason for which it is disconnected."""
+        self._down_reasons.discard(why)
+        if self.is_online or self._down_reasons:
             return
         self.is_online = True
         self.world.on_link(self)
-        self.tell(Process.greeting)
+        self.broadcast(Process.greeting)
 
-    def tell_bandwidth(self) -> None:
-        """Tell the machines that watch it that the link carries something else now."""
+    def notify_bandwidth(self) -> None:
+        """Notify the machines that watch ``bandwidth_kbps``."""
         if "bandwidth_kbps" in self.watched:
             for process in self.processes:
                 if "bandwidth_kbps" in process.watch:
-                    self.world.soon(process, ContextChanged(self.snapshot()))
+                    self.world.schedule(process, ContextChanged(self.snapshot()))
 
-    def held_down(self) -> list[str]:
-        """Say what holds the link down."""
-        return sorted(self._held_down)
+    def down_reasons(self) -> list[str]:
+        """Return the reasons for which its link is down, sorted."""
+        return sorted(self._down_reasons)
 
     def move(self, lat: float, lon: float) -> None:
-        """Put it at another place, where it stays: its machines are told now, its trace at the next interval.
+        """Move it to another place, where it stays.
+
+        Its machines are notified now; its trace has the place from the next interval on.
 
         Parameters
         ----------
@@ -141,7 +174,7 @@ class Device(Host):
         Raises
         ------
         ParameterError
-            It has a mobility, which moves it, or this is no place.
+            It has a mobility, or the coordinates are out of range.
         """
         loc = place("lat, lon", (lat, lon))
         if self.course is None:
@@ -161,12 +194,12 @@ class Device(Host):
         super().change_context(loc=loc)
 
     def change_context(self, **context: Any) -> None:
-        """Change what it knows of itself; its machines are told.
+        """Change its context and notify its machines.
 
         Raises
         ------
         ParameterError
-            The lab sets one of these fields itself: a change would be undone.
+            The lab sets one of these fields itself: the change would be overwritten.
         """
         self._check_context(context)
         super().change_context(**context)
@@ -184,21 +217,21 @@ class Device(Host):
             )
 
     def readdress(self, address: str) -> None:
-        """Give it another address: what is sent to the old one fails from now on.
+        """Change its address: messages to the old one fail from now on.
 
         Raises
         ------
         ParameterError
-            The address is in use, or cannot be shown.
+            The address is in use, or not printable.
         """
         _check_address(address)
         self.world.readdress(self, address)
         self.world.on_incident(self, "moved", address)
         if self.is_online:
-            self.tell(Process.greeting)
+            self.broadcast(Process.greeting)
 
     def change_network(self, link: str, address: str | None = None) -> None:
-        """Go over to another kind of network, where it has another address.
+        """Switch to another kind of network, where it has another address.
 
         Parameters
         ----------
@@ -214,14 +247,14 @@ class Device(Host):
         self.link_down("change of network")
         self.link.use(profile, self.world.now_us)
         self.world.on_incident(self, "moved", f"{self.address}, {link}")
-        self._held_down.discard("measured")  # that was the other network
+        self._down_reasons.discard("measured")  # that was the other network
         self.link_up("change of network")
-        self.tell_bandwidth()
+        self.notify_bandwidth()
         if self.battery is not None:
-            self.battery.look()
+            self.battery.check()
 
     def next_address(self) -> str:
-        """Make up another address: the name and a number."""
+        """Return a new address: the name and a number."""
         self._addresses += 1
         return f"{self.name}@{self._addresses}"
 
@@ -234,7 +267,7 @@ class Device(Host):
         self._switch(False, why)
 
     def switch_on(self) -> None:
-        """Switch it on again; an empty battery is charged before. It may be on already."""
+        """Switch it on again; an empty battery is charged first. It may be on already."""
         if not self.is_on:
             self._switch(True, None)
         self.restart()
@@ -244,10 +277,10 @@ class Device(Host):
         self.is_on = is_on
         self.world.on_incident(self, "on" if is_on else "off", why)
         if self.battery is not None:
-            self.battery.switched()
+            self.battery.record_switch()
 
     def restart(self) -> None:
-        """Make the machines that were killed again, with their storage as it was committed.
+        """Restart its killed machines, with their stores as committed.
 
         Raises
         ------

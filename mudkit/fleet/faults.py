@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: cut links, killed machines, changed addresses, mangled messages."""
+"""Injected faults: cut links, killed machines, changed addresses, lost, repeated and delayed messages."""
 
 from __future__ import annotations
 
@@ -14,45 +14,46 @@ from mudkit.fleet.device import Device
 from mudkit.fleet.host import Backup, Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
-from mudkit.fleet.store import Killed, unheeded
+from mudkit.fleet.store import Killed, ignore
 from mudkit.sources.parameters import number
 from mudkit.sources.streams import Stream, device_number
 from mudkit.units import US_PER_S
 
 __all__ = ["Faults"]
 
-_AHEAD: Final = 16
+_DRAWS_AHEAD: Final = 16
 
 
 @check_calls
 class Faults:
-    """Faults of one world; each method does it now, in virtual time.
+    """Faults of one world; each method acts at the current virtual time.
 
     Parameters
     ----------
     world : World
+        The world in which faults are injected.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._stream = Stream(world.seed, "mangled messages")
         self._mangled: Counter[int] = Counter()
-        """For how many messages of each pair of hosts there were draws."""
+        """Number of messages of each pair of hosts for which numbers were drawn."""
         self._draws: dict[int, list[float]] = {}
-        """What is left of them, the last first."""
+        """Unused draws, in reverse order."""
         self._cuts = 0
         self.of_messages: dict[str, float] = {}
-        """Faults of messages that are active: shares, and the longest delay in seconds."""
+        """Active faults of messages: shares, and the longest delay in seconds."""
 
     def cut(self, device: str, minutes: float | None = None) -> None:
-        """Take a device's network away, for some time or until :meth:`mend`.
+        """Disconnect a device, for some time or until :meth:`mend`.
 
         Parameters
         ----------
         device : str
             Its name.
         minutes : float, optional
-            The minutes of virtual time after which it is mended; None: it stays cut.
+            Minutes of virtual time after which it is mended; None: it stays cut.
 
         Raises
         ------
@@ -68,22 +69,22 @@ class Faults:
             self._world.at(self._world.now_us + delay_us, host.link_up, why)
 
     def mend(self, device: str) -> None:
-        """End all cuts of a device; what else keeps it from having a network stays."""
+        """End all cuts of a device; other reasons for being offline stay."""
         host = self._device(device)
-        for why in host.held_down():
+        for why in host.down_reasons():
             if why.startswith("cut "):
                 host.link_up(why)
 
     def kill(self, host: str, *, at: str | None = None) -> None:
-        """End the machines of a host: now, or when one comes to a crash point next.
+        """Kill the machines of a host: now, or when one reaches a crash point next.
 
         Parameters
         ----------
         host : str
             A device or a server.
         at : str, optional
-            ``before commit``, ``after commit``, or a point that a machine names in its store; one that no
-            machine comes to kills nobody.
+            ``before commit``, ``after commit``, or a point that a machine names in its store; a point that no
+            machine reaches has no effect.
         """
         target = self._host(host)
         if at is None:
@@ -94,13 +95,13 @@ class Faults:
             process.store.crash_point = trap
 
     def restart(self, host: str) -> None:
-        """Make the machines of a host again, with their storage as it was committed."""
+        """Restart the killed machines of a host, with their stores as committed."""
         self._host(host).restart()
 
     def wipe(self, device: str) -> None:
-        """Let a device come back under its name with empty stores: it was reset, or is a new one.
+        """Empty the stores of a device, as after a reset or a replacement under the same name.
 
-        Its machines begin anew at once, unless it is off: then when it is switched on.
+        Its machines start at once, unless it is off: then when it is switched on.
 
         Parameters
         ----------
@@ -113,7 +114,7 @@ class Faults:
             host.restart()
 
     def backup(self, host: str) -> Backup:
-        """Copy the stores of a host as its machines have committed them, for :meth:`restore`.
+        """Return a copy of the committed stores of a host, for :meth:`restore`.
 
         Parameters
         ----------
@@ -132,7 +133,7 @@ class Faults:
         host : str
             A device or a server.
         backup : Backup
-            What :meth:`backup` returned for this host; a machine that was installed later starts empty.
+            The result of :meth:`backup` for this host; a machine that was installed later starts empty.
         """
         restored = self._host(host)
         restored.restore(backup)
@@ -140,20 +141,20 @@ class Faults:
             restored.restart()
 
     def change_address(self, device: str, address: str | None = None) -> str:
-        """Give a device another address, as when its network gives it a new one."""
+        """Change the address of a device within its network; return the new one."""
         host = self._device(device)
         given = str(address or host.next_address())
         host.readdress(given)
         return given
 
     def change_network(self, device: str, link: str, address: str | None = None) -> str:
-        """Let a device go over to another kind of network, where it has another address."""
+        """Switch a device to another kind of network, where it has another address; return this."""
         host = self._device(device)
         host.change_network(link, address)
         return host.address
 
     def switch_off(self, device: str) -> None:
-        """Switch a device off: its machines end, its storage stays."""
+        """Switch a device off: its machines are killed, its storage stays."""
         self._device(device).switch_off()
 
     def switch_on(self, device: str) -> None:
@@ -173,9 +174,9 @@ class Faults:
         Parameters
         ----------
         loss_share, repeat_share, delay_share : float
-            The shares of the messages that would arrive, from 0 to 1; nobody is told of a loss.
+            Shares of the messages that would arrive, from 0 to 1; nobody is notified of a loss.
         delay_s : float
-            The longest delay; each is drawn evenly. A delayed message may be overtaken.
+            The longest delay, uniformly distributed. A delayed message may be overtaken.
 
         Raises
         ------
@@ -202,8 +203,8 @@ class Faults:
             draws = self._draws.setdefault(pair, [])
             if not draws:  # for some messages at once: that is most of the work
                 first = 4 * (self._mangled[pair] + 1)
-                draws += self._stream.uniform(pair, first + np.arange(4 * _AHEAD)).tolist()[::-1]
-                self._mangled[pair] += _AHEAD
+                draws += self._stream.uniform(pair, first + np.arange(4 * _DRAWS_AHEAD)).tolist()[::-1]
+                self._mangled[pair] += _DRAWS_AHEAD
             draw = [draws.pop() for _ in range(4)]
             if draw[0] < loss_share:
                 return ()
@@ -243,7 +244,7 @@ class Faults:
 
 
 class _Trap:
-    """Kills the machines of a host once, when one of them comes to a crash point."""
+    """A crash point that kills the machines of a host once."""
 
     def __init__(self, host: Host, point: str) -> None:
         self._host = host
@@ -252,5 +253,5 @@ class _Trap:
     def __call__(self, name: str) -> None:
         if name == self._point:
             for process in self._host.processes:
-                process.store.crash_point = unheeded
+                process.store.crash_point = ignore
             raise Killed

@@ -1,47 +1,38 @@
-"""Devices that are to be added to a lab: everything is checked before anything is added."""
+"""Groups of devices that are alike: their parameters, and how they move and lose their network.
+
+All parameters are checked before the first device is added.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from mudkit.errors import ParameterError, brief
 from mudkit.fleet.battery import Battery, check_battery
-from mudkit.fleet.connectivity import Measured, follow_outages
-from mudkit.fleet.device import Device
+from mudkit.fleet.device import Device, Stationary, place
 from mudkit.fleet.kernel import World
-from mudkit.fleet.link import profile_of
-from mudkit.fleet.motion import Motion
+from mudkit.fleet.link import Curve, profile_of
 from mudkit.fleet.recorder import Recorder
-from mudkit.fleet.stationary import Stationary, place
-from mudkit.sources.courses import Course
-from mudkit.sources.link_replay import LinkReplay
+from mudkit.sources.courses import Course, Places
+from mudkit.sources.link_replay import Capacity, LinkReplay
 from mudkit.sources.mobility import Mobility, mobility_of
-from mudkit.sources.outages import Outages, outages_of
+from mudkit.sources.outages import FOREVER_US, PERIODS, Outages, Switching, outages_of
 from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
 
 __all__ = ["Group", "usable_name"]
 
-_NO_CONTEXT = ("at", "base_mw", "battery_j", "every_s", "link", "mobility", "name", "outage", "prefix")
+_PARAMETERS = ("at", "base_mw", "battery_j", "every_s", "link", "mobility", "name", "outage", "prefix")
 
 
 class Group:
-    """Devices that are alike.
-
-    Parameters
-    ----------
-    names : sequence of str
-    link, at, mobility, outage, every_s, battery_j, base_mw, context
-        As in :meth:`mudkit.lab.Lab.device`.
-
-    Raises
-    ------
-    ParameterError
-        Something is unknown or out of range.
-    """
+    """Devices that are alike; the parameters are those of :meth:`mudkit.lab.Lab.device`, checked here."""
 
     def __init__(
         self,
@@ -82,13 +73,7 @@ class Group:
         self._context = dict(context)
 
     def add_to(self, world: World, recorder: Recorder) -> list[Device]:
-        """Add the devices, now.
-
-        Raises
-        ------
-        ParameterError
-            A name is taken, or a trace of moves or links has fewer devices; nothing has been added then.
-        """
+        """Add the devices now, or none: ParameterError if a name is taken or a trace is too short."""
         for name in self._names:
             world.check_free(name)
         names, link = self._names, self._link
@@ -119,7 +104,7 @@ class Group:
         return devices
 
     def describe(self) -> dict[str, Any]:
-        """Say everything that shapes the devices, as JSON holds it."""
+        """Return all parameters of the devices as JSON data."""
         names, link, model = self._names, self._link, self._mobility
         return {
             "names": names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
@@ -140,12 +125,7 @@ class Group:
 
 
 def usable_name(given: Any) -> str:
-    """Refuse a name that is no text, or cannot be shown.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Return a name, or raise ParameterError if it is no printable text."""
     if not isinstance(given, str) or not given or not given.isprintable():
         raise ParameterError(
             "This name is not usable.",
@@ -157,9 +137,9 @@ def usable_name(given: Any) -> str:
 
 
 def _check_context(context: Mapping[str, Any]) -> None:
-    """Refuse what is meant to be a parameter: it would be taken for context without a word."""
+    """Refuse a misspelled parameter, which would otherwise become context unnoticed."""
     for name in context:
-        near = difflib.get_close_matches(name, _NO_CONTEXT, n=1, cutoff=0.85)
+        near = difflib.get_close_matches(name, _PARAMETERS, n=1, cutoff=0.85)
         if near:
             raise ParameterError(
                 f"There is no parameter {name!r} here.",
@@ -171,5 +151,145 @@ def _check_context(context: Mapping[str, Any]) -> None:
 
 
 def _described(model: Mobility) -> str:
-    """Say what a model is, and not where it lies in memory: the same run is described by the same words."""
+    """Return the description of a model; without memory addresses, so that it is the same in each run."""
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
+
+
+class Motion:
+    """A group of devices that follow a course; its time begins now.
+
+    ``on_places`` is called at each interval with the names of the devices (an Arrow array) and their places.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        devices: Sequence[Device],
+        course: Course,
+        every_us: int,
+        on_places: Callable[[pa.Array, Places], None],
+    ) -> None:
+        self._world = world
+        self._devices = devices
+        self._names = pa.array([device.name for device in devices])
+        self._course = course
+        self._every_us = every_us
+        self._began_us = world.now_us
+        self._on_places = on_places
+        if course.until_us is not None:
+            more = f" and {len(devices) - 1} others" if len(devices) > 1 else ""
+            self.what, self.where = "mobility trace", f"mobility of {devices[0].name}{more}"
+            self.until_us = self._began_us + course.until_us
+            world.cover(self)
+        self._step(None)
+
+    def _step(self, _: None) -> None:
+        world = self._world
+        places = self._course.at(world.now_us - self._began_us)
+        locs = zip(places.lat.tolist(), places.lon.tolist(), strict=True)
+        for device, loc in zip(self._devices, locs, strict=True):
+            if "loc" in device.watched:
+                device.measured("loc", loc)
+            else:  # a call less for each device each time
+                device.context["loc"] = loc
+        self._on_places(self._names, places)
+        until_us = self._course.until_us
+        later_us = world.now_us + self._every_us
+        if until_us is None or later_us <= self._began_us + until_us:
+            world.at(later_us, self._step)
+
+
+def follow_outages(world: World, devices: Sequence[Device], switching: Switching) -> None:
+    """Disconnect and reconnect devices from now on, as drawn."""
+    process = _OutageProcess(world, switching)
+    for row, device in enumerate(devices):
+        is_up = bool(switching.starts_up[row])
+        if not is_up:
+            device.link_down("outage")
+        process.begin((device, row, 0, is_up))
+
+
+class _OutageProcess:
+    """Outages of a group, period by period."""
+
+    def __init__(self, world: World, switching: Switching) -> None:
+        self._world = world
+        self._switching = switching
+        self._drawn: dict[int, list[list[int]]] = {}
+
+    def begin(self, what: tuple[Device, int, int, bool]) -> None:
+        """Start a period of a device, and schedule the next one."""
+        device, row, number, is_up = what
+        length_us = self._length_us(row, number)
+        if length_us < FOREVER_US:
+            self._world.at(self._world.now_us + length_us, self._switch, (device, row, number + 1, not is_up))
+
+    def _switch(self, what: tuple[Device, int, int, bool]) -> None:
+        device, _, _, is_up = what
+        if is_up:
+            device.link_up("outage")
+        else:
+            device.link_down("outage")
+        self.begin(what)
+
+    def _length_us(self, row: int, number: int) -> int:
+        block, place = divmod(number, PERIODS)
+        if block not in self._drawn:
+            self._drawn[block] = self._switching.periods_us(block).tolist()
+            self._drawn.pop(block - 8, None)  # who is so far behind draws it again: it is the same
+        return self._drawn[block][row][place]
+
+
+class Measured:
+    """A device whose link replays measured capacity; its time begins now."""
+
+    def __init__(self, world: World, device: Device, capacity: Capacity) -> None:
+        self._world = world
+        self._device = device
+        self._until_us = world.now_us + capacity.until_us
+        profile = device.link.profile
+        from_us = capacity.from_us + world.now_us
+        link = device.link
+        self._networks = len(link.profiles)
+        for direction, kbps, otherwise in (
+            (link.up, capacity.up_kbps, profile.up_kbps),
+            (link.down, capacity.down_kbps, profile.down_kbps),
+        ):
+            if not np.isnan(kbps).all():
+                direction.curve = Curve(from_us, self._until_us, kbps, otherwise)
+        self._pieces = list(
+            zip(
+                from_us.tolist(),
+                capacity.up.tolist(),
+                capacity.down_kbps.tolist(),
+                capacity.up_kbps.tolist(),
+                capacity.latency_ms.tolist(),
+                strict=True,
+            )
+        )
+        self.what, self.where = "link trace", f"link of {device.name}"
+        world.cover(self)
+        self._piece(0)
+
+    @property
+    def until_us(self) -> int:
+        """End of the measurements; none apply after a change of network."""
+        return FOREVER_US if self._is_over() else self._until_us
+
+    def _is_over(self) -> bool:
+        """Return whether the device has changed to another network, which was not measured."""
+        return len(self._device.link.profiles) > self._networks
+
+    def _piece(self, number: int) -> None:
+        if self._is_over():
+            return
+        _, is_up, down_kbps, up_kbps, latency_ms = self._pieces[number]
+        self._device.link.set_measured(down_kbps, up_kbps, latency_ms)
+        self._device.notify_bandwidth()
+        if is_up:
+            self._device.link_up("measured")
+        else:
+            self._device.link_down("measured")
+        self._world.on_link(self._device)
+        if number + 1 < len(self._pieces):
+            self._world.at(self._pieces[number + 1][0], self._piece, number + 1)

@@ -1,40 +1,124 @@
-"""A host: where machines run, each with its storage; a server is no more than that."""
+"""Hosts, the machines on them, and the calls to these machines.
+
+A :class:`Host` runs a :class:`Process` for each machine; a call to a process is an :class:`Operation`.
+:class:`Runtime` is what these three need of the kernel, which imports them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
+import msgspec
+import numpy as np
+
+from mudkit import words
 from mudkit.arguments import check_calls
-from mudkit.display import Displayed, View, first_rows
-from mudkit.events import ContextChanged, Event, Make
-from mudkit.fleet.link import Link
-from mudkit.fleet.operation import Operation
-from mudkit.fleet.process import Process
-from mudkit.fleet.runtime import Runtime
-from mudkit.fleet.store import MemoryStore, SqliteStore
-from mudkit.sources.streams import device_number
+from mudkit.display import Displayed, Table, View, first_rows, one_line
+from mudkit.errors import OperationLost, OperationTimeout, ParameterError, brief
+from mudkit.events import Call, Complete, ContextChanged, Event, LinkUp, Machine, Make, Ports
+from mudkit.fleet.link import Leg, Link
+from mudkit.fleet.store import MemoryStore, SqliteStore, ignore
+from mudkit.sources.streams import Stream, device_number
 
-__all__ = ["Backup", "Host"]
-
+__all__ = ["Backup", "Host", "Operation", "Process", "Runtime"]
 
 Backup: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """Contents of the stores of a host, by system and name of each machine."""
+_MAX_TIMEOUT_S: Final = 1_000_000_000
+_TURN_S: Final = 0.05
+"""Real time after which a waiting cell yields to widgets and interrupts."""
+_MAX_SHOWN: Final = 200
+"""Maximum length of a callback's payload in an error."""
+
+
+class Runtime(Protocol):
+    """The kernel, as hosts, processes and operations see it."""
+
+    now_us: int
+    seed: int
+    is_idle: bool
+
+    def at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Schedule an action."""
+        ...
+
+    def run_until(self, done: Callable[[], bool], deadline_us: int, turn_s: float = ...) -> None:
+        """Execute events until ``done()`` or a deadline."""
+        ...
+
+    def failed(self, host: Host, system: str, error: Exception, doing: str) -> None:
+        """Record a failure of a machine or of a callback."""
+        ...
+
+    def register(self, process: Process) -> None:
+        """Register a machine at its address."""
+        ...
+
+    def unregister(self, process: Process) -> None:
+        """Remove a machine that could not be created."""
+        ...
+
+    def readdress(self, host: Host, address: str) -> None:
+        """Change the address of a host and of its machines."""
+        ...
+
+    def schedule(self, process: Process, event: Event) -> None:
+        """Schedule an event for a machine at the current time."""
+        ...
+
+    def call(self, process: Process, event: Call) -> None:
+        """Pass an application's call to a machine."""
+        ...
+
+    def record_cut(self, leg: Leg, sent_bytes: int) -> None:
+        """Record a cut transfer."""
+        ...
+
+    def warn_failures(self) -> None:
+        """Emit a warning for the recorded failures."""
+        ...
+
+    @property
+    def on_install(self) -> Callable[[Process], None]:
+        """Called with each machine that was installed."""
+        ...
+
+    @property
+    def on_operation(self) -> Callable[[Operation], None]:
+        """Called with each new operation."""
+        ...
+
+    @property
+    def on_answer(self) -> Callable[[Operation], None]:
+        """Called with each operation that was answered."""
+        ...
+
+    @property
+    def on_incident(self) -> Callable[[Host, str, str | None], None]:
+        """Called with host, incident and detail."""
+        ...
+
+    @property
+    def on_link(self) -> Callable[[Any], None]:
+        """Called with a device whose link has gone up or down."""
+        ...
 
 
 @check_calls
 class Host(Displayed):
-    """A server: it has no link, and is always reached.
+    """A server: it has no link, and is always reachable.
 
     Parameters
     ----------
     world : Runtime
         The world that runs its machines.
     name : str
-        Its name in the lab, which is its first address, too.
+        Its name in the lab, and its first address.
     link : Link, optional
         Its link; by default none: it is a server.
     """
@@ -44,24 +128,24 @@ class Host(Displayed):
         "storage", "watched", "world",
     )  # fmt: skip
 
-    def __init__(self, world: Runtime[Process, Operation], name: str, link: Link | None = None) -> None:
+    def __init__(self, world: Runtime, name: str, link: Link | None = None) -> None:
         self.world = world
         self.link = link
         self.name = name
         self.address = name
-        """Where its machines are reached; it changes with the network, the name does not."""
+        """Address of its machines; it changes with the network, the name does not."""
         self.is_online = True
-        """Whether something can reach it now."""
+        """True if it is reachable now."""
         self.is_on = True
         self.number = device_number(name)
         self.context: dict[str, Any] = {}
         self.processes: list[Process] = []
         self.op_ids = count(1)
-        """Numbers of the calls here: what others call changes nothing for it."""
+        """Numbers of the calls here: calls on other hosts do not affect them."""
         self.storage: Path | None = None
-        """Folder with a file for each of its machines, which then outlives this process; None: in memory."""
+        """Folder with a file for each of its machines, which outlives this process; None: in memory."""
         self.watched: set[str] = set()
-        """Fields of the context that a machine watches."""
+        """Fields of the context that at least one machine watches."""
 
     def _view(self) -> View:
         rows = ((process.system, process.name, process.state, process.handled) for process in self.processes)
@@ -81,7 +165,7 @@ class Host(Displayed):
 
     @property
     def network(self) -> str:
-        """The kind of its network."""
+        """Kind of its network."""
         return "server"
 
     def install(
@@ -93,19 +177,20 @@ class Host(Displayed):
         watch: Collection[str] = (),
         store: MemoryStore | SqliteStore | None = None,
     ) -> Process:
-        """Put a machine on it, and start it.
+        """Install a machine and start it.
 
         Parameters
         ----------
         system : str
-            Who is charged.
+            The system that is charged.
         make : callable
-            Makes the machine from its ports; called again when it is restarted.
+            Creates the machine from its ports; called again at each restart.
         name : str
-            Tells the machines of a host apart; part of the address.
+            Distinguishes the machines of a host; part of the address.
         watch : collection of str
-            Measured fields of the context (``loc``, ``battery_share``; ``bandwidth_kbps``, what its link
-            carries towards it) whose changes it is told; what an application changes it is told in any case.
+            Measured fields of the context of whose changes the machine is notified: ``loc``,
+            ``battery_share``, ``bandwidth_kbps`` (downlink throughput). Changes by an application are always
+            notified.
         store : optional
             The store of the machine; by default one in :attr:`storage`, or in memory.
 
@@ -139,48 +224,48 @@ class Host(Displayed):
         return SqliteStore(file)
 
     def snapshot(self) -> dict[str, Any]:
-        """Give what it knows of itself now."""
+        """Return its current context."""
         return dict(self.context)
 
-    def held_down(self) -> list[str]:
-        """Say what holds its link down: a server has none, and nothing does."""
+    def down_reasons(self) -> list[str]:
+        """Return the reasons for which its link is down: none for a server."""
         return []
 
     def change_context(self, **context: Any) -> None:
-        """Change what it knows of itself; its machines are told."""
+        """Change its context and notify its machines."""
         self.context.update(context)
-        self.tell(lambda process: ContextChanged(self.snapshot()))
+        self.broadcast(lambda process: ContextChanged(self.snapshot()))
 
     def measured(self, field: str, value: Any) -> None:
-        """Note what it has measured; machines that watch this field are told."""
+        """Set a measured field, and notify the machines that watch it."""
         self.context[field] = value
         if field in self.watched:
             for process in self.processes:
                 if field in process.watch:
-                    self.world.soon(process, ContextChanged(self.snapshot()))
+                    self.world.schedule(process, ContextChanged(self.snapshot()))
 
-    def tell(self, event: Callable[[Process], Event]) -> None:
-        """Let all its machines handle an event, now."""
+    def broadcast(self, event: Callable[[Process], Event]) -> None:
+        """Schedule an event for each of its machines, at the current time."""
         for process in self.processes:
-            self.world.soon(process, event(process))
+            self.world.schedule(process, event(process))
 
     def kill(self) -> None:
-        """End its machines at once; what they have committed stays."""
+        """Kill its machines; what they have committed stays."""
         for process in self.processes:
             process.kill()
 
     def restart(self) -> None:
-        """Make the machines that were killed again, with their storage as it was committed.
+        """Restart its killed machines, with their stores as committed.
 
-        One that cannot be made is a failure, and stays away; the others are there.
+        A machine that cannot be created is recorded as a failure and stays killed; the others run.
         """
         for process in self.processes:
             if process.machine is None:
                 process.start()
-        self.world.tell_failures()
+        self.world.warn_failures()
 
     def wipe(self) -> None:
-        """End its machines, and empty their stores."""
+        """Kill its machines and empty their stores."""
         self.kill()
         for process in self.processes:
             process.store.wipe()
@@ -191,7 +276,7 @@ class Host(Displayed):
         return {(process.system, process.name): dict(process.store.items()) for process in self.processes}
 
     def restore(self, backup: Backup) -> None:
-        """End its machines, and set their stores back to a backup."""
+        """Kill its machines and set their stores back to a backup."""
         self.kill()
         for process in self.processes:
             process.store.wipe()
@@ -199,3 +284,345 @@ class Host(Displayed):
                 process.store.put(key, value)
             process.store.commit()
         self.world.on_incident(self, "restored", None)
+
+
+class Process:
+    """A machine on a host, with its ports, timers and open calls; a kill keeps the store."""
+
+    __slots__ = (
+        "_draws",
+        "_listeners",
+        "_make",
+        "_stream",
+        "_world",
+        "address",
+        "handled",
+        "host",
+        "machine",
+        "name",
+        "open",
+        "sent_bytes",
+        "session",
+        "store",
+        "system",
+        "timers",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        world: Runtime,
+        host: Host,
+        system: str,
+        make: Make,
+        name: str,
+        watch: frozenset[str],
+        store: MemoryStore | SqliteStore,
+    ) -> None:
+        self._world = world
+        self.host = host
+        self.system = system
+        self.name = name
+        self.watch = watch
+        self.store = store
+        self.address = f"{host.address}/{name}" if name else host.address
+        self.machine: Machine | None = None
+        self.handled = 0
+        """Events so far, including those before a kill."""
+        self.sent_bytes = 0
+        """Sent by a machine on a server; what devices send is on the bill."""
+        self.session = 0
+        """Number of the current life; incremented at each start."""
+        self.timers: dict[str, tuple[Process, str]] = {}
+        """Running timers; one that was replaced is not among them."""
+        self._make = make
+        self.open: dict[int, Operation] = {}
+        """Operations without an answer, by number."""
+        self._listeners: dict[str, list[Callable[[Any], None]]] = {}
+        # Another process has drawn before from the same seed: its draws are not repeated, or incarnations,
+        # which name a start, would be.
+        before = store.fingerprint() if isinstance(store, SqliteStore) else ""
+        self._stream = Stream(world.seed, f"entropy\n{system}\n{name}" + (f"\n{before}" if before else ""))
+        self._draws = 0
+
+    @property
+    def state(self) -> str:
+        """``running``, ``killed``, or why it has no network."""
+        if self.machine is None:
+            return "killed"
+        down_reasons = ", ".join(self.host.down_reasons())
+        return "running" if self.host.is_online else f"no network ({down_reasons or 'cut'})"
+
+    def entropy(self, n: int) -> bytes:
+        """Return random bytes, the port of that name; restarts never repeat them."""
+        if n < 0:
+            raise ParameterError(
+                "There are no fewer bytes than none.", where="n", found=brief(n), expected="0 or more"
+            )
+        steps = np.arange(self._draws, self._draws + -(-n // 16))
+        self._draws += len(steps)
+        return np.stack(self._stream.words(self.host.number, steps), 1).astype("<u8").tobytes()[:n]
+
+    def start(self) -> None:
+        """Start the machine as :meth:`begin`; if it cannot be created, record a failure."""
+        try:
+            self.begin()
+        except Exception as error:
+            self.store.rollback()
+            self._world.failed(self.host, self.system, error, "making it")
+
+    def begin(self) -> None:
+        """Create the machine, and send it its context and link."""
+        self.session += 1
+        self.machine = self._make(Ports(self.store, self.entropy, self.address))
+        if self.session > 1:
+            self._world.on_incident(self.host, "restarted", self.name or None)
+        if context := self.host.snapshot():
+            self._world.schedule(self, ContextChanged(context))
+        if self.host.is_online:
+            self._world.schedule(self, self.greeting())
+
+    def greeting(self) -> LinkUp:
+        """Build the event that announces the network."""
+        return LinkUp(self.address, self.host.network)
+
+    def kill(self) -> None:
+        """Kill the machine: timers are cleared, open calls are lost, and crash points disarmed."""
+        self.store.crash_point = ignore
+        if self.machine is None:
+            return
+        self.store.rollback()
+        self.machine = None
+        self.timers.clear()
+        lost, self.open = self.open, {}
+        for operation in lost.values():
+            operation.lose()
+        self._world.on_incident(self.host, "killed", self.name or None)
+
+    def call(self, operation: msgspec.Struct | str, **arguments: Any) -> Operation:
+        """Call the machine now; see :class:`mudkit.events.Call`.
+
+        When it returns, the machine has handled the call and committed, except inside a callback or event:
+        then it is so at the end of this moment.
+        """
+        op_id = next(self.host.op_ids)
+        call = Call(op_id, operation, arguments)
+        pending = Operation(self._world, self, call)
+        self._world.on_operation(pending)
+        if self.machine is None:
+            pending.lose()
+            return pending
+        self.open[op_id] = pending
+        self._world.call(self, call)
+        return pending
+
+    def answer(self, answer: Complete) -> None:
+        """Pass an answer to its operation; duplicates and answers to no open call are ignored."""
+        error = answer.error
+        if error is not None and not isinstance(error, BaseException):
+            raise TypeError(f"the error of Complete is an exception, not {brief(error)}")
+        operation = self.open.pop(answer.op_id, None)
+        if operation is not None:
+            operation.settle(answer.result, error)
+            self._world.on_answer(operation)
+
+    def listen(self, app: str, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with the payload of each notification to an application."""
+        self._listeners.setdefault(app, []).append(callback)
+
+    def notify(self, app: str, payload: Any) -> None:
+        """Schedule the callbacks of an application, each as an event of its own."""
+        for callback in self._listeners.get(app, ()):
+            self._world.at(self._world.now_us, self._tell, (app, callback, payload))
+
+    def _tell(self, what: tuple[str, Callable[[Any], None], Any]) -> None:
+        app, callback, payload = what
+        try:
+            callback(payload)
+        except Exception as error:
+            doing = f"in a callback of {app!r}, told {brief(payload, _MAX_SHOWN)}"[:_MAX_SHOWN]
+            self._world.failed(self.host, self.system, error, doing)
+
+
+class Operation(Displayed):
+    """A call that was made, as a future in virtual time."""
+
+    __slots__ = (
+        "_callbacks",
+        "_error",
+        "_has_called_back",
+        "_is_due",
+        "_result",
+        "_world",
+        "call",
+        "details",
+        "invoked_us",
+        "process",
+        "responded_us",
+        "session",
+    )  # fmt: skip
+
+    def __init__(self, world: Runtime, process: Process, call: Call) -> None:
+        self._world = world
+        self.process = process
+        self.call = call
+        self.invoked_us = world.now_us
+        self.responded_us: int | None = None
+        self.session = process.session
+        """Life of the machine in which it was called."""
+        self.details: dict[tuple[Any, Any], Mapping[str, Any]] | None = None
+        """Rows that the machine recorded about it, by table and key of the record that it concerns."""
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._has_called_back = False
+        self._is_due = False
+        """True while the event that runs the callbacks is scheduled."""
+        self._callbacks: list[Callable[[Operation], None]] | None = None
+
+    def _view(self) -> View:
+        facts = {"on": self.process.host.name, "system": self.process.system, "status": self.status}
+        tables: Sequence[Table] = ()
+        if self._error is not None:
+            facts["error"] = f"{type(self._error).__name__}: {one_line(self._error)}"
+        elif self.responded_us is None:
+            facts["since"] = (
+                f"{words.duration(self._world.now_us / 1e6 - self.invoked_us / 1e6)} of virtual time"
+            )
+        else:
+            facts["after"] = words.duration((self.responded_us - self.invoked_us) / 1e6)
+            if isinstance(self._result, Displayed):
+                tables = self._result._view().tables
+            facts["result"] = one_line(self._result)
+        return View(f"Operation {self.call.name}", facts, tables)
+
+    @property
+    def op_id(self) -> int:
+        """Its number, unique on its host."""
+        return self.call.op_id
+
+    @property
+    def status(self) -> str:
+        """``open``, ``ok`` or ``failed``; what was lost with its machine stays open in the history."""
+        if self.responded_us is None:
+            return "open"
+        return "ok" if self._error is None else "failed"
+
+    def done(self) -> bool:
+        """Return whether it has an answer, or never will."""
+        return self.responded_us is not None or self._error is not None
+
+    def result(self, timeout_s: float = 86_400) -> Any:
+        """Run virtual time until it is answered; return the result or raise the error.
+
+        Parameters
+        ----------
+        timeout_s : float
+            Virtual seconds from now; a device without a network would otherwise run for ever.
+
+        Raises
+        ------
+        OperationTimeout
+            There was no answer by then.
+        OperationLost
+            Its machine was killed before.
+        ReentrantRun
+            Called inside an event or callback.
+        """
+        if not self._is_complete():
+            self._world.run_until(self._is_complete, self._deadline_us(timeout_s))
+        self._has_called_back = self.responded_us is not None or self._error is not None
+        return self._outcome(timeout_s)
+
+    def add_done_callback(self, f: Callable[[Operation], None]) -> None:
+        """Call ``f`` with this operation when it is answered; at once, if it is.
+
+        An exception of ``f`` is recorded in ``lab.problems`` and warned of with a
+        :class:`~mudkit.errors.FailureWarning`; the other callbacks are called all the same.
+        """
+        if self._has_called_back:
+            f(self)
+            return
+        if self._callbacks is None:
+            self._callbacks = []
+        self._callbacks.append(f)
+        if self.done() and not self._is_due:
+            self._schedule_callbacks()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait for the result in a notebook's cell, and yield to widgets and interrupts meanwhile."""
+        timeout_s = 86_400.0
+        deadline_us = self._deadline_us(timeout_s)
+        while not self._is_complete() and self._world.now_us < deadline_us:
+            self._world.run_until(self._is_complete, deadline_us, _TURN_S)
+            yield from asyncio.sleep(0).__await__()
+        return self._outcome(timeout_s)
+
+    def settle(self, result: Any, error: BaseException | None) -> None:
+        """Store the answer, and schedule the callbacks."""
+        self._result, self._error = result, error
+        self.responded_us = self._world.now_us
+        if self._callbacks or not self._world.is_idle:
+            self._schedule_callbacks()
+
+    def lose(self) -> None:
+        """Fail it with OperationLost: the machine was killed, or does not run."""
+        now_us = self._world.now_us
+        self._error = OperationLost(
+            f"Nobody will answer {self.call.name!r}.",
+            where=f"{self.process.system} on {self.process.host.name}",
+            found=f"its machine was killed at {now_us / 1e6:,.3f} s, before it answered"
+            if self.process.machine is not None or self.invoked_us < now_us
+            else f"its machine does not run at {now_us / 1e6:,.3f} s: it was killed, or the device is off",
+            remedy="restart it and ask again; what was asked may have been done or not",
+        )
+        self._schedule_callbacks()
+
+    def _is_complete(self) -> bool:
+        """Return whether it has been answered and its callbacks have run."""
+        return (self.responded_us is not None or self._error is not None) and not self._is_due
+
+    def _schedule_callbacks(self) -> None:
+        self._is_due = True
+        self._world.at(self._world.now_us, self._tell)
+
+    def _tell(self, _: None) -> None:
+        self._has_called_back, self._is_due = True, False
+        while self._callbacks:
+            try:
+                self._callbacks.pop(0)(self)
+            except Exception as error:
+                process = self.process
+                doing = f"in a callback of <{self.call.name} on {process.host.name}: {self.status}>"
+                try:
+                    self._world.failed(process.host, process.system, error, doing)
+                except Exception:  # it is to come out; the others are called when time goes on again
+                    if self._callbacks:
+                        self._schedule_callbacks()
+                    raise
+
+    def _deadline_us(self, timeout_s: float) -> int:
+        is_number = isinstance(timeout_s, int | float | np.integer | np.floating)
+        if not is_number or not 0 < timeout_s <= _MAX_TIMEOUT_S:
+            raise ParameterError(
+                "This timeout is not usable.",
+                where="timeout_s",
+                found=brief(timeout_s),
+                expected=f"a number of seconds over 0, at most {_MAX_TIMEOUT_S:,}",
+            )
+        return self._world.now_us + round(timeout_s * 1e6)
+
+    def _outcome(self, timeout_s: float) -> Any:
+        if self._error is not None:
+            raise self._error
+        if self.responded_us is not None:
+            return self._result
+        host = self.process.host
+        state = "has a network" if host.is_online else "has no network"
+        reasons = ", ".join(host.down_reasons())
+        raise OperationTimeout(
+            f"{self.call.name!r} was not answered within {timeout_s:,g} s of virtual time.",
+            where=f"{self.process.system} on {host.name}",
+            found=f"{host.name} {state} ({reasons or host.network}) at {self._world.now_us / 1e6:,.3f} s",
+            expected="an answer",
+            remedy="mend what keeps it from being answered, or wait longer with timeout_s",
+        )

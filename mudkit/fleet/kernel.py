@@ -1,15 +1,19 @@
-"""The kernel: it runs machines in virtual time and carries out what they decide.
+"""The kernel: it runs machines in virtual time, carries their messages, and charges for these.
 
 It knows no system: a machine is something with ``handle``.
+
+A message of a device goes over the device's link to wherever its address leads when it has come up; from
+there over the link of the receiving device, or to a server at once. If it does not arrive, its sender gets
+:class:`~mudkit.events.SendFailed`.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from mudkit.errors import ParameterError, brief
+from mudkit.errors import FailureWarning, ParameterError, SimulationProblem, brief
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -17,70 +21,108 @@ from mudkit.events import (
     Effect,
     Event,
     Notify,
+    Received,
     Record,
     Send,
+    SendFailed,
     SetTimer,
     TimerFired,
+    size_bytes,
 )
-from mudkit.fleet.clock import LINK, TIMER
+from mudkit.fleet.bill import Bill, BillRow
+from mudkit.fleet.clock import ARRIVAL, LINK, TIMER, Clock
 from mudkit.fleet.device import Device
-from mudkit.fleet.failures import Failures, effects_of, not_carried_out, raise_failure
-from mudkit.fleet.host import Host
-from mudkit.fleet.link import profile_of
-from mudkit.fleet.operation import Operation
-from mudkit.fleet.process import Process
-from mudkit.fleet.runtime import Site
+from mudkit.fleet.host import Host, Operation, Process
+from mudkit.fleet.link import Direction, Draws, Leg, Link, LinkProfile, Transfer, profile_of
 from mudkit.fleet.store import Killed
-from mudkit.fleet.transport import Transport
 from mudkit.sources.streams import Stream
 
-__all__ = ["World"]
+__all__ = ["World", "raise_failure"]
 
 _SERVER_LATENCY_US: Final = 500
 """Between two servers of one data centre."""
-_MOST_SHOWN: Final = 200
-"""Letters of an event that is told with a failure."""
+_MAX_SHOWN: Final = 200
+"""Maximum length of an event in the note of a failure."""
 _SEQUENCES: Final = frozenset((tuple, list))
+_MAX_KEPT: Final = 100
+"""Maximum number of errors kept for the warning; a machine may fail at each of a million events."""
 
 
-class World(Transport):
+class World(Clock):
     """Virtual time, hosts, machines and the bill of one run.
 
-    Who records a run sets the attributes that begin with ``on_``.
+    A recorder sets the attributes that begin with ``on_``.
 
     Parameters
     ----------
     seed : int
         Same seed, same bytes.
+
+    Attributes
+    ----------
+    hosts : dict of str to Host
+        Devices and servers, by name.
+    at_address : dict of str to Process
+        The machines, by their current address.
+    on_leg : callable or None
+        Called for every transfer that has left a direction of a link: the leg, how many of its bytes got
+        through, and whether it was cut.
+    on_fate : callable or None
+        Called with what became of a message: one of :data:`mudkit.trace.schema.FATES`.
+    on_link : callable
+        Called when a device's link has gone up or down.
+    on_failure : callable
+        Called with host, system and error of each failure; by default raises it.
     """
 
     __slots__ = (
+        "_addresses",
+        "_bill",
         "_carry_out",
+        "_deliver_now",
         "_failures",
+        "_fault_hook",
+        "_latencies",
+        "_when_arrived",
+        "_when_delivered",
         "_when_due",
+        "_when_forwarded",
+        "at_address",
+        "hosts",
         "on_answer",
         "on_failure",
+        "on_fate",
         "on_incident",
         "on_install",
+        "on_leg",
         "on_link",
         "on_operation",
         "seed",
     )
 
     def __init__(self, seed: int = 0) -> None:
-        super().__init__(Stream(seed, "latency up"), Stream(seed, "latency down"))
+        super().__init__()
         self.seed = seed
-        self.on_link: Callable[[Device], None] = lambda device: None
-        """Told when a device's link has gone up or down."""
-        self.on_incident: Callable[[Host, str, str | None], None] = lambda host, incident, detail: None
-        self.on_failure: Callable[[Site, str, Exception], None] = raise_failure
-        """Told what has failed in which system. As long as nobody is there to be told, it comes out of
-        whatever lets time go on; who judges a machine wants it so."""
+        self.hosts: dict[str, Host] = {}
+        self.at_address: dict[str, Process] = {}
+        self._addresses: set[str] = set()
+        self._fault_hook: Callable[[Transfer], Sequence[int]] | None = None
+        self._deliver_now: Callable[[Transfer, Link | None], None] = self._deliver
+        """Called for a message that has crossed a link, or reached a server."""
+        self._bill = Bill()
+        self._latencies = Draws(Stream(seed, "latency up")), Draws(Stream(seed, "latency down"))
         self._failures = Failures()
+        self.on_leg: Callable[[Leg, int, bool], None] | None = None
+        self.on_fate: Callable[[Transfer, str], None] | None = None
+        self.on_link: Callable[[Device], None] = lambda device: None
+        self.on_incident: Callable[[Host, str, str | None], None] = lambda host, incident, detail: None
+        self.on_failure: Callable[[Host, str, Exception], None] = raise_failure
         self.on_install: Callable[[Process], None] = lambda process: None
         self.on_operation: Callable[[Operation], None] = lambda operation: None
         self.on_answer: Callable[[Operation], None] = lambda operation: None
-        self._when_due = self._fire  # bound once: there is one for each timer in the heap
+        # Bound once: there is one for each entry of the queue, and some entries are found by it.
+        self._when_arrived, self._when_due = self._arrive, self._fire
+        self._when_forwarded, self._when_delivered = self._forward, self._deliver_delayed
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
             Send: self._send,
             SetTimer: self._set_timer,
@@ -90,7 +132,7 @@ class World(Transport):
         }
         self.on_record = lambda process, effect: None
 
-    # -- what there is
+    # -- hosts and addresses
 
     def add_server(self, name: str) -> Host:
         """Add a host without a link."""
@@ -106,33 +148,114 @@ class World(Transport):
         self.hosts[name] = device
         return device
 
-    # -- what happens
+    def check_free(self, name: str) -> None:
+        """Raise ParameterError if a name is taken, or is another device's address."""
+        if name in self.hosts or name in self._addresses:
+            raise ParameterError(
+                "There is a device or server of this name.",
+                where="name",
+                found=brief(name),
+                expected="a name of its own for each",
+            )
+
+    def register(self, process: Process) -> None:
+        """Register a machine at its address, or raise ParameterError if it is in use."""
+        if process.address in self.at_address:
+            raise ParameterError(
+                "There is a machine at this address.",
+                where="name",
+                found=process.address,
+                expected="a name of its own for each machine of a host",
+                remedy="use the one that is there; a cell that is run twice installs twice",
+            )
+        self.at_address[process.address] = process
+
+    def unregister(self, process: Process) -> None:
+        """Remove a machine that could not be created."""
+        del self.at_address[process.address]
+
+    def readdress(self, host: Host, address: str) -> None:
+        """Change the address of a host and its machines, or raise ParameterError if it is in use."""
+        others = (other for other in self.hosts.values() if other is not host)
+        moved = {address + process.address.removeprefix(host.address): process for process in host.processes}
+        taken = [new for new, process in moved.items() if self.at_address.get(new, process) is not process]
+        if taken or any(address in (other.address, other.name) for other in others):
+            raise ParameterError(
+                "This address is in use.",
+                where="address",
+                found=(taken or [address])[0],
+                expected="one of its own for each device",
+            )
+        for process in host.processes:
+            del self.at_address[process.address]
+        for new, process in moved.items():
+            process.address = new
+            self.at_address[new] = process
+        self._addresses.discard(host.address)
+        self._addresses.add(address)
+        host.address = address
+
+    def new_link(self, profile: LinkProfile, name: str) -> Link:
+        """Create the link of a device, which charges this bill."""
+        return Link(profile, name, self._bill, *self._latencies)
+
+    # -- the bill
+
+    def bill(self) -> Iterator[BillRow]:
+        """Yield the bill as of now: scheduled use beyond this moment is not on it."""
+        corrections: dict[int, list[float]] = {}
+        for host in self.hosts.values():
+            if host.link is not None:
+                for account, more_bytes, more_mj in host.link.corrections(self.now_us):
+                    row = corrections.setdefault(id(account), [0, 0.0])
+                    row[0] += more_bytes
+                    row[1] += more_mj
+        for account in self._bill.accounts():
+            more = corrections.get(id(account), (0, 0.0))
+            yield BillRow(
+                account.system,
+                account.device,
+                account.direction,
+                account.messages,
+                account.bytes + int(more[0]),
+                account.radio_mj + more[1],
+                account.wakeups,
+            )
+
+    def used(self, device: Device) -> tuple[int, float]:
+        """Return the number of messages of a device and the energy of its radio so far, in mJ."""
+        return sum(account.messages for account in self._bill.of_device(device.name)), self.radio_mj(device)
+
+    def radio_mj(self, device: Device) -> float:
+        """Return the energy that the radio of a device has used so far."""
+        charged = sum(account.radio_mj for account in self._bill.of_device(device.name))
+        return charged + sum(more_mj for _, _, more_mj in device.link.corrections(self.now_us))
+
+    # -- machines
 
     @property
     def on_record(self) -> Callable[[Process, Record], None]:
-        """Told of every row that a machine has for the run's trace."""
+        """Callback for each row that a machine records."""
         return self._carry_out[Record]
 
     @on_record.setter
     def on_record(self, on_record: Callable[[Process, Record], None]) -> None:
         self._carry_out[Record] = on_record
 
-    def soon(self, process: Process, event: Event) -> None:
-        """Let a machine handle an event, now; if it is killed before, its next life does not."""
+    def schedule(self, process: Process, event: Event) -> None:
+        """Schedule an event for a machine, now; it is dropped if the machine is killed before."""
         self.event_queue.add(self.now_us, LINK, self._event, (process, process.session, event))
 
     def call(self, process: Process, event: Call) -> None:
-        """Let a machine handle what an application asks for; see :meth:`Clock.ask`."""
+        """Pass an application's call to a machine; see :meth:`Clock.ask`."""
         self.ask(self._event, (process, process.session, event))
         if self._failures.count:
-            self.tell_failures()
+            self.warn_failures()
 
     @property
     def handled(self) -> int:
-        """How many events machines have handled so far, those on devices and those on servers."""
+        """Number of events that machines have handled so far, on devices and on servers."""
         return sum(process.handled for host in self.hosts.values() for process in host.processes)
-
-    # -- carrying out
 
     def _event(self, what: tuple[Process, int, Event]) -> None:
         process, session, event = what
@@ -162,40 +285,40 @@ class World(Transport):
             return
         except Exception as error:
             store.rollback()
-            self._fails(process, event, error)
+            self._record_failure(process, event, error)
             return
         carry_out = self._carry_out
         for effect in effects:
             try:
                 carry_out[type(effect)](process, effect)
             except Exception as error:
-                self._fails(process, event, not_carried_out(process, effect, error))
+                self._record_failure(process, event, not_carried_out(process, effect, error))
 
-    def _fails(self, process: Process, event: Event, error: Exception) -> None:
-        """Take note that a machine has failed: that ends the event, a call included, and nothing else."""
-        self.failed(process.host, process.system, error, f"handling {brief(event, _MOST_SHOWN)}")
+    def _record_failure(self, process: Process, event: Event, error: Exception) -> None:
+        """Record that a machine has failed; it ends this event, or call, and nothing else."""
+        self.failed(process.host, process.system, error, f"handling {brief(event, _MAX_SHOWN)}")
         if type(event) is Call:
             process.answer(Complete(event.op_id, error=error))
 
-    def failed(self, host: Site, system: str, error: Exception, doing: str) -> None:
-        """Take note of a failure of a machine or of a callback, and tell it when time stands still again."""
+    def failed(self, host: Host, system: str, error: Exception, doing: str) -> None:
+        """Record a failure of a machine or of a callback; it is warned of when time stands still again."""
         error.add_note(f"in {system} on {host.name} at {self.now_us / 1e6:.6f} s, {doing}")
         self.on_failure(host, system, error)
         self._failures.add(error)
 
     def run(self, until_us: int, tick: Callable[[int], None] | None = None) -> None:
-        """See :meth:`Clock.run`; what has failed meanwhile is told in a :class:`FailureWarning`."""
+        """Execute events as :meth:`Clock.run`, then emit a :class:`FailureWarning` for new failures."""
         super().run(until_us, tick)
-        self.tell_failures()
+        self.warn_failures()
 
     def run_until(self, done: Callable[[], bool], deadline_us: int, turn_s: float = float("inf")) -> None:
-        """See :meth:`Clock.run_until`, and :meth:`run`."""
+        """Execute events as :meth:`Clock.run_until`, then emit a :class:`FailureWarning` for new failures."""
         super().run_until(done, deadline_us, turn_s)
-        self.tell_failures()
+        self.warn_failures()
 
-    def tell_failures(self) -> None:
-        """Warn of what has failed, once, when time stands still."""
-        if self._failures.count and self.stands_still:
+    def warn_failures(self) -> None:
+        """Emit one warning for all recorded failures, unless events are being executed."""
+        if self._failures.count and self.is_idle:
             warnings.warn(self._failures.take(), stacklevel=4)
 
     def _set_timer(self, process: Process, effect: SetTimer) -> None:
@@ -220,3 +343,180 @@ class World(Transport):
 
     def _notify(self, process: Process, effect: Notify) -> None:
         process.notify(effect.app, effect.payload)
+
+    # -- messages
+
+    @property
+    def fault_hook(self) -> Callable[[Transfer], Sequence[int]] | None:
+        """Callback that returns the delays of a message in µs at its delivery; none: lost, two: repeated."""
+        return self._fault_hook
+
+    @fault_hook.setter
+    def fault_hook(self, fault_hook: Callable[[Transfer], Sequence[int]] | None) -> None:
+        self._fault_hook = fault_hook
+        self._deliver_now = self._deliver if fault_hook is None else self._deliver_through_hook
+
+    def record_cut(self, leg: Leg, sent_bytes: int) -> None:
+        """Record a cut transfer, and notify its sender."""
+        if self.on_leg is not None:
+            self.on_leg(leg, sent_bytes, True)
+        self._fail(leg.transfer, "cut")
+
+    def under_way(self) -> list[Transfer]:
+        """Return the messages that are on their way."""
+        transfers = [argument for *_, action, argument in self.event_queue if action is self._when_forwarded]
+        transfers += [
+            argument[0] for *_, action, argument in self.event_queue if action is self._when_delivered
+        ]
+        links = [host.link for host in self.hosts.values() if host.link is not None]
+        transfers += [leg.transfer for link in links for way in (link.up, link.down) for leg in way.underway]
+        return sorted(transfers, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
+
+    def _send(self, process: Process, effect: Send) -> None:
+        to, message, now_us = effect.to, effect.message, self.now_us
+        transfer = Transfer(
+            process, process.session, process.address, to, message, size_bytes(message), now_us
+        )
+        host = process.host
+        if not host.is_online:
+            self._fail(transfer, "no link")
+        elif host.link is not None:
+            self._begin(transfer, host.link.up)
+        else:
+            process.sent_bytes += transfer.size_bytes
+            target = self.at_address.get(to)
+            if target is None or target.host.link is None:
+                self.event_queue.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_forwarded, transfer)
+            else:
+                self._forward(transfer)
+
+    def _begin(self, transfer: Transfer, direction: Direction) -> None:
+        leg = direction.begin(transfer, self.now_us)
+        self.event_queue.add(leg.arrive_us, ARRIVAL, self._when_arrived, leg)
+
+    def _arrive(self, leg: Leg) -> None:
+        direction = leg.direction
+        underway = direction.underway
+        if not underway or underway[0] is not leg:  # it was cut
+            return
+        underway.popleft()
+        transfer = leg.transfer
+        if self.on_leg is not None:
+            self.on_leg(leg, transfer.size_bytes, False)
+        if direction.name == "up":
+            self._forward(transfer)
+        else:
+            self._deliver_now(transfer, direction.link)
+
+    def _forward(self, transfer: Transfer) -> None:
+        """Forward to the current place of the address: over a device's link, or to a server at once."""
+        target = self.at_address.get(transfer.to)
+        if target is None:
+            self._fail(transfer, "nobody there")
+            return
+        host = target.host
+        if host.link is None:
+            self._deliver_now(transfer, None)
+        elif host.is_online:
+            self._begin(transfer, host.link.down)
+        else:
+            self._fail(transfer, "no link")
+
+    def _deliver_through_hook(self, transfer: Transfer, link: Link | None) -> None:
+        delays_us = self._fault_hook(transfer) if self._fault_hook is not None else (0,)
+        if not delays_us and self.on_fate is not None:
+            self.on_fate(transfer, "lost")
+        for number, delay_us in enumerate(delays_us):
+            copy = transfer
+            if number:
+                copy = Transfer(
+                    transfer.sender,
+                    transfer.session,
+                    transfer.source,
+                    transfer.to,
+                    transfer.message,
+                    transfer.size_bytes,
+                    transfer.sent_us,
+                    is_repeat=True,
+                )
+            self.event_queue.add(self.now_us + delay_us, ARRIVAL, self._when_delivered, (copy, link))
+
+    def _deliver_delayed(self, what: tuple[Transfer, Link | None]) -> None:
+        self._deliver(*what)
+
+    def _deliver(self, transfer: Transfer, link: Link | None) -> None:
+        target = self.at_address.get(transfer.to)
+        if target is None or target.machine is None:
+            self._fail(transfer, "nobody there")
+            return
+        host = target.host
+        if host.link is not link:
+            self._fail(transfer, "nobody there")
+        elif not host.is_online:
+            self._fail(transfer, "no link")
+        else:
+            if self.on_fate is not None:
+                self.on_fate(transfer, "repeated" if transfer.is_repeat else "arrived")
+            self._handle(target, Received(transfer.source, transfer.message, transfer.sender.host.name))
+
+    def _fail(self, transfer: Transfer, fate: str) -> None:
+        if self.on_fate is not None:
+            self.on_fate(transfer, fate)
+        self.event_queue.add(self.now_us, ARRIVAL, self._notify_sender, transfer)
+
+    def _notify_sender(self, transfer: Transfer) -> None:
+        """Notify the sender, unless it was killed since: its next life does not know the message."""
+        sender: Process = transfer.sender
+        if transfer.session == sender.session:
+            self._handle(sender, SendFailed(transfer.to, transfer.message))
+
+
+class Failures:
+    """The failures since the last warning; ``count`` includes those that are not kept."""
+
+    __slots__ = ("_kept", "count")
+
+    def __init__(self) -> None:
+        self._kept: list[Exception] = []
+        self.count = 0
+
+    def add(self, error: Exception) -> None:
+        """Count a failure, and keep its error up to a limit."""
+        self.count += 1
+        if len(self._kept) < _MAX_KEPT:
+            self._kept.append(error)
+
+    def take(self) -> FailureWarning:
+        """Return a warning of all failures since the last one, and reset."""
+        warning = FailureWarning(self._kept, self.count)
+        self._kept, self.count = [], 0
+        return warning
+
+
+def raise_failure(host: Host, system: str, error: Exception) -> None:
+    """Raise a failure instead of recording it: a value for :attr:`World.on_failure`."""
+    raise error
+
+
+def effects_of(process: Process, effects: Any) -> Sequence[Effect]:
+    """Return the effects of a generator as a tuple, or raise SimulationProblem."""
+    try:
+        sequence = iter(effects)
+    except TypeError as error:
+        raise not_carried_out(process, effects, error) from error
+    return tuple(sequence)
+
+
+def not_carried_out(process: Process, effects: Any, error: Exception) -> Exception:
+    """Return the error of an effect that could not be carried out."""
+    if not isinstance(error, TypeError | KeyError):
+        return error
+    problem = SimulationProblem(
+        "A machine has answered with something that cannot be carried out.",
+        where=f"{process.system} on {process.host.name}",
+        found=brief(effects, 300) + f" ({type(error).__name__}: {error})",
+        expected="a sequence of Send (of what JSON can hold), SetTimer, CancelTimer, Complete, "
+        "Notify and Record",
+    )
+    problem.__cause__ = error
+    return problem

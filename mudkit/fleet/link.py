@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,19 +13,18 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mudkit.errors import ParameterError, brief, did_you_mean
 from mudkit.fleet.bill import Account, Bill
-from mudkit.fleet.capacity import INSTANT, Curve, Instant
-from mudkit.fleet.energy import RADIOS, Radio
-from mudkit.fleet.timeline import Carried
+from mudkit.fleet.energy import RADIOS, Carried, Radio
 from mudkit.sources.streams import Stream, device_number
 
-__all__ = ["LINKS", "Direction", "Draws", "Leg", "Link", "LinkProfile", "Transfer", "profile_of"]
+__all__ = ["LINKS", "Curve", "Direction", "Draws", "Leg", "Link", "LinkProfile", "Transfer", "profile_of"]
 
 _STEPS: Final = 16
 _DEVICES: Final = 256
+_BYTES_PER_KBPS_US: Final = 1.25e-4
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class LinkProfile:
     name : str
         Also of its radio, see :data:`mudkit.fleet.energy.RADIOS`.
     latency_ms, latency_spread : float
-        One way: the median, and the standard deviation of its logarithm.
+        One-way latency: the median, and the standard deviation of its logarithm.
     up_kbps, down_kbps : float
-        Kilobits a second.
+        Throughput in kilobits per second.
     """
 
     name: str
@@ -49,8 +49,8 @@ class LinkProfile:
 
 
 LINKS: Final = {
-    each.name: each
-    for each in (
+    profile.name: profile
+    for profile in (
         LinkProfile("wifi", 8.0, 0.4, 20_000.0, 40_000.0),
         LinkProfile("lte", 35.0, 0.25, 5_640.0, 12_740.0),
         LinkProfile("umts_3g", 100.0, 0.4, 500.0, 1_500.0),
@@ -60,19 +60,13 @@ LINKS: Final = {
 }
 """The kinds of network, by name.
 
-LTE: the medians of Huang et al., MobiSys 2012 (12.74 Mbit/s down, 5.64 up, 70 ms there and back). The others
-are choices of that order. The ideal one has neither latency nor limit, and costs nothing.
+LTE: the medians of Huang et al., MobiSys 2012 (12.74 Mbit/s down, 5.64 up, 70 ms round trip). The others are
+choices of that order. The ideal one has neither latency nor limit, and costs nothing.
 """
 
 
 def profile_of(name: Any) -> LinkProfile:
-    """Give a profile by name.
-
-    Raises
-    ------
-    ParameterError
-        There is none.
-    """
+    """Return a profile by name, or raise ParameterError."""
     if not isinstance(name, str) or name not in LINKS:
         raise ParameterError(
             "There is no such kind of link.",
@@ -84,21 +78,74 @@ def profile_of(name: Any) -> LinkProfile:
     return LINKS[name]
 
 
-class Transfer(msgspec.Struct, frozen=True):
-    """A message on its way.
+class Curve:
+    """Measured throughput: cumulative bytes by time, piecewise linear.
 
     Parameters
     ----------
-    sender : Process
-    session : int
-        Which life of the sender's machine.
-    source, to : str
-        Addresses.
-    message : object
-    size_bytes, sent_us : int
-    is_repeat : bool
-        Whether it is a copy that a fault has made.
+    from_us : array_like of int
+        Starts of the pieces, ascending.
+    until_us : int
+        End of the last piece.
+    kbps : array_like of float
+        Throughput of each piece; NaN: not measured.
+    otherwise_kbps : float
+        Throughput where nothing was measured, and after the end.
     """
+
+    __slots__ = ("_bytes", "_kbps", "_us")
+
+    def __init__(self, from_us: ArrayLike, until_us: int, kbps: ArrayLike, otherwise_kbps: float) -> None:
+        edges = np.append(np.asarray(from_us, dtype=np.int64), until_us)
+        rates = np.asarray(kbps, dtype=np.float64)
+        rates = np.where(np.isnan(rates), otherwise_kbps, rates)
+        carried = np.concatenate([[0.0], np.cumsum(np.diff(edges) * rates * _BYTES_PER_KBPS_US)])
+        self._us: list[int] = edges.tolist()
+        self._bytes: list[float] = carried.tolist()
+        self._kbps: list[float] = [*rates.tolist(), otherwise_kbps]
+
+    @property
+    def max_kbps(self) -> float:
+        """Highest throughput."""
+        return max(self._kbps)
+
+    def end_us(self, start_us: int, size_bytes: int) -> int:
+        """Return when a transfer is complete."""
+        aim = self._by(start_us) + size_bytes
+        piece = bisect_left(self._bytes, aim) - 1 if aim > 0 else 0
+        rate = self._kbps[piece] * _BYTES_PER_KBPS_US
+        after_us = (aim - self._bytes[piece]) / rate if rate else 0.0
+        return max(int(self._us[piece] + after_us), start_us) + 1
+
+    def carried_bytes(self, start_us: int, end_us: int) -> int:
+        """Return the number of bytes that can be carried between two times."""
+        return int(self._by(end_us) - self._by(start_us))
+
+    def _by(self, t_us: int) -> float:
+        piece = max(bisect_right(self._us, t_us) - 1, 0)
+        return self._bytes[piece] + (t_us - self._us[piece]) * self._kbps[piece] * _BYTES_PER_KBPS_US
+
+
+class Instant:
+    """The curve of a link without limit."""
+
+    __slots__ = ()
+    max_kbps: Final = 1e12
+
+    def end_us(self, start_us: int, size_bytes: int) -> int:
+        """Return when a transfer is complete: at once."""
+        return start_us
+
+    def carried_bytes(self, start_us: int, end_us: int) -> int:
+        """Return a number of bytes above any message's size."""
+        return 1 << 62
+
+
+INSTANT: Final = Instant()
+
+
+class Transfer(msgspec.Struct, frozen=True):
+    """A message on its way; ``session`` is the life of the sender's machine that sent it."""
 
     sender: Any
     session: int
@@ -113,18 +160,8 @@ class Transfer(msgspec.Struct, frozen=True):
 class Leg(msgspec.Struct, frozen=True, eq=False):
     """A transfer on one direction of a link; each is equal to itself only.
 
-    Parameters
-    ----------
-    transfer : Transfer
-    direction : Direction
-    account : Account
-        Who pays.
-    begun_us : int
-        When it came to this direction, and began to wait for its turn.
-    start_us, end_us, arrive_us : int
-        Its first byte, its last byte, and when that arrives.
-    paid_from_us : int
-        The time from when on it pays for the radio being active.
+    It was queued at ``begun_us``; its first and last byte leave at ``start_us`` and ``end_us``. It pays for
+    the active radio from ``paid_from_us`` on.
     """
 
     transfer: Transfer
@@ -139,10 +176,9 @@ class Leg(msgspec.Struct, frozen=True, eq=False):
 
 @functools.cache
 def _rates(profile: LinkProfile, direction: str) -> tuple[float, float, float, float]:
-    """Give µs and mJ a byte, and the latency's median in µs and its spread.
+    """Return µs and mJ per byte, and the latency's median in µs and its spread.
 
-    The same objects for all devices: numbers of each one's own would have to be fetched from memory for each
-    message of a large fleet.
+    Cached, so that all devices of a large fleet share the same objects in the processor's caches.
     """
     radio, up = RADIOS[profile.name], direction == "up"
     us_per_byte = 8_000.0 / (profile.up_kbps if up else profile.down_kbps)
@@ -151,9 +187,9 @@ def _rates(profile: LinkProfile, direction: str) -> tuple[float, float, float, f
 
 
 class Draws:
-    """Normal draws of a stream for many devices: what one of them needs is drawn for its neighbours, too.
+    """Normal draws of a stream, computed for blocks of neighbouring devices.
 
-    Each draw is a function of the device and the step, so this changes no value.
+    Each draw is a function of the device and the step, so blocks change no value.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -162,12 +198,12 @@ class Draws:
         self._drawn: dict[tuple[int, int], NDArray[np.float64]] = {}
 
     def add(self, device: int) -> int:
-        """Make room for a device, and say which place it has."""
+        """Register a device; return its index."""
         self._devices.append(device)
         return len(self._devices) - 1
 
     def take(self, place: int, step: int) -> array[float]:
-        """Give some draws from a step on, the last of them first."""
+        """Return the next draws of a device, from ``step`` on, in reverse order."""
         group, row = divmod(place, _DEVICES)
         drawn = self._drawn.get((group, step))
         if drawn is None or row >= len(drawn):
@@ -180,17 +216,7 @@ class Draws:
 
 
 class Direction:
-    """One direction of a link.
-
-    Parameters
-    ----------
-    link : Link
-    name : {'up', 'down'}
-    draws : Draws
-        The random latencies.
-    device : int
-        Number of the device in that stream.
-    """
+    """One direction of a link."""
 
     __slots__ = (
         "_draws", "_last_arrival_us", "_left", "_place", "_step", "account", "curve", "free_us", "latency_us",
@@ -207,17 +233,17 @@ class Direction:
         self._left = array("d")
         self._last_arrival_us = 0
         self.sender: Any = None
-        """Who has sent over it last, and who is charged for that."""
+        """Process that sent last; ``account`` is its account."""
         self.account: Account
         self.free_us = 0
         self.underway: deque[Leg] = deque()
-        """In the order in which they arrive."""
+        """In order of arrival."""
         self.curve: Curve | Instant | None = None
-        """Measured throughput, which then stands instead of the profile's."""
+        """Measured throughput, which replaces the profile's."""
         self.use(link.profile)
 
     def use(self, profile: LinkProfile) -> None:
-        """Take on the rates of a profile."""
+        """Adopt the rates of a profile."""
         self.us_per_byte, self.mj_per_byte, self.latency_us, self.spread = _rates(profile, self.name)
         self.curve = INSTANT if self.us_per_byte == 0.0 else None  # what was measured was another network
 
@@ -260,13 +286,7 @@ class Direction:
         return leg
 
     def cut(self, now_us: int) -> list[tuple[Leg, int]]:
-        """Stop everything that is under way, and give back what has not been used.
-
-        Returns
-        -------
-        list of (Leg, int)
-            The legs that were cut, each with the bytes that were gone.
-        """
+        """Cancel all transfers under way, and refund what was not used; return each with its bytes sent."""
         cut = []
         for leg, unused_bytes, unused_mj in self.unused(now_us):
             leg.account.bytes -= unused_bytes
@@ -278,15 +298,15 @@ class Direction:
         return cut
 
     def unused(self, now_us: int) -> Iterator[tuple[Leg, int, float]]:
-        """Give what is charged of each transfer and has not been used yet: bytes and mJ."""
+        """Yield what is charged for each transfer but not used yet, in bytes and mJ."""
         for leg in self.underway:
-            unused_bytes = leg.transfer.size_bytes - self._gone(leg, now_us)
+            unused_bytes = leg.transfer.size_bytes - self._sent_bytes(leg, now_us)
             active_us = max(leg.end_us - max(leg.paid_from_us, now_us), 0)
             active_mj = active_us * self.radio.active_mj_per_us
             yield leg, unused_bytes, unused_bytes * self.mj_per_byte + active_mj
 
-    def _gone(self, leg: Leg, now_us: int) -> int:
-        """Say how many of its bytes are over."""
+    def _sent_bytes(self, leg: Leg, now_us: int) -> int:
+        """Return the number of bytes sent so far."""
         size_bytes = leg.transfer.size_bytes
         if now_us >= leg.end_us:
             return size_bytes
@@ -317,9 +337,9 @@ class Link:
         self.bill = bill
         self.profile = profile
         self.profiles = [(0, profile)]
-        """All that it was, with the times from which on it was so."""
+        """All profiles so far, each with the time from which it applies."""
         self.down_kbps, self.up_kbps = profile.down_kbps, profile.up_kbps
-        """What it carries now."""
+        """Current throughput."""
         self.latency_ms = profile.latency_ms
         self.device = device_name
         self.radio = Radio(RADIOS[profile.name])
@@ -328,7 +348,7 @@ class Link:
         self.down = Direction(self, "down", down, device)
 
     def use(self, profile: LinkProfile, now_us: int) -> None:
-        """Become another kind of network; nothing may be under way."""
+        """Switch to another kind of network; nothing may be under way."""
         self.profile = profile
         self.profiles.append((now_us, profile))
         self.down_kbps, self.up_kbps = profile.down_kbps, profile.up_kbps
@@ -338,7 +358,7 @@ class Link:
             direction.use(profile)
 
     def set_measured(self, down_kbps: float, up_kbps: float, latency_ms: float) -> None:
-        """Note what is measured from now on; NaN is not, and is as in the profile.
+        """Set the measured values from now on; NaN: not measured, as in the profile.
 
         The throughput itself is in the directions' curves.
         """
@@ -349,7 +369,7 @@ class Link:
         self.up.latency_us = self.down.latency_us = self.latency_ms * 1000.0
 
     def carried_so_far(self, now_us: int) -> list[Carried]:
-        """Give what is under way, as if it had ended now."""
+        """Return the transfers under way, as if they had ended now."""
         return [
             Carried(
                 direction.name,
@@ -363,7 +383,7 @@ class Link:
         ]
 
     def corrections(self, now_us: int) -> Iterator[tuple[Account, int, float]]:
-        """Give what differs now from what is charged: by account, in bytes and mJ."""
+        """Yield differences between what is used and what is charged: account, bytes, mJ."""
         for direction in (self.up, self.down):
             for leg, unused_bytes, unused_mj in direction.unused(now_us):
                 yield leg.account, -unused_bytes, -unused_mj

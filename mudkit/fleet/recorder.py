@@ -8,45 +8,54 @@ import shutil
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.feather as feather
 
 from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.events import Record
 from mudkit.files import work_folder
 from mudkit.fleet.device import Device
-from mudkit.fleet.exposure import Held
-from mudkit.fleet.host import Host
+from mudkit.fleet.energy import RADIOS, Carried, Stretch, timeline
+from mudkit.fleet.exposure import Exposure
+from mudkit.fleet.host import Host, Operation, Process
 from mudkit.fleet.kernel import World
-from mudkit.fleet.ledger import Deliveries
 from mudkit.fleet.link import Leg, Transfer
-from mudkit.fleet.operation import Operation
-from mudkit.fleet.process import Process
-from mudkit.fleet.runtime import Site
 from mudkit.sources.courses import Places
 from mudkit.trace import TraceWriter
-from mudkit.trace.schema import POSITIONS, REJECTED, SCHEMAS, with_read_ids
+from mudkit.trace.schema import POSITIONS, REJECTED, SCHEMAS, epoch_us, with_read_ids
 from mudkit.wire import wire_fields
 
-__all__ = ["TABLES", "Recorder", "moment"]
+__all__ = ["TABLES", "Deliveries", "Recorder", "moment"]
 
 TABLES: Final = (
     "positions", "reads", "links", "incidents", "messages", "transfers", "operations", "deliveries", "bill",
 )  # fmt: skip
-"""What a recorder gives."""
+"""Names of the tables of a recorder."""
 
 _ROWS_IN_MEMORY: Final = 1 << 18
 _CONTENT: Final = 200
 _DETAIL: Final = 1000
 
 
+_CREATED, _DELIVERED, _READ, _EXPIRED, _REFUSED = range(5)
+_FIELDS: Final = {
+    "created_us": _CREATED,
+    "delivered_us": _DELIVERED,
+    "read_us": _READ,
+    "expired_us": _EXPIRED,
+    "refused_us": _REFUSED,
+}
+
+
 def moment(t_us: int) -> str:
-    """Write µs since 1970 (UTC) as text."""
+    """Format µs since 1970 (UTC) as ISO 8601 text."""
     return (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=t_us)).isoformat()
 
 
@@ -55,6 +64,67 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 def _text(value: Any) -> str | None:
     return value if value is None or type(value) is str else brief(value, _CONTENT)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _rows(table: pa.Table, column: str, value: str) -> pa.Table:
+    return table.filter(pc.equal(table[column], value))
+
+
+class Deliveries:
+    """Deliveries of items: one row per (system, item, receiver), updated by each record of it."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str], list[int | None]] = {}
+
+    def record(self, system: str, row: Mapping[str, Any]) -> bool:
+        """Merge a record into its row, and return whether the item has been created so far.
+
+        ``row`` has ``item``, ``receiver`` and some of the times ``created_us``, ``delivered_us``,
+        ``read_us``, ``refused_us`` (the earliest counts) and ``expired_us`` (the last record counts).
+        Otherwise SimulationProblem is raised.
+        """
+        times = {name: row[name] for name in _FIELDS if row.get(name) is not None}
+        unknown = set(row) - {"item", "receiver", *_FIELDS}
+        if unknown or not {"item", "receiver"} <= set(row) or not all(map(_is_time, times.values())):
+            raise SimulationProblem(
+                "A machine has recorded a delivery that cannot be read.",
+                where=system,
+                found=", ".join(f"{name}: {value!r}" for name, value in row.items()),
+                expected=f"item, receiver, and some of {', '.join(_FIELDS)} in whole µs",
+            )
+        known = self._rows.setdefault((system, str(row["item"]), str(row["receiver"])), [None] * 5)
+        for name, time_us in times.items():
+            place = _FIELDS[name]
+            before_us = known[place]
+            if before_us is None or place == _EXPIRED or time_us < before_us:
+                known[place] = time_us
+        return known[_CREATED] is not None
+
+    def rows(self, now_us: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of the trace's table, sorted by creation, system, item and receiver.
+
+        Items that were never created have no row: any peer can claim that something is an item.
+        """
+        created_only = [(key, times) for key, times in self._rows.items() if times[_CREATED] is not None]
+        in_order = sorted(created_only, key=lambda item: (item[1][_CREATED] or 0, item[0]))
+        for key, (created, delivered, read, expired, refused) in in_order:
+            assert created is not None
+            latency_s = None if delivered is None else (delivered - created) / 1e6
+            staleness_s = None if read is None else (read - created) / 1e6
+            over = expired is not None and expired <= now_us
+            if refused is not None:
+                status = "refused"
+            elif read is not None and (expired is None or read <= expired):
+                status = "read"
+            elif over:
+                status = "expired"
+            else:
+                status = "lost" if delivered is None else "unread"
+            yield (*key, created, delivered, read, expired, latency_s, staleness_s, status)
 
 
 class _Devices:
@@ -68,19 +138,20 @@ class _Devices:
 
 
 class Recorder:
-    """Write down what happens in a world.
+    """Records of what happens in a world.
 
     Parameters
     ----------
     world : World
+        The world, whose ``on_`` attributes are set.
     start_us : int
-        What its time 0 is, in µs since 1970 (UTC).
+        Start of virtual time, in µs since 1970 (UTC).
     description : dict
-        What goes into the manifest of its trace, beside the systems that are installed and the time.
+        Manifest of the trace, without the installed systems and the end.
     messages : bool
-        Whether to write down every message and transfer.
-    held : bool
-        Whether to keep what each party held.
+        Whether to record every message and transfer.
+    exposure : bool
+        Whether to record what each party held.
     """
 
     def __init__(
@@ -90,12 +161,12 @@ class Recorder:
         description: dict[str, Any],
         *,
         messages: bool = True,
-        held: bool = False,
+        exposure: bool = False,
     ) -> None:
         self.world = world
         self.start_us = start_us
         self.description = description
-        self.held = Held() if held else None
+        self.exposure = Exposure() if exposure else None
         self.deliveries = Deliveries()
         self._rows: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
         self._places: list[tuple[pa.Array, int, Places]] = []
@@ -103,11 +174,11 @@ class Recorder:
         self._folder: Path | None = None
         self._offline: set[str] = set()
         self._links: dict[str, tuple[Any, ...]] = {}
-        """Rows of the latest time at which links changed: of each device the last one counts."""
+        """Rows of the latest time at which links changed: the last one of each device counts."""
         self._links_us = 0
         self._devices = _Devices(world)
         self._open: dict[Operation, None] = {}
-        """Operations without an answer, those included that will never have one; in their order."""
+        """Operations without an answer, including lost ones, in order of their calls."""
         world.on_link = self._link
         world.on_incident = self._incident
         world.on_failure = self._failure
@@ -117,7 +188,7 @@ class Recorder:
         world.on_answer = self._answered
         if messages:
             world.on_leg = self._leg
-        if messages or held:
+        if messages or exposure:
             world.on_fate = self._fate
         self._with_messages = messages
         self.failures = 0
@@ -126,22 +197,22 @@ class Recorder:
     # -- what comes in
 
     def positions(self, names: pa.Array, places: Places) -> None:
-        """Write down where devices are now."""
+        """Record where devices are now."""
         self._places.append((names, self.world.now_us, places))
         if len(self._places) * len(names) >= _ROWS_IN_MEMORY:
             self._spill("positions", self._take_places())
 
     def add(self, table: str, row: tuple[Any, ...]) -> None:
-        """Write down a row; times are virtual µs."""
+        """Record a row; times are virtual µs."""
         rows = self._rows[table]
         rows.append(row)
         if len(rows) >= _ROWS_IN_MEMORY:
             self._spill(table, self._take(table))
 
     def _watch_store(self, process: Process) -> None:
-        held, host, system = self.held, process.host.name, process.system
-        if held is not None:
-            process.store.at_put = lambda key, value: held.note(
+        exposure, host, system = self.exposure, process.host.name, process.system
+        if exposure is not None:
+            process.store.at_put = lambda key, value: exposure.record(
                 host, system, "stored", {"key": key, "value": value}, self.world.now_us
             )
 
@@ -170,7 +241,7 @@ class Recorder:
         what = None if detail is None else detail[:_DETAIL]
         self.add("incidents", (process.host.name, self.world.now_us, incident, what, process.system))
 
-    def _failure(self, host: Site, system: str, error: Exception) -> None:
+    def _failure(self, host: Host, system: str, error: Exception) -> None:
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = f"{type(error).__name__}: {error}\n{notes}"[:_DETAIL]
         self.failures += 1
@@ -187,10 +258,10 @@ class Recorder:
     def _fate(self, transfer: Transfer, fate: str) -> None:
         if self._with_messages:
             self.add("messages", self._message(transfer, fate, self.world.now_us))
-        if self.held is not None and fate in ("arrived", "repeated"):
+        if self.exposure is not None and fate in ("arrived", "repeated"):
             sender: Process = transfer.sender
             party = self.world.at_address[transfer.to].host.name
-            self.held.message(
+            self.exposure.record_message(
                 party, sender.system, sender.host.name, transfer.message, self.world.now_us, self._devices
             )
 
@@ -212,7 +283,7 @@ class Recorder:
     def _record(self, process: Process, effect: Record) -> None:
         row = effect.row
         if effect.table == "deliveries":
-            if not self.deliveries.note(process.system, row):
+            if not self.deliveries.record(process.system, row):
                 item = (
                     f"item {row['item']!r} for {row['receiver']!r}, which nobody has recorded with created_us"
                 )
@@ -231,16 +302,16 @@ class Recorder:
                 expected="deliveries, operations, reads or incidents",
             )
 
-    def read(self, host: Site, box_km: float, window_s: float) -> None:
-        """Write down that a device asks for what is around it; one that knows no place cannot ask."""
+    def read(self, host: Host, box_km: float, window_s: float) -> None:
+        """Record that a device reads the surroundings of its place, if it has one."""
         loc = host.context.get("loc")
         if loc is not None:
             self.add("reads", (host.name, self.world.now_us, *loc, box_km, window_s, "recorded"))
 
     def _describe(self, process: Process, row: Mapping[str, Any]) -> None:
-        """Keep what a machine says of an operation: a row for each record that it concerns.
+        """Store a machine's description of an operation: a row for each record that it concerns.
 
-        What it says later of the same record adds to that, or stands instead.
+        A later row of the same record updates the earlier one.
         """
         operation = process.open.get(row.get("op_id", 0)) or self._lost(process, row.get("op_id"))
         place = row.get("table"), row.get("key")
@@ -251,7 +322,7 @@ class Recorder:
             operation.details[place] = row if known is None else {**known, **row}
 
     def _lost(self, process: Process, op_id: Any) -> Operation:
-        """Give an operation that a machine describes though its former life was asked for it."""
+        """Return an operation that a machine describes though it was called in a former life."""
         for operation in self._open:
             if operation.call.op_id == op_id and operation.process.host is process.host:
                 return operation
@@ -272,13 +343,13 @@ class Recorder:
 
     def _operations(self, operation: Operation) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of an operation: one for each record that it concerns."""
-        call, asked = operation.call, operation.call.asked
+        call, arguments = operation.call, operation.call.asked
         for detail in ({},) if operation.details is None else operation.details.values():
-            said = {**asked, **detail}
+            described = {**arguments, **detail}
             hashed = detail.get("value_hash")
             yield (
                 operation.process.host.name, operation.session, call.op_id, call.name,
-                _text(said.get("table")), _text(said.get("key")), _text(said.get("type")),
+                _text(described.get("table")), _text(described.get("key")), _text(described.get("type")),
                 operation.invoked_us, operation.responded_us, operation.status, detail.get("version"),
                 hashed() if callable(hashed) else hashed,
             )  # fmt: skip
@@ -286,7 +357,7 @@ class Recorder:
     # -- what goes out
 
     def pieces(self, name: str) -> Iterator[pa.Table]:
-        """Give a table in pieces, each with its schema; what is open or under way now is in the last."""
+        """Yield a table in pieces, each with its schema; open rows are in the last one."""
         for file in self._files[name]:
             yield feather.read_table(file)
         if name == "positions":
@@ -302,25 +373,58 @@ class Recorder:
         else:
             more: list[tuple[Any, ...]] = []
             if name == "messages" and self._with_messages:
-                more = [self._message(each, "under way", None) for each in self.world.under_way()]
+                more = [self._message(transfer, "under way", None) for transfer in self.world.under_way()]
             elif name == "links":
                 more = list(self._links.values())
             elif name == "operations":
-                more = [row for each in self._open for row in self._operations(each)]
+                more = [row for operation in self._open for row in self._operations(operation)]
             yield self._table(name, self._rows[name] + more)
 
     def table(self, name: str) -> pa.Table:
-        """Give a table whole."""
+        """Return a whole table of the trace.
+
+        Parameters
+        ----------
+        name : str
+            A name of :data:`TABLES`.
+        """
         return pa.concat_tables(self.pieces(name))
 
+    def radio_stretches(self, device: Device) -> list[Stretch]:
+        """Return the states of a device's radio over all networks that it has had."""
+        world, start_us = self.world, self.start_us
+        if world.on_leg is None:
+            raise ParameterError(
+                "This lab does not record transfers.", remedy="make it with Lab(…, record_messages=True)"
+            )
+        rows = _rows(self.table("transfers"), "device", device.name)
+        times = (epoch_us(rows[name]) - start_us for name in ("begun", "started", "ended"))
+        ways, sizes = rows["direction"].to_pylist(), rows["carried_bytes"].to_pylist()
+        carried = [
+            Carried(*row) for row in zip(ways, *(column.tolist() for column in times), sizes, strict=True)
+        ]
+        carried += device.link.carried_so_far(world.now_us)
+        down = _rows(_rows(self.table("incidents"), "device", device.name), "incident", "link down")
+        downs_us = np.asarray(epoch_us(down["ts"]) - start_us)
+        stretches: list[Stretch] = []
+        profiles = [*device.link.profiles, (world.now_us, device.link.profile)]
+        for (from_us, profile), (until_us, _) in pairwise(profiles):
+            then = [
+                transfer for transfer in carried if from_us <= transfer.begun_us < max(until_us, from_us + 1)
+            ]
+            downs = downs_us[(downs_us >= from_us) & (downs_us <= until_us)].tolist()
+            stretches += timeline(RADIOS[profile.name], then, downs, until_us, from_us)
+        return stretches
+
     def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write all tables as a trace folder, as of now; the same run gives the same bytes.
+        """Write all tables as a trace folder, as of now; the same run writes the same bytes.
 
         Parameters
         ----------
         path : path-like
+            The new folder.
         overwrite : bool
-            Replace a trace that is there.
+            Replace an existing trace.
 
         Returns
         -------
@@ -330,7 +434,7 @@ class Recorder:
         Raises
         ------
         OutputExists, OutputProblem
-            The folder is there already, or cannot be written; nothing is left behind.
+            The folder exists already, or cannot be written; nothing is left behind.
         """
         systems = {process.system for host in self.world.hosts.values() for process in host.processes}
         described = {
@@ -357,10 +461,10 @@ class Recorder:
     def _positions(self, places: list[tuple[pa.Array, int, Places]]) -> pa.Table:
         if not places:
             return POSITIONS.empty_table()
-        names = pa.chunked_array([each for each, _, _ in places]).combine_chunks()
-        t_us = np.repeat([at for _, at, _ in places], [len(each) for each, _, _ in places])
+        names = pa.chunked_array([group for group, _, _ in places]).combine_chunks()
+        t_us = np.repeat([at for _, at, _ in places], [len(group) for group, _, _ in places])
         lat, lon, speed = (
-            np.concatenate(parts) for parts in zip(*(each for *_, each in places), strict=True)
+            np.concatenate(parts) for parts in zip(*(arrays for *_, arrays in places), strict=True)
         )
         speeds = pa.array(speed, mask=np.isnan(speed))
         ts = pa.array(t_us + self.start_us).cast(POSITIONS.field("ts").type)
@@ -381,7 +485,7 @@ class Recorder:
         return with_read_ids(table) if name == "reads" else table
 
     def _spill(self, name: str, table: pa.Table) -> None:
-        """Put rows into a file that goes with this recorder."""
+        """Move rows into a file that is deleted with this recorder."""
         if self._folder is None:
             self._folder = work_folder()
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)

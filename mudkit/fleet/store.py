@@ -1,4 +1,4 @@
-"""Stores of machines: what is written in one ``handle`` is there whole or not at all."""
+"""Stores of machines: the writes of one ``handle`` are a transaction."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sortedcontainers import SortedList
 from mudkit.errors import ParameterError, StoreError, brief
 from mudkit.events import Ciphertext
 
-__all__ = ["Killed", "MemoryStore", "SqliteStore", "unheeded"]
+__all__ = ["Killed", "MemoryStore", "SqliteStore", "ignore"]
 
 _CIPHERTEXT: Final = 1
-_LAST_BEFORE_SURROGATES: Final = 0xD7FF
-"""The code point after it can be in no key."""
+_BEFORE_SURROGATES: Final = 0xD7FF
+"""Code points above it, up to 0xDFFF, cannot be in a key."""
 
 
 def _hook(value: Any) -> Any:
@@ -37,7 +37,7 @@ _pack = msgspec.msgpack.Encoder(enc_hook=_hook).encode
 
 
 class _Decoders(dict[Any, Callable[[bytes], Any]]):
-    """What reads each kind of value: made when it is read first, for a type is no state of a store."""
+    """Decoders by type, created at the first use; a type is no state of a store."""
 
     def __missing__(self, kind: Any) -> Callable[[bytes], Any]:
         decode = self[kind] = msgspec.msgpack.Decoder(kind, ext_hook=_ciphertext).decode
@@ -48,7 +48,7 @@ _decoders: Final = _Decoders()
 
 
 def _read(key: str, written: bytes, kind: Any) -> Any:
-    """Read what is stored under a key as what it should be."""
+    """Decode a stored value as a type, or raise StoreError."""
     try:
         return _decoders[kind](written)
     except msgspec.DecodeError as error:
@@ -62,7 +62,7 @@ def _read(key: str, written: bytes, kind: Any) -> Any:
 
 
 def _encode(key: str, value: Any) -> bytes:
-    """Write a value so that it comes back as it is."""
+    """Encode a value, or raise ParameterError if it would not be decoded to an equal one."""
     try:
         written = _pack(value)
         if _decoders[type(value) if isinstance(value, msgspec.Struct) else Any](written) == value:
@@ -78,23 +78,22 @@ def _encode(key: str, value: Any) -> bytes:
 
 
 class Killed(BaseException):
-    """A machine was killed at a crash point; nothing in a machine may catch it."""
+    """Kill of a machine at a crash point; machines must not catch it."""
 
 
-def unheeded(*what: Any) -> None:
-    """Do nothing: nobody is to be killed, nobody wants to know."""
+def ignore(*what: Any) -> None:
+    """Do nothing: the crash point of a store without a fault."""
 
 
 class MemoryStore:
-    """A store that outlives the machine and not the process.
+    """A store in memory, which outlives the machine but not the process.
 
-    What is put is copied, as a file would: a machine that changes a value later changes nothing that is
-    stored, and what would come back as something else is refused at once.
+    Values are encoded as in a file: a later change of the object does not change what is stored, and what
+    would be decoded to something else is refused at once.
 
-    Machines of a lab have it unless their host has a folder (``storage=``): one SQLite database for all would
-    undo at kills and crash points just the same, outlive a process that nothing else of a lab outlives, and
-    commit in milliseconds instead of a microsecond. That both kinds are alike is tested in
-    ``tests/property/test_store_and_forward.py``; real files under SIGKILL are in
+    Machines of a lab use it unless their host has a folder (``storage=``): a commit takes a microsecond
+    instead of SQLite's milliseconds, and kills and crash points undo the same. That both kinds are alike is
+    tested in ``tests/property/test_store_and_forward.py``; real files under SIGKILL are in
     ``tests/faults/test_killed_mud.py`` and ``test_killed_store.py``.
     """
 
@@ -103,14 +102,14 @@ class MemoryStore:
     def __init__(self) -> None:
         self._data: dict[str, bytes] = {}
         self._keys: SortedList[str] | None = None
-        """The keys in their order, once somebody has asked for some of them."""
+        """Sorted keys, built at the first use of :meth:`keys`."""
         self._undo: dict[str, bytes | None] = {}
-        """What was under each key that has changed since the last commit; None: nothing."""
+        """Committed value of each key that has changed since; None: it did not exist."""
         self.is_dirty = False
-        self.crash_point: Callable[[str], None] = unheeded
-        """See :class:`mudkit.events.Store`; who kills at a crash point replaces it."""
+        self.crash_point: Callable[[str], None] = ignore
+        """See :class:`mudkit.events.Store`; a fault replaces it."""
         self.at_put: Callable[[str, Any], None] | None = None
-        """Called with what is put, by who keeps a ledger of it."""
+        """Called with each key and value that is put."""
 
     def get(self, key: str, kind: Any = Any) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -138,24 +137,24 @@ class MemoryStore:
         return [(key, _read(key, self._data[key], kind)) for key in self.keys(prefix)]
 
     def commit(self) -> None:
-        """Make what was written since the last commit last."""
+        """Commit the changes since the last commit."""
         self._undo.clear()
         self.is_dirty = False
 
     def rollback(self) -> None:
-        """Undo what was written since the last commit."""
+        """Undo the changes since the last commit."""
         for key, value in list(self._undo.items()):
             self._change(key, value)
         self.commit()
 
     def wipe(self) -> None:
-        """Forget everything, also what was committed."""
+        """Delete everything, including what was committed."""
         self._data.clear()
         self._keys = None
         self.commit()
 
     def _change(self, key: str, written: bytes | None) -> None:
-        """Let a key have a value, or none, until the next commit or rollback."""
+        """Set or delete a key until the next commit or rollback."""
         before = self._data.get(key)
         self._undo.setdefault(key, before)
         self.is_dirty = True
@@ -170,17 +169,18 @@ class MemoryStore:
 
 
 class SqliteStore:
-    """A store in a file that outlives the process.
+    """A store in a file, which outlives the process.
 
-    What is put waits in memory and goes into the file with the commit: a single change is one statement,
-    which is a transaction of its own, several are one transaction.
+    Changes are kept in memory until the commit: a single change is one statement, which is a transaction of
+    its own, several are one transaction.
 
     Parameters
     ----------
     path : Path
+        The SQLite file.
     synchronous : {'FULL', 'NORMAL'}
-        The mode in which SQLite writes the file (https://www.sqlite.org/pragma.html#pragma_synchronous): what
-        is committed survives a power cut, or only the end of the process.
+        SQLite's mode (https://www.sqlite.org/pragma.html#pragma_synchronous): a commit survives a power cut,
+        or only the end of the process.
     """
 
     def __init__(self, path: Path, synchronous: str = "FULL") -> None:
@@ -194,12 +194,12 @@ class SqliteStore:
             "CREATE TABLE IF NOT EXISTS store (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
         )
         self._changes: dict[str, bytes | None] = {}
-        """What waits for the commit; None: to be deleted."""
+        """Uncommitted changes; None: to be deleted."""
         self.is_dirty = False
-        self.crash_point: Callable[[str], None] = unheeded
-        """See :class:`mudkit.events.Store`; who kills at a crash point replaces it."""
+        self.crash_point: Callable[[str], None] = ignore
+        """See :class:`mudkit.events.Store`; a fault replaces it."""
         self.at_put: Callable[[str, Any], None] | None = None
-        """Called with what is put, by who keeps a ledger of it."""
+        """Called with each key and value that is put."""
 
     def get(self, key: str, kind: Any = Any) -> Any:
         """See :class:`mudkit.events.Store`."""
@@ -231,9 +231,9 @@ class SqliteStore:
         return [(key, _read(key, written, kind)) for key, written in self._written(prefix)]
 
     def _written(self, prefix: str) -> list[tuple[str, bytes]]:
-        """Give keys and values as they are in the file, or will be with the commit."""
+        """Return keys and encoded values, with the uncommitted changes applied."""
         query, bounds = "SELECT key, value FROM store WHERE key >= ?", [prefix]
-        if prefix and ord(prefix[-1]) < _LAST_BEFORE_SURROGATES:  # keys are in the order of their code points
+        if prefix and ord(prefix[-1]) < _BEFORE_SURROGATES:  # keys are in the order of their code points
             query, bounds = f"{query} AND key < ?", [prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)]
         items: dict[str, bytes | None] = dict(self._execute(query, bounds).fetchall())
         items |= self._changes
@@ -242,7 +242,7 @@ class SqliteStore:
         )
 
     def commit(self) -> None:
-        """Make what was written since the last commit last."""
+        """Commit the changes since the last commit."""
         changes = self._changes
         if len(changes) == 1:
             self._change(*changes.popitem())
@@ -260,12 +260,12 @@ class SqliteStore:
         self.is_dirty = False
 
     def rollback(self) -> None:
-        """Undo what was written since the last commit."""
+        """Undo the changes since the last commit."""
         self._changes.clear()
         self.is_dirty = False
 
     def wipe(self) -> None:
-        """Forget everything, also what was committed."""
+        """Delete everything, including what was committed."""
         self.rollback()
         self._execute("DELETE FROM store")
 
@@ -280,7 +280,7 @@ class SqliteStore:
         return digest.hexdigest() if rows else ""
 
     def close(self) -> None:
-        """Close the file; what was not committed is undone."""
+        """Close the file; uncommitted changes are lost."""
         self.rollback()
         self._connection.close()
 

@@ -1,8 +1,7 @@
-"""What is only packed is in clear: whoever holds it can open it, without a key.
+"""Opening of data that is packed without a key: a party that holds it can read it.
 
 Compressed bytes (gzip, zlib, deflate, bzip2, xz), JSON, MessagePack, and texts in base64, base32 or
-hexadecimal digits are opened, one in another, too. What is sealed with a key stays closed, and so does what
-is packed in a way that nobody else knows.
+hexadecimal digits are opened, also nested. Encrypted data and unknown encodings stay closed.
 """
 
 from __future__ import annotations
@@ -21,112 +20,94 @@ import msgspec
 
 from mudkit.wire import is_too_deep
 
-__all__ = ["LEAST_PACKED", "MOST_BYTES", "Opened", "Room", "opened"]
+__all__ = ["MAX_BYTES", "MIN_PACKED", "Budget", "Unpacked", "unpack"]
 
-MOST_BYTES: Final = 1 << 24
-"""So much is made of one value that somebody holds: of a few kilobytes gzip can make gigabytes."""
-_DEEPEST: Final = 8
-_LEAST: Final = 16
-"""Of fewer bytes, texts and other codes mean something by chance."""
-LEAST_PACKED: Final = 22
-"""In fewer letters nothing is packed, but for JSON: 16 bytes are so many in base64."""
-_CODED: Final = re.compile(rb"[A-Za-z0-9+/_-]{%d,}={0,6}" % LEAST_PACKED)
+MAX_BYTES: Final = 1 << 24
+"""Maximum size of the opened content of one value: a few kilobytes of gzip can expand to gigabytes."""
+_MAX_LAYERS: Final = 8
+_MIN_DECODED: Final = 16
+"""Minimum decoded size; shorter data decodes by chance."""
+MIN_PACKED: Final = 22
+"""Minimum length of an encoded text, JSON apart: 16 bytes in base64."""
+_CODED: Final = re.compile(rb"[A-Za-z0-9+/_-]{%d,}={0,6}" % MIN_PACKED)
 _HEX: Final = re.compile(rb"(?:[0-9a-f]{2}|[0-9A-F]{2})+")
 _BASE32: Final = re.compile(rb"[A-Z2-7]+=*")
-_INFLATES: Final[tuple[tuple[bytes, Callable[[], Any]], ...]] = (
+_DECOMPRESSORS: Final[tuple[tuple[bytes, Callable[[], Any]], ...]] = (
     (b"\x1f\x8b", lambda: zlib.decompressobj(31)),
     (b"BZh", bz2.BZ2Decompressor),
     (b"\xfd7zXZ\x00", lzma.LZMADecompressor),
     (b"x", zlib.decompressobj),
 )
-"""How compressed bytes begin, and what opens them."""
+"""Magic numbers of compressed data, and their decompressors."""
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 
 
-class Room:
-    """How much may still be made of one value, and how often what came out may be opened again."""
+class Budget:
+    """Remaining limits for one value: bytes, and layers of nesting."""
 
     __slots__ = ("bytes", "layers")
 
     def __init__(self) -> None:
-        self.bytes, self.layers = MOST_BYTES, _DEEPEST
+        self.bytes, self.layers = MAX_BYTES, _MAX_LAYERS
 
 
-class Opened(NamedTuple):
-    """What was in something packed.
-
-    Parameters
-    ----------
-    value : object
-        Bytes, or what JSON or MessagePack hold.
-    is_all : bool
-        Whether there was nothing else; else the rest can be read as it is.
-    """
+class Unpacked(NamedTuple):
+    """Content of packed data: bytes, JSON or MessagePack; ``is_all`` unless text surrounds it."""
 
     value: Any
     is_all: bool
 
 
-def opened(data: bytes, room: Room) -> Opened | None:
-    """Open one layer of what is packed.
+def unpack(data: bytes, budget: Budget) -> Unpacked | None:
+    """Open one layer of packed data; return None if there is nothing to open, or no budget.
 
-    Parameters
-    ----------
-    data : bytes
-        A text is given as UTF-8.
-    room : Room
-        It becomes less.
-
-    Returns
-    -------
-    Opened or None
-        None if there is nothing to open, or no room.
+    Text is passed as UTF-8. ``budget`` is reduced.
 
     Examples
     --------
     >>> import gzip
-    >>> opened(gzip.compress(b'{"to": "bob"}'), Room())
-    Opened(value={'to': 'bob'}, is_all=True)
-    >>> opened(b"to bob", Room()) is None
+    >>> unpack(gzip.compress(b'{"to": "bob"}'), Budget())
+    Unpacked(value={'to': 'bob'}, is_all=True)
+    >>> unpack(b"to bob", Budget()) is None
     True
     """
-    if len(data) < 2 or not room.layers or room.bytes <= 0:
+    if len(data) < 2 or not budget.layers or budget.bytes <= 0:
         return None
     if _is_text(data):
-        return _opened_text(data, room)
-    inflated = _inflated(data, room)
+        return _unpack_text(data, budget)
+    inflated = _decompress(data, budget)
     if inflated is not None:
-        value = _json(inflated)
-        return Opened(inflated if value is None else value, True)
-    value = _msgpack(data)
-    return None if value is None else Opened(value, True)
+        value = _decode_json(inflated)
+        return Unpacked(inflated if value is None else value, True)
+    value = _decode_msgpack(data)
+    return None if value is None else Unpacked(value, True)
 
 
-def _opened_text(text: bytes, room: Room) -> Opened | None:
-    if value := _json(text):
-        room.bytes -= len(text)
-        return Opened(value, True)
+def _unpack_text(text: bytes, budget: Budget) -> Unpacked | None:
+    if value := _decode_json(text):
+        budget.bytes -= len(text)
+        return Unpacked(value, True)
     parts = []
     for run in _CODED.finditer(text):
-        decoded = _decoded(run[0], room)
+        decoded = _decode(run[0], budget)
         if decoded is not None:
             if len(run[0]) == len(text.strip()):
-                return Opened(decoded, True)
+                return Unpacked(decoded, True)
             parts.append(decoded)
-    room.bytes -= sum(map(len, parts))
-    return Opened(parts, False) if parts else None
+    budget.bytes -= sum(map(len, parts))
+    return Unpacked(parts, False) if parts else None
 
 
-def _decoded(run: bytes, room: Room) -> bytes | None:
-    """Give what a run of letters stands for, if that means something."""
-    for decoded in _codes(run):
-        if len(decoded) >= _LEAST and (_is_text(decoded) or opened(decoded, room) is not None):
+def _decode(run: bytes, budget: Budget) -> bytes | None:
+    """Return the content of an encoded run of letters, if it means something."""
+    for decoded in _decodings(run):
+        if len(decoded) >= _MIN_DECODED and (_is_text(decoded) or unpack(decoded, budget) is not None):
             return decoded
     return None
 
 
-def _codes(run: bytes) -> Iterator[bytes]:
-    """Give what letters stand for, in all codes that have these letters."""
+def _decodings(run: bytes) -> Iterator[bytes]:
+    """Yield the content of a run of letters in all encodings that have these letters."""
     letters = run.rstrip(b"=")
     if _HEX.fullmatch(letters):
         yield binascii.unhexlify(letters)
@@ -140,33 +121,33 @@ def _codes(run: bytes) -> Iterator[bytes]:
 _URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
-def _inflated(data: bytes, room: Room) -> bytes | None:
-    for magic, inflater in _INFLATES:
-        if data.startswith(magic) and (inflated := _inflated_by(inflater(), data, room)) is not None:
+def _decompress(data: bytes, budget: Budget) -> bytes | None:
+    for magic, inflater in _DECOMPRESSORS:
+        if data.startswith(magic) and (inflated := _decompress_by(inflater(), data, budget)) is not None:
             return inflated
-    inflated = _inflated_by(zlib.decompressobj(-15), data, room)
+    inflated = _decompress_by(zlib.decompressobj(-15), data, budget)
     means = (
         inflated is not None
-        and len(inflated) >= _LEAST
-        and (_is_text(inflated) or opened(inflated, room) is not None)
+        and len(inflated) >= _MIN_DECODED
+        and (_is_text(inflated) or unpack(inflated, budget) is not None)
     )
     return inflated if means else None
 
 
-def _inflated_by(inflate: Any, data: bytes, room: Room) -> bytes | None:
-    """Give what comes out: all of it, or as much as there is room for."""
+def _decompress_by(inflate: Any, data: bytes, budget: Budget) -> bytes | None:
+    """Return the decompressed data, cut at the available budget."""
     try:
-        out: bytes = inflate.decompress(data, room.bytes)
+        out: bytes = inflate.decompress(data, budget.bytes)
     except (zlib.error, lzma.LZMAError, OSError, EOFError):
         return None
-    if inflate.eof or len(out) >= room.bytes:
-        room.bytes -= len(out)
+    if inflate.eof or len(out) >= budget.bytes:
+        budget.bytes -= len(out)
         return None if inflate.eof and inflate.unused_data else out
     return None
 
 
-def _json(text: bytes) -> Any:
-    """Give the object or list that a text is in JSON."""
+def _decode_json(text: bytes) -> Any:
+    """Decode a JSON object or list, or return None."""
     if text.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -175,15 +156,15 @@ def _json(text: bytes) -> Any:
         return None
 
 
-def _msgpack(data: bytes) -> Any:
-    """Give the map or list with a text in it that bytes are in MessagePack."""
+def _decode_msgpack(data: bytes) -> Any:
+    """Decode a MessagePack map or list that has a text in it, or return None."""
     if len(data) < 2 or (data[0] & 0xE0 != 0x80 and data[0] not in (0xDC, 0xDD, 0xDE, 0xDF)):
         return None
     try:
         value = msgspec.msgpack.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError, TypeError):
         return None
-    return value if not is_too_deep(value) and any(len(each) > 1 for each in _strings(value)) else None
+    return value if not is_too_deep(value) and any(len(text) > 1 for text in _strings(value)) else None
 
 
 def _strings(value: Any) -> Iterator[bytes]:
@@ -201,7 +182,7 @@ def _strings(value: Any) -> Iterator[bytes]:
 
 
 def _is_text(data: bytes) -> bool:
-    """Say whether bytes are letters that somebody can read."""
+    """Return whether bytes are printable UTF-8."""
     try:
         return _CONTROLS.search(data.decode()) is None
     except UnicodeDecodeError:

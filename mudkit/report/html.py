@@ -105,9 +105,15 @@ summary { cursor: pointer; font-weight: 600; }
 @media print {
   :root { color-scheme: light; --ground: #fff; --card: #f6f7f9; --ink: #1d2430; --soft: #5b6472;
     --line: #d9dee5; }
+  /* A page as wide as the screen's, so that figures, which were drawn for the screen, and tables fit. */
+  body { zoom: 0.74; }
   main { max-width: none; padding: 0; }
-  .cell, table, .mudkit-figure { break-inside: avoid; }
-  h2, h3 { break-after: avoid; }
+  .output_area { overflow-x: visible; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+  .cell, table, .mudkit-figure, .say, .tile, .warn { break-inside: avoid; }
+  h2, h3, summary, .cell:has(h2), .cell:has(h3) { break-after: avoid; }
+  .modebar { display: none !important; }
+  details::details-content { content-visibility: visible; display: block; }
 }
 """
 

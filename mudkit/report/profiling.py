@@ -29,6 +29,10 @@ __all__ = [
 
 _CLEAN: Final = 0.01
 _LONG_GAP_S: Final = 600.0
+_EDGES_S: Final = (
+    0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14_400.0,
+    28_800.0, 86_400.0, 604_800.0, np.inf,
+)  # fmt: skip
 
 
 def first_screen(source: TraceSource) -> FirstScreen:
@@ -68,13 +72,15 @@ def first_screen(source: TraceSource) -> FirstScreen:
 
 
 def intervals(source: TraceSource) -> pd.DataFrame:
-    """Count times between two positions of a device, in bins that double: ``from_s, to_s, intervals``."""
-    gaps_s = _gaps_s(source)
-    power = np.where(gaps_s < 1, -1, np.floor(np.log2(np.maximum(gaps_s, 1)))).astype(int)
-    bins, counts = np.unique(power, return_counts=True)
-    return pd.DataFrame(
-        {"from_s": np.where(bins < 0, 0.0, 2.0**bins), "to_s": 2.0 ** (bins + 1), "intervals": counts}
-    )
+    """Count times between two positions of a device, in bins: ``from_s, to_s, intervals``.
+
+    The bins begin with the first and end with the last that holds any.
+    """
+    counts, _ = np.histogram(_gaps_s(source), _EDGES_S)
+    held = np.flatnonzero(counts)
+    kept = slice(held[0], held[-1] + 1) if len(held) else slice(0)
+    table = pd.DataFrame({"from_s": _EDGES_S[:-1], "to_s": _EDGES_S[1:], "intervals": counts})
+    return table[kept].reset_index(drop=True)
 
 
 def cells(source: TraceSource, zoom: int) -> pa.Table:

@@ -47,6 +47,7 @@ FAR: Final = "far away"
 _MOMENTS: Final = 40
 _POINT: Final = 0.01
 _SOURCES: Final = {"speed": "traffic", "devices": "popular spots"}
+_TOLD: Final = {"speed": "speed, km/h", "devices": "devices in a cell"}
 _QUANTITIES: Final = {
     "speed": "the speed of devices, which the trace has",
     "devices": "the number of devices that stand in a cell",
@@ -280,7 +281,7 @@ def _application(quantity: str) -> Application:
     """Return the application that reports a quantity, near by within a minute, elsewhere in half an hour."""
     source = APPLICATIONS[_SOURCES[quantity]]
     return replace(
-        APPLICATIONS["noise map"], name=quantity, sense=source.sense, join=source.join, tells=source.tells
+        APPLICATIONS["noise map"], name=quantity, sense=source.sense, join=source.join, tells=_TOLD[quantity]
     )
 
 

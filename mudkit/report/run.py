@@ -41,10 +41,17 @@ _DURATIONS: Final = {
     "cache_policy": (11, 4.5),
     "prefetch_sizing": (8, 0),
     "propagation": (8, 6),
-    "scoreboard": (8, 0),
+    "scoreboard": (10, 0),
 }
 """Seconds by report: those of any run, and those of a MB of packed input."""
-_RUN_S: Final = 0.15
+_TASK_S: Final = {"friends nearby": 0.25, "ward telemetry": 4.0, "news with ranks": 0.35}
+_OTHER_TASK_S: Final = 0.2
+"""Seconds of a run with 8 phones for a quarter of the task's hours, on one core."""
+_SCENARIO_S: Final = 3.2
+"""Seconds of a scenario on which orders of systems are tried, on one core."""
+_MESSAGE_S: Final = 8e-4
+"""Seconds of a message that is prefetched with each setting, in each draw of outages."""
+_MESSAGE_BYTES: Final = 25
 
 
 class ReportFailed(MudkitError, RuntimeError):
@@ -98,11 +105,6 @@ def run_report(
     check_inputs(template, values)
     # The kernel runs in another folder, so paths are made absolute; the manifest keeps them as given.
     absolute = values | {name: str(path.absolute()) for name, path in files.items()}
-    import nbformat  # loading these takes longer than loading all of mudkit
-
-    from mudkit.report.html import export_html
-
-    notebook = nbformat.read(_TEMPLATES / f"{template}.ipynb", as_version=4)
     started = dt.datetime.now(dt.UTC)
     manifest: dict[str, Any] = {
         "report": template,
@@ -121,6 +123,11 @@ def run_report(
     path = free_name(build / f"{template}-{started:%Y%m%dT%H%M%SZ}")
     clock = time.monotonic()
     stages.announce(template, _expected_s(template, values, files.values()))
+    import nbformat  # loading these takes longer than loading all of mudkit
+
+    from mudkit.report.html import export_html
+
+    notebook = nbformat.read(_TEMPLATES / f"{template}.ipynb", as_version=4)
     with staged_folder(path) as folder:
         (folder / "data").mkdir()
         try:
@@ -167,8 +174,17 @@ def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Path])
     """Estimate the duration on two quiet cores, seconds: measured on the samples and on recorded traces."""
     fixed_s, per_mb_s = _DURATIONS[template]
     packed_mb = sum(_packed_mb(path) for path in files)
-    runs = values["seeds"] * len(values["tasks"]) * len(values["systems"]) if template == "scoreboard" else 0
-    return fixed_s + per_mb_s * packed_mb + _RUN_S * runs
+    expected_s: float = fixed_s + per_mb_s * packed_mb
+    if template == "scoreboard":
+        runs_s = sum(_TASK_S.get(task, _OTHER_TASK_S) for task in values["tasks"])
+        runs_s *= len(values["systems"]) * values["seeds"] * values["devices"] / 8 * values["length"] / 0.25
+        expected_s += (runs_s + _SCENARIO_S * values["scenarios"]) / 2
+    elif template == "prefetch_sizing":
+        messages = (
+            packed_mb * 4e6 / _MESSAGE_BYTES if packed_mb else values["arrivals_per_day"] * values["days"]
+        )
+        expected_s += _MESSAGE_S * messages * (1 if values["outages"] else values["draws"])
+    return expected_s
 
 
 def _packed_mb(path: Path) -> float:

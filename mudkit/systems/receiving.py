@@ -21,9 +21,9 @@ from mudkit.events import (
 )
 from mudkit.wire import is_too_deep, wire_fields
 
-__all__ = ["MOST_BYTES", "Accepts", "Count", "Name", "dropped"]
+__all__ = ["MAX_BYTES", "Accepts", "Count", "Name", "dropped"]
 
-MOST_BYTES: Final = 16 << 20
+MAX_BYTES: Final = 16 << 20
 """A longer message is dropped; those that applications hand over are refused before they are sent."""
 _SHOWN: Final = 120
 
@@ -62,7 +62,7 @@ class Accepts(Generic[_T]):
         if self._any is None or isinstance(message, msgspec.Struct):
             return None
         try:
-            if size_bytes(message) > MOST_BYTES:
+            if size_bytes(message) > MAX_BYTES:
                 return None
             if isinstance(message, bytes):
                 message = msgspec.json.decode(message)

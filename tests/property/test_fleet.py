@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mudkit.events import LinkDown, LinkUp, Received, SendFailed
 from mudkit.fleet import LINKS, RADIOS, World
-from mudkit.fleet.timeline import Carried, timeline
+from mudkit.fleet.energy import Carried, timeline
 
 S = 1_000_000
 END_US = 300 * S

@@ -3,159 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
 
 import pytest
+from places import PLACES, Place
 
 from mudkit import Lab
-from mudkit.systems import contrail, lasthop, mud, radiator, sublim
-from mudkit.systems.store_and_forward import Client, Relay
 
-HERE = (44.43, 26.10)
 MAX_MESSAGES = 400
 """Of a quiet hour after the restore, all machines together: somebody who loops sends thousands."""
 HOW = ("quiet", "with traffic", "two restores", "a later backup")
 
 
-class Place:
-    """A system with somebody who says something, and what was heard of it."""
-
-    hosts: ClassVar[dict[str, str]]
-    """Hosts that can be restored, by role."""
-
-    def __init__(self) -> None:
-        self.lab = Lab(seed=1)
-        self.heard: list[str] = []
-        self.accepted: list[str] = []
-        self.build()
-
-    def build(self) -> None:
-        raise NotImplementedError
-
-    def say(self, text: str) -> Any:
-        raise NotImplementedError
-
-    def go_on(self, name: str, count: int) -> None:
-        """Say something each minute, and take note of what was accepted."""
-        for number in range(count):
-            text = f"{name} {number}"
-            self.say(text).add_done_callback(lambda done, text=text: self.took(done, text))
-            self.lab.run(minutes=1)
-
-    def took(self, done: Any, text: str) -> None:
-        if done.status == "ok":
-            self.accepted.append(text)
-
-
-class Texts(Place):
-    hosts: ClassVar = {"sender": "ann", "receiver": "bob", "relay": "relay"}
-
-    def build(self) -> None:
-        relay = Relay(self.lab)
-        self.ann, bob = (Client(self.lab.device(name), relay) for name in ("ann", "bob"))
-        bob.on_message(lambda message: self.heard.append(message["text"]))
-
-    def say(self, text: str) -> Any:
-        return self.ann.send("bob", text)
-
-
-class Spooled(Place):
-    hosts: ClassVar = {"device": "bob", "server": "spool"}
-
-    def build(self) -> None:
-        publications = lasthop.Publications(self.lab)
-        self.topic = publications.topic("news")
-        bob = lasthop.Subscriber(self.lab.device("bob"), publications)
-        bob.on_arrival(lambda content: self.heard.append(content["text"]))
-        bob.subscribe("news", mode="on-line", max=1000).result()
-
-    def say(self, text: str) -> Any:
-        return self.topic.publish(text, rank=5.0)
-
-
-class Contexts(Place):
-    hosts: ClassVar = {"sender": "ann", "receiver": "bob", "server": "radiator"}
-
-    def build(self) -> None:
-        server = radiator.Server(self.lab, lambda sender, receiver: radiator.Volume(1))
-        self.ann = radiator.Client(self.lab.device("ann"), server)
-        self.bob = radiator.Client(
-            self.lab.device("bob"), server, receive=lambda context: self.heard.extend(context["text"])
-        )
-        for client in (self.ann, self.bob):
-            client.registered.result()
-
-    def say(self, text: str) -> Any:
-        self.bob.propagate_context(
-            radiator.Context({"bob"})
-        )  # a server that restarts finds who says something
-        return self.ann.propagate_context(radiator.Context({"ann"}, {"text": text}))
-
-
-class Messages(Place):
-    hosts: ClassVar = {"subscriber": "bob", "access point": "ap", "publish server": "publish-server"}
-
-    def build(self) -> None:
-        self.net = sublim.PublishServer(self.lab)
-        sublim.AccessPoint(self.lab, self.net, at=HERE, range_m=150, name="ap")
-        bob = sublim.Subscriber(self.lab.device("bob", link="wifi", at=HERE), self.net)
-        bob.on_message(lambda message: self.heard.append(message["text"]))
-
-    def say(self, text: str) -> Any:
-        return self.net.publish({"text": text})
-
-
-class Tables(Place):
-    hosts: ClassVar = {
-        "writer": "ann",
-        "reader": "bob",
-        "store": "mud-store",
-        "processor": "mud-processor-1",
-        "replica": "mud-replica-1",
-        "notification server": "mud-notifications-1",
-        "gateway": "mud-gateway-1",
-        "generator": "mud-policies",
-    }
-
-    def build(self) -> None:
-        cloud = mud.Cloud(self.lab, replicas=1, gateways=1, processors=1, servers=1)
-        self.ann, self.bob = (
-            mud.Client(self.lab.device(name), cloud, app="app", token=self.lab.token(name, "app", hours=100))
-            for name in ("ann", "bob")
-        )
-        self.ann.create("t").result()
-        self.bob.read("t", type="continuous", callback=lambda change: self.heard.append(change.key)).result()
-
-    def say(self, text: str) -> Any:
-        return self.ann.write("t", text, {"text": text})
-
-
-class Items(Place):
-    hosts: ClassVar = {
-        "publisher": "ann",
-        "subscriber": "bob",
-        "storage": "contrail-storage",
-        "gateway": "contrail-gateway",
-        "compute instance": "contrail-compute-1",
-    }
-
-    def build(self) -> None:
-        relay = contrail.Relay(self.lab)
-        ann = contrail.Module(self.lab.device("ann"), relay, friends=["bob"])
-        bob = contrail.Module(self.lab.device("bob"), relay, friends=["ann"])
-        self.port, home = ann.open_port("news"), bob.open_port("home", idle_timeout_ms=86_400_000)
-        home.on_item(lambda item: self.heard.append(item.metadata["text"]))
-        home.install_filter("topic = 'news'", to=("ann", "news")).result()
-        self.lab.run(minutes=1)
-
-    def say(self, text: str) -> Any:
-        return self.port.publish(contrail.Item({"topic": "news", "text": text}), item_id="latest")
-
-
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
     ("kind", "role"),
-    [(kind, role) for kind in (Texts, Spooled, Contexts, Messages, Tables, Items) for role in kind.hosts],
+    [(kind, role) for kind in PLACES for role in kind.hosts],
 )
 def test_what_is_accepted_after_a_restore_arrives_and_nobody_loops(
     kind: Callable[[], Place], role: str, how: str
@@ -163,11 +25,11 @@ def test_what_is_accepted_after_a_restore_arrives_and_nobody_loops(
     place = kind()
     lab, host = place.lab, place.hosts[role]
     lab.run(minutes=1)
-    place.go_on("before", 2)
+    place.speak("before", 2)
     backups = [lab.faults.backup(host)]
-    place.go_on("later", 5)
+    place.speak("later", 5)
     backups.append(lab.faults.backup(host))
-    place.go_on("last", 3)
+    place.speak("last", 3)
     for number, backup in enumerate(
         {"two restores": [backups[1], backups[0]], "a later backup": backups}.get(how, backups[:1])
     ):
@@ -176,11 +38,11 @@ def test_what_is_accepted_after_a_restore_arrives_and_nobody_loops(
                 place.say(f"on its way {each}")
         lab.faults.restore(host, backup)
         if number == 0 and how in ("two restores", "a later backup"):
-            place.go_on("between", 3)
+            place.speak("between", 3)
     if how != "with traffic":
         lab.run(minutes=5)
     place.accepted.clear()
-    place.go_on("after", 12)
+    place.speak("after", 12)
     lab.run(hours=2)
     assert len(place.accepted) == 12
     assert [text for text in place.heard if text.startswith("after")] == place.accepted

@@ -183,3 +183,56 @@ def test_whatever_was_wiped_killed_and_lost_all_is_well_two_minutes_after_the_la
     assert doctor.read().result() == [{"n": number} for number in range(5)]
     assert doctor.state()["automatic"]["display_px"] == 777
     assert lab.problems.empty
+
+
+RESTORES = st.lists(
+    st.tuples(
+        st.sampled_from(["publish", "move", "backup", "restore", "kill", "cut"]),
+        st.integers(0, 2),
+        st.sampled_from([0.5, 5.0, 40.0]),
+    ),
+    max_size=25,
+)
+
+
+@given(RESTORES, st.sampled_from([0.0, 0.2]))
+@examples(40)
+def test_whatever_access_point_is_restored_all_is_well_when_its_subscriber_connects(acts, share):
+    lab = Lab(seed=1, record_messages=False)
+    net = PublishServer(lab)
+    points = [AccessPoint(lab, net, at=(number * 0.001, 0.0), range_m=80.0).name for number in range(3)]
+    backups = {name: lab.faults.backup(name) for name in points}
+    device = lab.device("doctor", link="wifi", at=(0.0, 0.0))
+    doctor, heard = Subscriber(device, net), []
+    doctor.on_message(lambda message: heard.append(message["n"]))
+    lab.faults.messages(loss_share=share, repeat_share=share, delay_share=share, delay_s=8.0)
+    number = 0
+    for what, place, wait_s in acts:
+        name = points[place]
+        if what == "publish":
+            net.publish({"n": number})
+            number += 1
+        elif what == "move":
+            device.measured("loc", (place * 0.001, 0.0))
+        elif what == "backup":
+            backups[name] = lab.faults.backup(name)
+        elif what == "restore":
+            lab.faults.restore(name, backups[name])
+        elif what == "kill":
+            lab.faults.kill(name)
+            lab.faults.restart(name)
+        else:
+            lab.faults.cut("doctor", minutes=0.5)
+        lab.run(seconds=wait_s)
+    lab.faults.messages()
+    lab.run(minutes=2)
+    lab.faults.cut("doctor", minutes=0.5)
+    lab.run(minutes=3)
+    for each in range(3):
+        net.publish({"n": number + each})
+        lab.run(minutes=1)
+    assert heard == sorted(set(heard))
+    assert heard[-3:] == [number, number + 1, number + 2]
+    before = sum(row.messages for row in lab.world.bill())
+    lab.run(hours=1)
+    assert sum(row.messages for row in lab.world.bill()) - before < 50

@@ -81,7 +81,7 @@ class Place:
 
     def seen_by_relays(self):
         """Which of the secrets a relay has ever held, as bytes."""
-        cloud, held = set(self.cloud()), self.lab.trace.held._bytes.items()
+        cloud, held = set(self.cloud()), self.lab.trace.exposure._bytes.items()
         fields = [(field.encode(), data) for (party, field), data in held if party in cloud]
         whole = b"\0".join(each for field, data in fields for each in (field, *data))
         return {each for each in self.secrets if (each.encode() if isinstance(each, str) else each) in whole}

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from mudkit.events import Complete, Event
+from mudkit.fleet.host import Process
 from mudkit.fleet.kernel import World
-from mudkit.fleet.process import Process
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import ReadResult
 

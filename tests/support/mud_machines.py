@@ -35,7 +35,7 @@ _FIELDS = {
     "write": {"id": "i", "reply": "gateway", "client": "jane/news", "claims": None, "refused": None, **_OF_WRITE},
     "update_data": _ROUTED,
     "unregister": _ROUTED,
-    "register": {"partitions": [0], "claims": None, "least": 0, **_REGISTER, **_ROUTED},
+    "register": {"partitions": [0], "address": "jane@1", "claims": None, "least": 0, **_REGISTER, **_ROUTED},
 }  # fmt: skip
 """What a message of a kind has that a test does not name."""
 

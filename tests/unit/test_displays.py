@@ -22,7 +22,7 @@ from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.comparison import Scoreboard
 from mudkit.experiment.runs import Run
 from mudkit.fleet import Device, Host
-from mudkit.fleet.operation import Operation
+from mudkit.fleet.host import Operation
 from mudkit.fleet.recorder import TABLES
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES

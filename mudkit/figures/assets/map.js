@@ -183,7 +183,7 @@ var mudkitMap = (function () {
     }
     // The legend has the weight of that place, which depends on the zoom.
     function number(value) {
-      return value.toLocaleString("en", { maximumSignificantDigits: value < 1000 ? 3 : 15, maximumFractionDigits: 2 });
+      return value.toLocaleString("en", value < 1000 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 });
     }
     function renew() {
       var most = densest();

@@ -247,7 +247,7 @@ def privacy(
             private += [f"the payload of {number}", f"the metadata of {number}"]
             pair.publish(private[-2].encode(), f"item {number}", what=private[-1])
         pair.lab.run(minutes=1)
-        held = pair.lab.trace.held
+        held = pair.lab.trace.exposure
         assert held is not None
         seen = [
             text for text in private if any(party.startswith("contrail-") for party, *_ in held.find(text))

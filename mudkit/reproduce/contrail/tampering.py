@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mudkit.errors import SimulationProblem
 from mudkit.events import Ciphertext, Effect, LinkUp, Notify, Received, Send
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, Module, Relay, TamperedMessage
 from mudkit.systems.contrail.crypto import Plain, Sealing, Secret

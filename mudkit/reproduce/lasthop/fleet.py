@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US

@@ -33,7 +33,7 @@ import numpy as np
 
 from mudkit.events import Installed, Make
 from mudkit.fleet import Device
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.fleet.store import SqliteStore
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate

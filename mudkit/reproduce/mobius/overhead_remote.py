@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from mudkit.events import Call, Complete, Effect, Event, Operation, Ports, Received, Send, size_bytes
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.reproduce.mobius.overhead_local import Record, drawn
 from mudkit.reproduce.row import Figure, Say, say_nothing

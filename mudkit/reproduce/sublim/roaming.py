@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mudkit.experiment.processes import spread_out
-from mudkit.fleet.failures import raise_failure
+from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.reproduce.row import Figure, Measured, Say
 from mudkit.sources.streams import Stream

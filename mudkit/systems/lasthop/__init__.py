@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mudkit.systems.lasthop.spool.spool import Spool
     from mudkit.systems.lasthop.study.comparing import RecordedEvents, compare
     from mudkit.systems.lasthop.study.logs import read_logs
-    from mudkit.systems.lasthop.study.message_lifecycles import message_lifecycles
+    from mudkit.systems.lasthop.study.message_lifecycles import Lifelines, lifelines, message_lifecycles
     from mudkit.systems.lasthop.study.paper import FIGURES
     from mudkit.systems.lasthop.study.recorded import Link, Unlocks, conditions
     from mudkit.systems.lasthop.study.scenario import Expiration, Scenario
@@ -38,6 +38,7 @@ __all__ = [
     "Expiration",
     "Forwarding",
     "Item",
+    "Lifelines",
     "Link",
     "Outcome",
     "PaperSpool",
@@ -57,6 +58,7 @@ __all__ = [
     "compare_sharing",
     "conditions",
     "expected_waste",
+    "lifelines",
     "message_lifecycles",
     "play",
     "query",

@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from mudkit.delivery.stream import MOST_AHEAD, StreamItem
+from mudkit.delivery.stream import MAX_EARLY_ITEMS, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.systems.arguments import is_storable
 from mudkit.systems.lasthop.spool.policies import Forwarding, Kind
@@ -215,7 +215,7 @@ class Ack(Struct, frozen=True, tag_field="kind", tag="confirmed", kw_only=True):
 
     stream: _Text
     seq: Count = field(name="number")
-    missing: Annotated[list[_Number], Meta(max_length=MOST_AHEAD)] | UnsetType = UNSET
+    missing: Annotated[list[_Number], Meta(max_length=MAX_EARLY_ITEMS)] | UnsetType = UNSET
     device: _Text
 
 

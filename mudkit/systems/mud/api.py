@@ -38,7 +38,7 @@ from mudkit.wire import Fields, Value
 
 __all__ = ["Client"]
 
-_MOST_NAME: Final = 400
+_MAX_NAME: Final = 400
 """Characters of the names of a device and an app together: messages are named after them."""
 ReadType: TypeAlias = Literal["uncommitted", "committed", "committed_wio", "continuous"]
 _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as {"topic": "arts"}']
@@ -107,12 +107,12 @@ class Client(OnHost, TableAdministration):
             raise ParameterError(
                 "This is no name of an app.", where="app", found=brief(app), expected="a text without '/'"
             )
-        if len(f"{device.name}/{app}") > _MOST_NAME:
+        if len(f"{device.name}/{app}") > _MAX_NAME:
             raise ParameterError(
                 "The names of the device and of the app are too long.",
                 where="app",
                 found=brief(app, 120),
-                expected=f"at most {_MOST_NAME} characters together",
+                expected=f"at most {_MAX_NAME} characters together",
             )
         check_app(app, token, cloud.authority)
         settings = Settings(

@@ -397,11 +397,12 @@ class _RoutedOfContinuousRead(Struct, frozen=True, kw_only=True):
 class Registration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="register", kw_only=True):
     """Gateway to processor: a continuous read on some partitions of a table; see :class:`RegisterRequest`.
 
-    The processor's log must have reached the position ``least``.
+    The processor's log must have reached the position ``least``. ``address`` is that of the client.
     """
 
     request: Count
     session: Name
+    address: Name
     name: Name
     table: Count
     partitions: list[Count]
@@ -785,6 +786,13 @@ class Gone(Struct, frozen=True, tag_field="kind", tag="gone"):
     endpoint: Endpoint | UnsetType = UNSET
 
 
+class Whereabouts(Struct, frozen=True, tag_field="kind", tag="whereabouts"):
+    """Processor to notification server: last known address of a client whose session the server has lost."""
+
+    endpoint: Endpoint
+    address: Name
+
+
 # -- accepted messages, by receiver and sender
 
 CLIENT_FROM_GATEWAY: Final = Accepts[
@@ -811,8 +819,8 @@ BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog
 )
 BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | Has](PartitionRead, FollowLog, Has)
 NOTIFICATION_SERVER_FROM_CLIENT: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
-NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | StreamItem[ServerNotification]](
-    Following, StreamItem[ServerNotification]
+NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Whereabouts | StreamItem[ServerNotification]](
+    Following, Whereabouts, StreamItem[ServerNotification]
 )
 """From processors and the generator."""
 GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[FollowPolicies | StreamAck](FollowPolicies, StreamAck)

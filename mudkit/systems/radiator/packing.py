@@ -11,11 +11,11 @@ import msgspec
 from mudkit.errors import ParameterError
 from mudkit.wire import Value
 
-__all__ = ["LEVEL", "MOST_BYTES", "check_size", "inflated", "pack", "unpack"]
+__all__ = ["LEVEL", "MAX_BYTES", "check_size", "inflated", "pack", "unpack"]
 
 LEVEL: Final = 6
 """gzip's usual one."""
-MOST_BYTES: Final = 1 << 24
+MAX_BYTES: Final = 1 << 24
 """As JSON, no message is larger: of a few kilobytes gzip can make gigabytes."""
 _ROOM_BYTES: Final = 1 << 20
 """Of a message, for what is sent beside a context."""
@@ -47,7 +47,7 @@ def pack(message: Value | msgspec.Struct, compress: bool) -> bytes:
 def unpack(sent: bytes) -> Value:
     """Decode what :func:`pack` encoded, with lists for tuples; None if the bytes are no such message.
 
-    It raises for no bytes at all, and makes no more than :data:`MOST_BYTES` of them.
+    It raises for no bytes at all, and makes no more than :data:`MAX_BYTES` of them.
 
     Parameters
     ----------
@@ -66,11 +66,11 @@ def inflated(sent: bytes) -> bytes | None:
     if sent[:2] == _MAGIC:
         inflate = zlib.decompressobj(31)
         try:
-            text = inflate.decompress(sent, MOST_BYTES)
+            text = inflate.decompress(sent, MAX_BYTES)
         except zlib.error:
             return None
         return text if inflate.eof and not inflate.unused_data else None
-    return sent if len(sent) <= MOST_BYTES else None
+    return sent if len(sent) <= MAX_BYTES else None
 
 
 def check_size(where: str, text: bytes) -> None:
@@ -80,10 +80,10 @@ def check_size(where: str, text: bytes) -> None:
     ------
     ParameterError
     """
-    if len(text) > MOST_BYTES - _ROOM_BYTES:
+    if len(text) > MAX_BYTES - _ROOM_BYTES:
         raise ParameterError(
             "This is too large to be sent.",
             where=where,
             found=f"{len(text):,} bytes as JSON",
-            expected=f"{MOST_BYTES - _ROOM_BYTES:,} at most",
+            expected=f"{MAX_BYTES - _ROOM_BYTES:,} at most",
         )

@@ -10,7 +10,7 @@ from mudkit.errors import MudkitError, PropagationProblem
 __all__ = ["Problems", "failure", "text_of"]
 
 _MOST: Final = 1000
-_MOST_SHOWN: Final = 500
+_MAX_SHOWN: Final = 500
 """Letters of what a function has raised."""
 
 
@@ -43,7 +43,7 @@ def failure(what: str, error: Exception, *, where: str, expected: str, remedy: s
 def text_of(error: Exception) -> str:
     """Give its kind and its text, in so far as it has one."""
     try:
-        return f"{type(error).__name__}: {error}"[:_MOST_SHOWN]
+        return f"{type(error).__name__}: {error}"[:_MAX_SHOWN]
     except Exception:  # that fails, too
         return type(error).__name__
 

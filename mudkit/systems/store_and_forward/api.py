@@ -11,9 +11,9 @@ from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import of_kind
 from mudkit.systems.arguments import check_device, check_lab, is_storable
 from mudkit.systems.displays import OnHost
-from mudkit.systems.receiving import MOST_BYTES
+from mudkit.systems.receiving import MAX_BYTES
 from mudkit.systems.store_and_forward.device.client import APP, ClientMachine
-from mudkit.systems.store_and_forward.messages import MOST_LETTERS
+from mudkit.systems.store_and_forward.messages import MAX_LETTERS
 from mudkit.systems.store_and_forward.operations import Read, Submit
 from mudkit.systems.store_and_forward.servers.relay import RelayMachine
 from mudkit.wire import Value
@@ -112,12 +112,12 @@ class Client(OnHost):
             raise ParameterError(
                 "This text cannot be sent.", where="text", found=brief(text, 120), expected="whole characters"
             )
-        if len(text) > MOST_BYTES // 8:  # each letter may take six bytes, and the message has more fields
+        if len(text) > MAX_BYTES // 8:  # each letter may take six bytes, and the message has more fields
             raise ParameterError(
                 "This text is too long to be sent.",
                 where="text",
                 found=f"{len(text):,} letters",
-                expected=f"at most {MOST_BYTES // 8:,}",
+                expected=f"at most {MAX_BYTES // 8:,}",
                 remedy="send it in parts",
             )
         if item is not None:
@@ -134,10 +134,10 @@ class Client(OnHost):
 
 
 def _check_text(name: str, given: Value, expected: str) -> None:
-    if not isinstance(given, str) or not 0 < len(given) <= MOST_LETTERS or not given.isprintable():
+    if not isinstance(given, str) or not 0 < len(given) <= MAX_LETTERS or not given.isprintable():
         raise ParameterError(
             "This is no name.",
             where=name,
             found=brief(given, 120),
-            expected=f"{expected}: a text of one line, of at most {MOST_LETTERS} letters",
+            expected=f"{expected}: a text of one line, of at most {MAX_LETTERS} letters",
         )

@@ -17,7 +17,7 @@ __all__ = [
     "FROM_CLIENT",
     "FROM_PEER",
     "FROM_RELAY",
-    "MOST_LETTERS",
+    "MAX_LETTERS",
     "Accepted",
     "Deliver",
     "Delivered",
@@ -30,9 +30,9 @@ __all__ = [
     "Welcome",
 ]
 
-MOST_LETTERS: Final = 512
+MAX_LETTERS: Final = 512
 """Of the name of a device or an item."""
-_Line = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_LETTERS, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+_Line = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LETTERS, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 """A name. It has no control characters: lines of them are the keys of stores."""
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
 _Nonce = _Incarnation

@@ -66,8 +66,8 @@ _Measured = (
     Annotated[int, msgspec.Meta(ge=-(10**15), le=10**15)] | Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 )
 _Time = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
-_MOST_LETTERS: Final = 65_536
-_Text = Annotated[str, msgspec.Meta(max_length=_MOST_LETTERS)]
+_MAX_LETTERS: Final = 65_536
+_Text = Annotated[str, msgspec.Meta(max_length=_MAX_LETTERS)]
 
 
 class Automatic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -282,7 +282,7 @@ class DeliveryAck(msgspec.Struct, frozen=True, tag_field="kind", tag="got"):
 class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
     """Client to access point: it is served elsewhere since this epoch; older state is obsolete.
 
-    So is the state of another incarnation.
+    So is the state of another incarnation. ``epoch`` 0: it is not attached elsewhere yet.
     """
 
     subscriber: _Subscriber

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from mudkit.fleet.host import Backup
-from mudkit.fleet.store import unheeded
+from mudkit.fleet.store import ignore
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
 
@@ -167,14 +167,14 @@ class Trouble:
         """Take the traps away, and let everything begin again that is not there."""
         for name, host in self._world.hosts.items():
             for process in host.processes:
-                process.store.crash_point = unheeded
+                process.store.crash_point = ignore
             self._faults.restart(name)
 
     @property
     def is_armed(self) -> bool:
         """Whether some machine will be killed when it comes to a crash point, or is down."""
         return bool(self._down) or any(
-            process.store.crash_point is not unheeded
+            process.store.crash_point is not ignore
             for host in self._world.hosts.values()
             for process in host.processes
         )

@@ -35,7 +35,7 @@ class Kept(RuleBasedStateMachine):
         super().__init__()
         self.store = MemoryStore()
         self.store.put("outer", "something else")
-        self.outbox = Outbox(ports(self.store), Text, most=MOST)
+        self.outbox = Outbox(ports(self.store), Text, max_items=MOST)
         self.waiting: dict[int, Text] = {}
         self.last = 0
         self.names: dict[int, tuple[str, int]] = {}
@@ -67,7 +67,7 @@ class Kept(RuleBasedStateMachine):
     @rule()
     def begin_anew(self) -> None:
         self.store.rollback()
-        self.outbox = Outbox(ports(self.store), Text, most=MOST)
+        self.outbox = Outbox(ports(self.store), Text, max_items=MOST)
 
     @rule(seq=st.integers(-1, 30))
     def ack(self, seq: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.delivery.retransmit import FIRST_US, MOST_US, RetransmitTimer
+from mudkit.delivery.retransmit import DEFAULT_MAX_TIMEOUT_US, DEFAULT_TIMEOUT_US, RetransmitTimer
 from mudkit.events import CancelTimer, SetTimer
 
 S = 1_000_000
@@ -13,7 +13,7 @@ S = 1_000_000
 
 def test_what_is_sent_later_does_not_move_a_deadline_and_an_answer_touches_only_its_own() -> None:
     timer: RetransmitTimer[str] = RetransmitTimer("t")
-    assert timer.sent(0, "a") == (SetTimer("t", FIRST_US),)
+    assert timer.sent(0, "a") == (SetTimer("t", DEFAULT_TIMEOUT_US),)
     assert timer.sent(3 * S, "b") == ()
     assert timer.answered(3 * S, "c") == ()
     assert timer.overdue(5 * S) == ["a"]
@@ -46,20 +46,20 @@ def test_what_is_never_answered_is_sent_less_and_less_often_but_never_less_than_
         assert timer.overdue(now_us) == ["a"]
         timer.sent(now_us, "a")
         [fires] = timer.fired(now_us)
-    assert waits == [5 * S, 10 * S, 20 * S, 40 * S, *[MOST_US] * 4]
+    assert waits == [5 * S, 10 * S, 20 * S, 40 * S, *[DEFAULT_MAX_TIMEOUT_US] * 4]
 
 
 def test_what_did_not_arrive_is_due_soon_and_what_is_due_sooner_stays() -> None:
     timer: RetransmitTimer[str] = RetransmitTimer("t")
     timer.sent(0, "a")
-    assert timer.hurry(0, "a", S) == (SetTimer("t", S),)
-    assert timer.hurry(0, "a", 2 * S) == timer.hurry(0, "b", S) == ()
+    assert timer.expedite(0, "a", S) == (SetTimer("t", S),)
+    assert timer.expedite(0, "a", 2 * S) == timer.expedite(0, "b", S) == ()
     assert timer.overdue(S) == ["a"]
 
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["send", "answer", "hurry", "clear"]),
+        st.sampled_from(["send", "answer", "expedite", "clear"]),
         st.integers(0, 3),
         st.integers(0, 5000),
         st.integers(0, 20 * S),
@@ -93,8 +93,8 @@ def test_whatever_goes_on_what_waits_has_a_timer_no_later_than_its_deadline(step
             carry_out(timer.sent(now_us, key, size_bytes))
         elif what == "answer":
             carry_out(timer.answered(now_us, key))
-        elif what == "hurry":
-            carry_out(timer.hurry(now_us, key, size_bytes))
+        elif what == "expedite":
+            carry_out(timer.expedite(now_us, key, size_bytes))
         else:
             carry_out(timer.clear())
         if what != "clear":  # what is done with one item moves the deadline of no other

@@ -53,6 +53,21 @@ def test_only_who_lives_now_can_answer() -> None:
     assert peer.nonce is None
 
 
+def test_the_first_hello_after_a_question_has_to_answer_it() -> None:
+    peer = Peer()
+    assert peer.hear("0a", 1) is Heard.NEWS
+    nonce = peer.ask(lambda count: bytes(count))
+    assert peer.ask(lambda count: b"\1" * count) == nonce  # one question at a time
+    assert peer.hear("0a", 1) is Heard.STRANGER
+    assert peer.hear("0a", 1, "another") is Heard.STRANGER
+    assert peer.hear("0a", 1, nonce) is Heard.NEWS
+    peer.take("0a", 1)
+    assert peer.nonce is None
+    assert peer.hear("0a", 1, nonce) is Heard.STALE
+    assert peer.hear("0a", 2) is Heard.NEWS
+    assert peer.hear("0b", 3, nonce) is Heard.STRANGER
+
+
 def test_a_start_has_an_incarnation_of_its_own_whatever_is_in_the_store() -> None:
     draws = iter((b"abcd", b"efgh"))
     ports = Ports(MemoryStore(), lambda n: next(draws)[:n], "ann/sf")

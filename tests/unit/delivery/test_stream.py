@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.delivery import stream
-from mudkit.delivery.stream import MOST_AHEAD, Incoming, Outgoing, StreamAck, StreamItem
+from mudkit.delivery.stream import MAX_EARLY_ITEMS, Incoming, Outgoing, StreamAck, StreamItem
 from mudkit.wire import wire_fields
 
 
@@ -116,7 +116,7 @@ def test_what_comes_in_any_order_and_repeated_is_all_given_and_nothing_is_sent_a
 @given(restless, st.integers(1, 4))
 def test_what_is_kept_is_bounded_and_of_use_whatever_happens(steps, most):
     network = Network()
-    with mock.patch.object(stream, "MOST_AHEAD", most):
+    with mock.patch.object(stream, "MAX_EARLY_ITEMS", most):
         for step in steps:
             network.step(*step)
             if network.incoming is not None:
@@ -209,18 +209,18 @@ def test_what_the_receiver_misses_comes_again_and_nothing_else():
 
 def test_so_much_is_kept_and_no_more():
     out = Outgoing("s 1")
-    first, *later = (out.add(0, number) for number in range(1, MOST_AHEAD + 4))
+    first, *later = (out.add(0, number) for number in range(1, MAX_EARLY_ITEMS + 4))
     incoming = Incoming(first.first)
     for message in reversed(later):
         assert incoming.take(message) == ()
-    assert len(incoming._ahead) == MOST_AHEAD - 1
-    assert list(incoming.take(first)) == list(range(1, MOST_AHEAD + 1))
+    assert len(incoming._ahead) == MAX_EARLY_ITEMS - 1
+    assert list(incoming.take(first)) == list(range(1, MAX_EARLY_ITEMS + 1))
     assert incoming._ahead == {}
     out.acked(incoming.last_seq)
     assert [body for message in out.again() for body in incoming.take(message)] == [
-        MOST_AHEAD + 1,
-        MOST_AHEAD + 2,
-        MOST_AHEAD + 3,
+        MAX_EARLY_ITEMS + 1,
+        MAX_EARLY_ITEMS + 2,
+        MAX_EARLY_ITEMS + 3,
     ]
 
 

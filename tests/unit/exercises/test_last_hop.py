@@ -46,7 +46,7 @@ def test_the_papers_rules_come_within_what_the_judge_allows_in_every_scenario():
 def test_the_solution_passes():
     verdict = judge(CHAPTER, solution)
     assert verdict.passed, str(verdict)
-    assert verdict.scenarios == 100
+    assert verdict.scenarios == 200
     assert verdict.diagram() is None
 
 

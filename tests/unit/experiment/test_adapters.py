@@ -43,7 +43,7 @@ def test_what_relays_held_of_the_items_is_ciphertext(done):
     held = done.held
     assert held[held.party.str.startswith("contrail-") & (held.form == "ciphertext")].bytes.sum() > 100_000
     for private in ("x" * 77, "destination"):
-        assert not [party for party, *_ in done.trace.held.find(private) if party.startswith("contrail-")]
+        assert not [party for party, *_ in done.trace.exposure.find(private) if party.startswith("contrail-")]
 
 
 def test_friends_who_have_asked_beforehand_get_the_first_item_sooner():

@@ -144,7 +144,7 @@ def _told(compress):
 
 def test_what_is_only_packed_changes_nothing_in_who_knows_what():
     packed, plain = _told(True), _told(False)
-    result = [{party for party, _, _ in made.trace.held.find("SECRETWORD")} for made in (packed, plain)]
+    result = [{party for party, _, _ in made.trace.exposure.find("SECRETWORD")} for made in (packed, plain)]
     assert result[0] == result[1] == {"phone-00000", "phone-00001", "phone-00002", "radiator"}
     answer = ["party", "source", "destination", "field", "clear_bytes"]
     assert len(contacts(packed)) > 0
@@ -294,13 +294,13 @@ def test_where_senders_choose_they_know_and_servers_do_not(contrail):
 
 
 def test_the_same_search_finds_what_a_relay_holds(contrail):
-    held, testbed = contrail.lab.trace.held, contrail.testbed
+    held, testbed = contrail.lab.trace.exposure, contrail.testbed
     rows = contrail.lab.frame("positions").query("device == @testbed.phones[0]")
     lat, lon = rows[["lat", "lon"]].iloc[0]
     friends = [testbed.about(phone)["friends"] for phone in testbed.phones]
     longest = max(friends, key=len)
-    held.note("contrail-gateway", "contrail", "received", {"loc": (lat, lon)}, 0)
-    held.note("contrail-gateway", "contrail", "stored", gzip.compress(longest.encode()), 0)
+    held.record("contrail-gateway", "contrail", "received", {"loc": (lat, lon)}, 0)
+    held.record("contrail-gateway", "contrail", "stored", gzip.compress(longest.encode()), 0)
     result = shares(contrail).loc["servers"]
     assert result["places"] == pytest.approx(1 / 6)
     assert result["wants"] == sum(each in longest for each in friends) / 6 < 1.0

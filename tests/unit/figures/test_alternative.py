@@ -22,7 +22,7 @@ MAIN_NUMBERS = {
     "frontier": ["15 minutes: x 52.5, y 7.5"],
     "fleet": ["60 devices, 15 without a link, 2008-05-18 09:05 UTC"],
     "growth": ["one by one: 4 points, x 10 to 10,000, y 0.5 to 500"],
-    "histogram": ["2–4 77"],
+    "histogram": ["2 s 77"],
     "history": ["fork-sequential: OK", "write: 3. read: 4"],
     "knowledge": ["near by , 10 min 68 cells", "km/h from"],
     "latencies": ["relay: 62 points", "y 0 to 85.7"],

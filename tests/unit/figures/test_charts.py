@@ -20,7 +20,7 @@ def test_rows_over_time():
 def test_histogram_names_its_bins():
     table = pd.DataFrame({"from_s": [0.0, 1.0], "to_s": [1.0, 2.0], "intervals": [5, 7]})
     figure = figures.histogram(table, title="t", unit="seconds")
-    assert list(figure.data[0].x) == ["0–1", "1–2"]
+    assert list(figure.data[0].x) == ["0 s", "1 s"]
     assert list(figure.data[0].y) == [5, 7]
 
 

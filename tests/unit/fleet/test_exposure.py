@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.events import Ciphertext
-from mudkit.fleet.exposure import Held
+from mudkit.fleet.exposure import Exposure
 from mudkit.systems.store_and_forward import Client, Relay
 
 
@@ -22,7 +22,7 @@ class Sealed(msgspec.Struct):
 
 
 def test_fields_forms_times_and_bytes():
-    held = Held()
+    held = Exposure()
     message = {
         "to": "bob",
         "n": 12,
@@ -33,8 +33,8 @@ def test_fields_forms_times_and_bytes():
         "empty": {},
         "deep": {"er": ({"est": Ciphertext(b"!")},)},
     }
-    held.note("relay", "mail", "received", message, 7)
-    held.note("relay", "mail", "received", {"to": "carl"}, 9)
+    held.record("relay", "mail", "received", message, 7)
+    held.record("relay", "mail", "received", {"to": "carl"}, 9)
     assert [tuple(row) for row in held.rows()] == [
         ("relay", "mail", "received", *rest) for rest in [
             ("body", "ciphertext", 1, 5, 7), ("deep.er[].est", "ciphertext", 1, 1, 7), ("list[]", "clear", 1, 1, 7),
@@ -57,27 +57,27 @@ def test_fields_forms_times_and_bytes():
     ],
 )
 def test_whole_messages(value, row):
-    held = Held()
-    held.note("p", "s", "stored", value, 1)
+    held = Exposure()
+    held.record("p", "s", "stored", value, 1)
     assert [tuple(each)[3:7] for each in held.rows()] == [row]
 
 
 def test_a_struct_is_looked_into():
-    held = Held()
-    held.note("p", "s", "received", Sealed("bob", Ciphertext(b"secret")), 1)
+    held = Exposure()
+    held.record("p", "s", "received", Sealed("bob", Ciphertext(b"secret")), 1)
     assert [(row.field, row.form) for row in held.rows()] == [("box", "ciphertext"), ("to", "clear")]
     assert held.find("secret") == [("p", "box", 1)]
 
 
 def test_parties_systems_and_ways_are_apart():
-    held = Held()
+    held = Exposure()
     for party, system, how in (
         ("a", "s", "stored"),
         ("a", "s", "received"),
         ("b", "s", "stored"),
         ("a", "t", "stored"),
     ):
-        held.note(party, system, how, {"x": 1}, 3)
+        held.record(party, system, how, {"x": 1}, 3)
     assert [(row.party, row.system, row.how, row.times) for row in held.rows()] == [
         ("a", "s", "received", 1),
         ("a", "s", "stored", 1),
@@ -87,11 +87,11 @@ def test_parties_systems_and_ways_are_apart():
 
 
 def test_find():
-    held = Held()
-    held.note("relay", "s", "stored", {"text": "lunch at noon"}, 5)
-    held.note("relay", "s", "received", {"text": "lunch at noon", "box": Ciphertext(b"..lunch..")}, 9)
-    held.note("bob", "s", "received", {"lunch_at": 12}, 3)
-    held.note("cy", "s", "received", {"text": "dinner", "list": [b"\xff\x00"]}, 3)
+    held = Exposure()
+    held.record("relay", "s", "stored", {"text": "lunch at noon"}, 5)
+    held.record("relay", "s", "received", {"text": "lunch at noon", "box": Ciphertext(b"..lunch..")}, 9)
+    held.record("bob", "s", "received", {"lunch_at": 12}, 3)
+    held.record("cy", "s", "received", {"text": "dinner", "list": [b"\xff\x00"]}, 3)
     assert (
         held.find("lunch")
         == held.find(b"lunch")
@@ -100,7 +100,7 @@ def test_find():
     assert held.find("12") == [("bob", "lunch_at", 3)]
     assert held.find(b"\xff\x00") == [("cy", "list[]", 3)]
     assert held.find("breakfast") == []
-    held.note("relay", "s", "received", {"text": "dinner"}, 9)
+    held.record("relay", "s", "received", {"text": "dinner"}, 9)
     assert held.values("relay", "text") == [b"lunch at noon", b"dinner"]
     assert held.values("relay", "lunch_at") == held.values("nobody", "text") == []
 
@@ -114,8 +114,8 @@ values: Any = st.recursive(
 
 @given(values, st.binary(min_size=1))
 def test_ciphertext_is_found_and_marked_wherever_it_is(value: Any, secret: bytes) -> None:
-    held = Held()
-    held.note("p", "s", "received", {"a": value, "b": [{"c": Ciphertext(secret)}]}, 1)
+    held = Exposure()
+    held.record("p", "s", "received", {"a": value, "b": [{"c": Ciphertext(secret)}]}, 1)
     assert ("p", "b[].c", 1) in held.find(secret)
     assert [row.form for row in held.rows() if row.field == "b[].c"] == ["ciphertext"]
 
@@ -126,7 +126,7 @@ def test_in_a_lab():
     ann, _ = (Client(lab.device(name), relay) for name in ("ann", "bob"))
     ann.send("bob", "the secret of the shed").result()
     lab.run(minutes=1)
-    assert {party for party, _, _ in lab.trace.held.find("secret of the shed")} == {"ann", "relay", "bob"}
+    assert {party for party, _, _ in lab.trace.exposure.find("secret of the shed")} == {"ann", "relay", "bob"}
     held = lab.held()
     assert set(held["how"]) == {"received", "stored"}
     assert (held["first"] <= lab.now).all()

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import Lab
-from mudkit.errors import StoreError
+from mudkit.errors import ParameterError, StoreError
+from mudkit.events import Ciphertext
 from mudkit.fleet.store import MemoryStore, SqliteStore
 
 KEYS = ["a", "ab", "b", "ü", "a\n"]
@@ -151,3 +152,25 @@ def test_entropy_is_another_one_for_a_store_that_a_process_has_left(tmp_path):
         return machines[0]
 
     assert len({drawn() for _ in range(3)}) == 3
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_stores_give_back_what_was_put_or_refuse_it(tmp_path, kind):
+    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "store.db")
+    good = {
+        "a": [1, 2.5, None, True, "x"],
+        "raw": b"\0x",
+        "sealed": Ciphertext(b"\1y"),
+        "in": [{"c": Ciphertext(b"z")}],
+    }
+    store.put("good", good)
+    store.commit()
+    result = store.get("good")
+    assert result == good
+    assert type(result["sealed"]) is Ciphertext
+    assert type(result["raw"]) is bytes
+    assert type(result["in"][0]["c"]) is Ciphertext
+    for bad in ({1, 2}, (1, 2), float("nan"), [{"x": (1,)}], object(), 1 << 80):
+        with pytest.raises(ParameterError, match="key 'bad'"):
+            store.put("bad", bad)
+    assert store.get("bad") is None

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.events import Ciphertext
-from mudkit.fleet.exposure import Held, leaves
-from mudkit.fleet.unpacking import MOST_BYTES, Room, opened
+from mudkit.fleet.exposure import Exposure, leaves
+from mudkit.fleet.unpacking import MAX_BYTES, Budget, unpack
 from mudkit.systems.radiator.packing import pack
 
 _SECRET = "the SECRET of the shed"
@@ -51,8 +51,8 @@ _PACKINGS = {
 
 
 def _parties(value) -> bool:
-    held = Held()
-    held.message("relay", "s", "phone-00000", value, 1, {"phone-00000", "phone-00001"})
+    held = Exposure()
+    held.record_message("relay", "s", "phone-00000", value, 1, {"phone-00000", "phone-00001"})
     named = {each.device for each in held.mentions}
     return bool(held.find(_SECRET)) and named == {"phone-00001"}
 
@@ -77,15 +77,15 @@ def test_a_packed_text_in_a_text_in_json():
 
 
 def test_what_json_escapes_is_read():
-    held = Held()
-    held.note("relay", "s", "received", {"text": json.dumps({"Zoë": 'says "no"'})}, 1)
+    held = Exposure()
+    held.record("relay", "s", "received", {"text": json.dumps({"Zoë": 'says "no"'})}, 1)
     assert held.find("Zoë") == held.find('says "no"') == [("relay", "text.Zoë", 1)]
 
 
 def test_packed_json_stands_as_it_would_if_it_were_not_packed():
-    plain, packed = Held(), Held()
-    plain.note("relay", "s", "received", _TOLD, 1)
-    packed.note("relay", "s", "received", pack(_TOLD, compress=True), 1)
+    plain, packed = Exposure(), Exposure()
+    plain.record("relay", "s", "received", _TOLD, 1)
+    packed.record("relay", "s", "received", pack(_TOLD, compress=True), 1)
     rows = [row for row in packed.rows() if row.form != "packed"]
     assert rows == list(plain.rows())
     (outer,) = (row for row in packed.rows() if row.form == "packed")
@@ -93,14 +93,14 @@ def test_packed_json_stands_as_it_would_if_it_were_not_packed():
 
 
 def test_a_mark_is_not_believed_of_what_opens():
-    held = Held()
-    held.note("relay", "s", "received", {"box": Ciphertext(gzip.compress(_JSON))}, 1)
+    held = Exposure()
+    held.record("relay", "s", "received", {"box": Ciphertext(gzip.compress(_JSON))}, 1)
     assert held.find(_SECRET) == [("relay", "box.text[]", 1)]
 
 
 @given(st.binary(min_size=0, max_size=300))
 def test_what_was_drawn_by_lot_is_no_text(data):
-    result = opened(data, Room())
+    result = unpack(data, Budget())
     assert result is None or data  # nothing raises
     assert data in [each for _, _, each in leaves(data)]
 
@@ -108,9 +108,9 @@ def test_what_was_drawn_by_lot_is_no_text(data):
 def test_what_is_sealed_stays_closed():
     draw = Random(1)
     drawn = [draw.randbytes(size) for size in (16, 24, 32, 57, 300, 5000) for _ in range(50)]
-    assert [opened(each, Room()) for each in drawn] == [None] * len(drawn)
+    assert [unpack(each, Budget()) for each in drawn] == [None] * len(drawn)
     letters = [base64.b64encode(each) for each in drawn]
-    assert [opened(each, Room()) for each in letters] == [None] * len(drawn)
+    assert [unpack(each, Budget()) for each in letters] == [None] * len(drawn)
 
 
 @pytest.mark.parametrize(
@@ -118,13 +118,13 @@ def test_what_is_sealed_stays_closed():
     ["", "a", "phone-00001", "arts|sports|weather", "4a6f", "a plain sentence of some length", "[]", "{a}"],
 )
 def test_words_are_words(text):
-    assert opened(text.encode(), Room()) is None
+    assert unpack(text.encode(), Budget()) is None
 
 
 def test_a_bomb_is_opened_as_far_as_there_is_room():
-    bomb = gzip.compress(b"\0" * (MOST_BYTES * 4), 9)
+    bomb = gzip.compress(b"\0" * (MAX_BYTES * 4), 9)
     result = list(leaves({"a": bomb, "b": bomb}))
-    assert sum(len(data) for _, _, data in result) < MOST_BYTES + 2 * len(bomb) + 100
+    assert sum(len(data) for _, _, data in result) < MAX_BYTES + 2 * len(bomb) + 100
 
 
 def test_what_is_packed_again_and_again_comes_to_an_end():

@@ -92,7 +92,7 @@ def test_only_what_the_trace_has_is_drawn(speeds, quantity, chosen):
             chosen_quantity(positions, quantity)
     else:
         assert chosen_quantity(positions, quantity) == chosen
-    assert {_application(name).tells for name in ("speed", "devices")} == {"speed, km/h", "people"}
+    assert {_application(name).tells for name in ("speed", "devices")} == {"speed, km/h", "devices in a cell"}
 
 
 @pytest.fixture

@@ -82,6 +82,6 @@ def test_ciphertexts_and_bytes_in_a_row_survive():
 
 
 def test_what_is_too_large_is_dropped(monkeypatch):
-    monkeypatch.setattr(receiving, "MOST_BYTES", 60)
+    monkeypatch.setattr(receiving, "MAX_BYTES", 60)
     assert Accepts(Say).decode({**SAID, "text": "a" * 10}) is not None
     assert Accepts(Say).decode({**SAID, "text": "a" * 60}) is None

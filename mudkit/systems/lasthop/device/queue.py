@@ -15,7 +15,7 @@ __all__ = ["DeviceQueue"]
 
 _KEY: Final = "queue\n"
 _PLACE: Final = 0
-_MOST_DEAD: Final = 64
+_MAX_DEAD: Final = 64
 
 _Entry = tuple[float, int, int, str, Message]
 
@@ -157,7 +157,7 @@ class DeviceQueue:
     def _forget(self, topic: str, identity: str) -> None:
         del self._known[topic, identity]
         self._store.delete(_key(topic, identity))
-        most = 2 * len(self._known) + _MOST_DEAD
+        most = 2 * len(self._known) + _MAX_DEAD
         if len(self._lowest) > most:
             self._lowest = [each for each in self._lowest if _is_alive(each)]
             heapify(self._lowest)

@@ -17,9 +17,9 @@ AGAIN: Final = "again "
 
 AGAIN_US: Final = 5_000_000
 """What was overtaken so long ago is not on its way any more."""
-_MOST_ASKED: Final = 64
+_MAX_ASKED: Final = 64
 """So many numbers of reads behind the last one are told apart."""
-_MOST_FORMER: Final = 64
+_MAX_FORMER: Final = 64
 """Former starts of a device that are known as such."""
 
 
@@ -56,7 +56,7 @@ class Phone:
     def has_started(self) -> None:
         """Start anew with another incarnation of the phone."""
         if self.session[0]:
-            self.former = [*self.former, self.session[:2]][-_MOST_FORMER:]
+            self.former = [*self.former, self.session[:2]][-_MAX_FORMER:]
         self.session, self.claimed, self.stream = ("", 0, 0), None, None
 
     def is_alive(self, session: Session) -> bool:
@@ -66,9 +66,9 @@ class Phone:
 
     def asks(self, number: int) -> bool:
         """Say whether a read asks for the first time, and take note of it."""
-        if number in self.asked or number <= max(self.asked, default=0) - _MOST_ASKED:
+        if number in self.asked or number <= max(self.asked, default=0) - _MAX_ASKED:
             return False
         self.asked.add(number)
-        if len(self.asked) > _MOST_ASKED:
+        if len(self.asked) > _MAX_ASKED:
             self.asked.discard(min(self.asked))
         return True

@@ -76,7 +76,7 @@ from mudkit.systems.receiving import dropped
 
 __all__ = ["SpoolServer"]
 
-_MOST_MISSED: Final = 1000
+_MAX_MISSED: Final = 1000
 """Of what is kept for a device that is away; with more it has to say what it has."""
 _TAKEN: Final = FromDevice()
 _DUE: Final = "due "
@@ -342,7 +342,7 @@ class SpoolServer(Sessions):
                 continue  # it will say what it has
             item = phone.stream.add(self._now_us, body)
             effects += self._stream(phone, (item,))
-            if not phone.is_there and len(phone.stream) > _MOST_MISSED:
+            if not phone.is_there and len(phone.stream) > _MAX_MISSED:
                 phone.stream = None
         return effects
 

@@ -14,7 +14,7 @@ FOREVER_US: Final = 1 << 62
 """The expiration of what does not expire."""
 NOWHERE: Final = -1
 """The place of a message that is in no queue."""
-_MOST_DEAD: Final = 64
+_MAX_DEAD: Final = 64
 
 
 class Message(msgspec.Struct, gc=False, eq=False):
@@ -149,6 +149,6 @@ class Ranked:
         return {entry for entry in self._heap if entry[2].place == place and entry[2].rank == -entry[0]}
 
     def _clean(self) -> None:
-        if len(self._heap) > 2 * self.size + _MOST_DEAD:
+        if len(self._heap) > 2 * self.size + _MAX_DEAD:
             self._heap = list(self._alive())
             heapify(self._heap)

@@ -14,9 +14,9 @@ import numpy as np
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 
-__all__ = ["MOST_MESSAGES", "online"]
+__all__ = ["MAX_MESSAGES", "online"]
 
-MOST_MESSAGES: Final = 100_000
+MAX_MESSAGES: Final = 100_000
 """So many cannot be too many for a spool, whatever waits."""
 
 
@@ -36,7 +36,7 @@ def online(drawn: Drawn, threshold: float, most: float) -> tuple[list[int], list
     tuple of two lists of int, or None
         None where a spool has more to say: something expires, or there is too much to wait.
     """
-    if len(drawn.ranks) > MOST_MESSAGES or (drawn.expires_us < FOREVER_US).any():
+    if len(drawn.ranks) > MAX_MESSAGES or (drawn.expires_us < FOREVER_US).any():
         return None
     arrivals_us, ranks, switches_us = drawn.arrivals_us, drawn.ranks, drawn.switches_us
     # At one time the link changes first, so that a switch counts for what comes with it.

@@ -2,19 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mudkit.display import Displayed, View, frame_table
+from mudkit.systems.lasthop.spool.policies import Forwarding
+from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.spool.ranked import Message, Ranked, Take
-from mudkit.systems.lasthop.study.scenario import Drawn
-from mudkit.systems.lasthop.study.simulation import Begin, play
+from mudkit.systems.lasthop.study.scenario import DAY_US, Drawn, Scenario
+from mudkit.systems.lasthop.study.simulation import Begin, beginning, most_of, play
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["message_lifecycles"]
+__all__ = ["Lifelines", "lifelines", "message_lifecycles"]
+
+
+@dataclass(frozen=True, repr=False)
+class Lifelines(Displayed):
+    """Policies on the same events, message by message.
+
+    Parameters
+    ----------
+    drawn : Drawn
+        The events.
+    tables : mapping of str to pandas.DataFrame
+        What :func:`message_lifecycles` returns for each policy.
+    best : pandas.DataFrame
+        The same for the on-line policy, against which loss is counted.
+    until_us : int
+        End of the events.
+    """
+
+    drawn: Drawn
+    tables: Mapping[str, pd.DataFrame]
+    best: pd.DataFrame
+    until_us: int
+
+    def table(self) -> pd.DataFrame:
+        """Return ``policy, forwarded, read, waste, loss``, one row per policy."""
+        import pandas as pd
+
+        could_read = self.best["read_us"] >= 0
+        rows = []
+        for name, table in self.tables.items():
+            is_forwarded, is_read = table["forwarded_us"] >= 0, table["read_us"] >= 0
+            wasted, lost = (is_forwarded & ~is_read).sum(), (could_read & ~is_read).sum()
+            counts = int(is_forwarded.sum()), int(is_read.sum())
+            rows.append((name, *counts, wasted / max(counts[0], 1), lost / max(int(could_read.sum()), 1)))
+        return pd.DataFrame(rows, columns=["policy", "forwarded", "read", "waste", "loss"])
+
+    def _view(self) -> View:
+        counts = {"messages": len(self.drawn.arrivals_us), "reads": len(self.drawn.reads_us)}
+        return View("Lifelines", counts, [frame_table(self.table())])
+
+
+def lifelines(
+    scenario: Scenario,
+    policies: Mapping[str, Forwarding | Push],
+    *,
+    max: float | None = 8,  # noqa: A002 - the name of the API
+    seed: int = 0,
+) -> Lifelines:
+    """Run policies on the same events, and keep what became of each message.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Of a few days: every message is kept.
+    policies : mapping of str to Forwarding or Push
+    max : int or None
+        Messages at a time; None: all.
+    seed : int
+
+    Returns
+    -------
+    Lifelines
+        :func:`mudkit.figures.message_lifecycles` draws it.
+    """
+    drawn, most = scenario.draw(seed), most_of(max)
+    tables = {name: message_lifecycles(drawn, beginning(way, 0.0), most) for name, way in policies.items()}
+    best = message_lifecycles(drawn, beginning(Forwarding("on-line"), 0.0), most)
+    return Lifelines(drawn, tables, best, scenario.days * DAY_US)
 
 
 def message_lifecycles(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:

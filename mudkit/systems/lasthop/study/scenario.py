@@ -20,10 +20,10 @@ from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.units import US_PER_S
 from mudkit.wire import Value
 
-__all__ = ["LAWS", "READ", "SWITCH", "Drawn", "Expiration", "Scenario"]
+__all__ = ["DAY_US", "LAWS", "READ", "SWITCH", "Drawn", "Expiration", "Scenario"]
 
 LAWS: Final = ("exponential", "uniform", "normal")
-_DAY_US: Final = 86_400 * US_PER_S
+DAY_US: Final = 86_400 * US_PER_S
 _HOUR_US: Final = 3600 * US_PER_S
 _DEVICE: Final = "device"
 SWITCH, READ = -2, -1
@@ -163,7 +163,7 @@ class Scenario:
         ----------
         seed : int
         """
-        end_us = self.days * _DAY_US
+        end_us = self.days * DAY_US
         arrivals_us = self._arrivals_us(seed, end_us)
         count = len(arrivals_us)
         expires_us = np.full(count, FOREVER_US, dtype=np.int64)
@@ -195,7 +195,7 @@ class Scenario:
     def _arrivals_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
         if not self.event_frequency:
             return np.empty(0, dtype=np.int64)
-        stream, gap_us = Stream(seed, "lasthop arrival"), _DAY_US / self.event_frequency
+        stream, gap_us = Stream(seed, "lasthop arrival"), DAY_US / self.event_frequency
         expected = end_us / gap_us
         count = int(expected + 6 * expected**0.5 + 16)  # more than come, but for one seed in a billion
         times_us = np.cumsum(stream.exponential(0, np.arange(count), gap_us))
@@ -216,7 +216,7 @@ class Scenario:
         awake_us = Stream(seed, "lasthop awake").uniform(0, day, 16.0 * _HOUR_US, 17.0 * _HOUR_US)
         of_day = np.repeat(day, counts)
         share = Stream(seed, "lasthop moment").uniform(0, np.arange(len(of_day)))
-        drawn_us = of_day * _DAY_US + begin_us[of_day] + share * awake_us[of_day]
+        drawn_us = of_day * DAY_US + begin_us[of_day] + share * awake_us[of_day]
         times_us = np.sort(np.rint(drawn_us).astype(np.int64))
         return times_us[times_us < end_us]
 
@@ -227,7 +227,7 @@ def _switches_us(outages: Outages, seed: int, end_us: int) -> tuple[NDArray[np.i
     switches: list[NDArray[np.int64]] = []
     at_us, block = 0, 0
     # Of a day and a cycle two periods: nearly always all of them at once.
-    blocks = 1 + int(2.2 * outages.per_day * end_us / _DAY_US / PERIODS)
+    blocks = 1 + int(2.2 * outages.per_day * end_us / DAY_US / PERIODS)
     while at_us < end_us:
         times_us = at_us + np.cumsum(np.minimum(switching.periods_us(block, blocks)[0], 2 * end_us))
         switches.append(times_us)

@@ -345,7 +345,7 @@ class Connection:
         if not sent or to != self._gateway():
             return ()
         self._turn += 1
-        return [effect for each in sent for effect in self.timer.hurry(now_us, each, _LOST_US)]
+        return [effect for each in sent for effect in self.timer.expedite(now_us, each, _LOST_US)]
 
     def knows(self, identity: str) -> bool:
         """Return whether a request of this identity is not answered."""

@@ -60,7 +60,7 @@ place and time only. Hours (0 to 24) and weekdays (Monday is 0) are those of mea
 for each 15 degrees of longitude: a device needs no table of time zones. ``held``: records in the answer.
 ``density``: of writes at that hour in the cell of the read or write, by the table that comes with it."""
 _NAMES: Final = tuple(FEATURES)
-_MOST_NODES: Final = 100_000
+_MAX_NODES: Final = 100_000
 _FLOAT32_ENDS: Final = 2.0**128 - 2.0**103
 """From here on numbers are rounded to infinity."""
 
@@ -383,8 +383,8 @@ def _is_action(kind: str, action: Value) -> TypeGuard[Action]:
 
 
 def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Node | Action, ...]:
-    if not isinstance(given, list) or not 1 <= len(given) <= _MOST_NODES:
-        raise _refused("nodes", f"{type(given).__name__}", f"a list of 1 to {_MOST_NODES:,} nodes")
+    if not isinstance(given, list) or not 1 <= len(given) <= _MAX_NODES:
+        raise _refused("nodes", f"{type(given).__name__}", f"a list of 1 to {_MAX_NODES:,} nodes")
     nodes: list[_Node | Action] = []
     for number, node in enumerate(given):
         match node:

@@ -18,7 +18,7 @@ from mudkit.wire import Value
 __all__ = ["HOURS", "Density"]
 
 HOURS: Final = 24
-_MOST_CELLS: Final = 100_000
+_MAX_CELLS: Final = 100_000
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Density:
                 raise _refused(
                     "density", repr(document)[:200], "cell_deg, a number over 0, and cells, a list"
                 )
-        if len(cells) > _MOST_CELLS:
-            raise _refused("density.cells", f"{len(cells):,} cells", f"at most {_MOST_CELLS:,}")
+        if len(cells) > _MAX_CELLS:
+            raise _refused("density.cells", f"{len(cells):,} cells", f"at most {_MAX_CELLS:,}")
         read: dict[tuple[int, int], tuple[float, ...]] = {}
         for number, cell in enumerate(cells):
             match cell:

@@ -354,6 +354,7 @@ class Gateway:
                 partitions=partitions,
                 claims=request.claims,
                 least=least,
+                address=request.source,
             )
         kind = DataUpdate if isinstance(what, UpdateDataRequest) else Unregistration
         return kind(

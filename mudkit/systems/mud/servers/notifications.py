@@ -16,6 +16,7 @@ SendFailed    the client is not reached until its next hello
 TimerFired    retransmit what is overdue; give up clients without heartbeats; a server that starts asks
               the generator for the policies until it answers
 start         ask the clients that had a session for a hello, until they answer
+Whereabouts   ask a client that an old store does not know
 ============  ========================================================================================
 
 A client is given up, too, when an item has waited for too long, or too many wait while it is not reached.
@@ -62,6 +63,7 @@ from mudkit.systems.mud.messages import (
     ServerNotification,
     ShippedPolicy,
     Welcome,
+    Whereabouts,
 )
 from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.partitioning import app_of, netid_of, server_of
@@ -135,7 +137,9 @@ class NotificationServer:
         self._number, self._servers = number, servers
         self._generator, self._cloud = generator, {generator, *processors}
         self._most_waiting, self._longest_us = max_waiting, round(longest_s * 1e6)
-        self._life, self._begun_us = 0, 0
+        self._life = 0
+        self._begun_us = 0
+        """When the last clients were added to those that are asked for a hello."""
         self._sessions: dict[str, _Session] = {}
         """By name."""
         self._session_of: dict[str, str] = {}
@@ -197,6 +201,11 @@ class NotificationServer:
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
             case Following() if is_generator:
                 return (CancelTimer(_FOLLOW),)
+            case Whereabouts(endpoint=endpoint, address=address) if not is_generator:
+                if endpoint in self._session_of or endpoint in self._unheard:
+                    return ()
+                self._begun_us, self._unheard[endpoint] = now_us, _Unheard(address, Peer())
+                return self._identify(now_us, [endpoint])
             case StreamItem(stream=stream, body=body) as item if stream.rpartition(" ")[0] == source:
                 if isinstance(body, ShippedPolicy) is is_generator:
                     return self._stream(now_us, source, item)

@@ -12,7 +12,8 @@ Log             match each changed row with the continuous reads; send a change 
 Registration    at one position of the log: existing records, as far as requested, then all changes
 DataUpdate      in effect for later writes, unless newer data of this reader arrived before
 Unregistration  end the read; a late duplicate of its registration does not begin it again
-Gone            end the reads of a session that the notification server has given up
+Gone            end the reads of a session that the notification server has given up; if it does not know
+                the client any more: tell it the address
 ==============  ======================================================================================
 
 A ``Remove`` is sent only to readers that were sent the record before: "when the old version matched" would
@@ -54,6 +55,7 @@ from mudkit.systems.mud.messages import (
     Tell,
     Unregistration,
     Upsert,
+    Whereabouts,
 )
 from mudkit.systems.mud.problems import encode_error
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
@@ -83,6 +85,7 @@ class _Reading:
 
     request: int
     session: str
+    address: str
     table: Table
     claims: Claims | None
     lsn: int
@@ -185,9 +188,18 @@ class Processor:
                 is_current = sender is not None and sender.name == stream
                 return sender.acked(now_us, seq) if sender is not None and is_current else ()
             case Gone(session=session):
-                for handle in list(self._handles.get(session, ())):
-                    if message.endpoint in (UNSET, handle[0]):  # a client cannot end another's reads
-                        self._end(handle)
+                ended = [
+                    handle
+                    for handle in self._handles.get(session, ())
+                    if message.endpoint in (UNSET, handle[0])  # a client cannot end another's reads
+                ]
+                addresses = {self._readings[handle].address: None for handle in ended}
+                for handle in ended:
+                    self._end(handle)
+                if isinstance(message.endpoint, str):
+                    return [Send(event.source, Whereabouts(message.endpoint, each)) for each in addresses][
+                        -1:
+                    ]
         return ()
 
     def _from_back_end(self, now_us: int, event: Received, message: Log | State) -> Sequence[Effect]:
@@ -401,7 +413,9 @@ class Processor:
             for row in copy.select(table, place, predicate, None, data, auth)
         ]
         self._matching.setdefault(table.number, Matching(copy)).add(handle, predicate, data, auth)
-        reading = _Reading(message.request, message.session, table, message.claims, self._log.lsn, data_seq)
+        reading = _Reading(
+            message.request, message.session, message.address, table, message.claims, self._log.lsn, data_seq
+        )
         self._readings[handle] = reading
         self._handles.setdefault(reading.session, {})[handle] = None
         since, sync_us = message.since.get(self._me), message.sync_us

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final, Generic, TypeVar
 
-from mudkit.delivery.retransmit import FIRST_US, MOST_US, US_PER_BYTE, RetransmitTimer
+from mudkit.delivery.retransmit import (
+    DEFAULT_MAX_TIMEOUT_US,
+    DEFAULT_TIMEOUT_US,
+    DEFAULT_US_PER_BYTE,
+    RetransmitTimer,
+)
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.events import Effect, Send, size_bytes
 
@@ -29,7 +34,7 @@ class StreamSender(Generic[_T]):
         Name of the receiver, for the timer.
     address : str
         Current address of the receiver.
-    first_us, most_us, us_per_byte : int
+    timeout_us, max_timeout_us, us_per_byte : int
         See :class:`mudkit.delivery.retransmit.RetransmitTimer`.
 
     Attributes
@@ -43,15 +48,15 @@ class StreamSender(Generic[_T]):
         stream: str,
         receiver: str,
         address: str,
-        first_us: int = FIRST_US,
-        most_us: int = MOST_US,
-        us_per_byte: int = US_PER_BYTE,
+        timeout_us: int = DEFAULT_TIMEOUT_US,
+        max_timeout_us: int = DEFAULT_MAX_TIMEOUT_US,
+        us_per_byte: int = DEFAULT_US_PER_BYTE,
     ) -> None:
         self.address = address
         self.is_reached = True
         self._stream: Outgoing[_T] = Outgoing(stream)
         self._unacknowledged: RetransmitTimer[int] = RetransmitTimer(
-            AGAIN + receiver, first_us, most_us, us_per_byte
+            AGAIN + receiver, timeout_us, max_timeout_us, us_per_byte
         )
 
     @property

@@ -34,7 +34,7 @@ from mudkit.wire import Fields
 
 __all__ = ["Groups"]
 
-_MOST_DECIDED: Final = 100_000
+_MAX_DECIDED: Final = 100_000
 """What was decided is forgotten when it is for so many different senders."""
 
 
@@ -300,7 +300,7 @@ class Groups:
         is_anew = sender not in self._seen or self._seen[sender] != seen
         self._seen[sender] = seen
         if decided is None:
-            if len(self._decided) >= _MOST_DECIDED:
+            if len(self._decided) >= _MAX_DECIDED:
                 self._decided.clear()
             decided = self._decided[seen] = {}
         return decided, is_anew

@@ -94,7 +94,7 @@ DOUBT_US: Final = 120_000_000
 """So long a peer is believed who says that another cannot be reached."""
 _MAX_INCARNATIONS: Final = 64
 """Incarnations of a client whose contexts are known again."""
-_MOST_AHEAD: Final = 256
+_MAX_AHEAD: Final = 256
 """Of a client, contexts are kept that are so far ahead of the one that is missing."""
 
 
@@ -300,7 +300,7 @@ class ServerMachine:
             return self._tell(row.address, Unknown())
         numbers = known.numbers.setdefault(whose, Numbers())
         numbers.last_seq = max(numbers.last_seq, message.first - 1)
-        if numbers.last_seq < seq <= numbers.last_seq + _MOST_AHEAD:
+        if numbers.last_seq < seq <= numbers.last_seq + _MAX_AHEAD:
             numbers.early[seq] = message.context.context()
         taken = []
         while numbers.last_seq + 1 in numbers.early:

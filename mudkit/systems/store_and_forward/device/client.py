@@ -33,7 +33,7 @@ import msgspec
 from mudkit.delivery.inbox import Inbox
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
-from mudkit.delivery.retransmit import FIRST_US, RetransmitTimer
+from mudkit.delivery.retransmit import DEFAULT_TIMEOUT_US, RetransmitTimer
 from mudkit.display import View
 from mudkit.errors import OutboxFull
 from mudkit.events import (
@@ -249,7 +249,7 @@ class ClientMachine:
     def _lacks(self, now_us: int, message: Deliver, seen: int) -> Sequence[Effect]:
         """Report to the relay the last message of a sender in order, once per retransmission timeout."""
         last = message.sender, message.incarnation, seen
-        if now_us - self._lacks_us.get(last, -FIRST_US) < FIRST_US:
+        if now_us - self._lacks_us.get(last, -DEFAULT_TIMEOUT_US) < DEFAULT_TIMEOUT_US:
             return ()
         self._lacks_us = {last: now_us}
         lacks = Lacks(

@@ -21,7 +21,7 @@ from mudkit.systems.sublim._policy.actions import (
 from mudkit.wire import Fields, Value
 
 __all__ = [
-    "_MOST_LEVELS",
+    "_MAX_LEVELS",
     "Atom",
     "Name",
     "_is_number",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-_MOST_LEVELS: Final = 160
+_MAX_LEVELS: Final = 160
 
 
 Name = tuple[str, tuple[str, ...]]

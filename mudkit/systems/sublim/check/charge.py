@@ -30,7 +30,7 @@ __all__ = ["More", "Sends", "more_on_less"]
 _BATTERY: Final = ("state", ("battery",))
 _LINK: Final = ("bandwidth_kbps", "display_px")
 _SHOWN: Final = 60
-_MOST_PAIRS: Final = 200_000
+_MAX_PAIRS: Final = 200_000
 """Of charges in a context that are compared."""
 
 
@@ -116,7 +116,7 @@ class _Trial:
         self._levels = contexts.levels
         self._computes = [_computes_with_battery(policy, number) for number in range(len(policy.rules))]
         self._reported: set[tuple[int, int]] = set()
-        self._left = _MOST_PAIRS
+        self._left = _MAX_PAIRS
         self._noted: set[tuple[int, int]] = set()
         self._unsure: dict[int, str] = {}
         self._open = {

@@ -30,7 +30,7 @@ from mudkit.systems.sublim._policy.actions import (
 )
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim.check.atoms import (
-    _MOST_LEVELS,
+    _MAX_LEVELS,
     Atom,
     Name,
     _is_number,
@@ -55,9 +55,9 @@ _AT_ONCE: Final = 1024
 _MOST: Final = 2_000
 """Contexts that are tried; of more, so many are drawn."""
 _LEAST: Final = 40
-_MOST_CONDITIONS: Final = 200_000
+_MAX_CONDITIONS: Final = 200_000
 """Conditions that are evaluated: of rules, contexts and charges."""
-_MOST_COMPUTED: Final = 60
+_MAX_COMPUTED: Final = 60
 """Of values that only actions look at, for each context that conditions tell apart."""
 _STATES: Final = 8
 _STEPS: Final = 120
@@ -134,8 +134,8 @@ class Contexts:
         self._missing = sorted(made - looked)
         """Fields that rules set, and a message need not have."""
         self.levels = battery_levels(self.conditions, self.computed, policy.variables)
-        self.is_whole = len(self.levels) <= _MOST_LEVELS
-        self.levels = self.levels[:: -(-len(self.levels) // _MOST_LEVELS)]
+        self.is_whole = len(self.levels) <= _MAX_LEVELS
+        self.levels = self.levels[:: -(-len(self.levels) // _MAX_LEVELS)]
         self.states: list[Fields] = [policy.variables]
         self.changed = self._changed()
         if self._looked_at() & self.changed:
@@ -143,7 +143,7 @@ class Contexts:
 
     def distinguished(self) -> Iterator[Context]:
         """Give the contexts that conditions can tell apart."""
-        affordable = _MOST_CONDITIONS // (len(self.levels) * len(self._policy.rules))
+        affordable = _MAX_CONDITIONS // (len(self.levels) * len(self._policy.rules))
         yield from self._drawn(
             self._in_conditions, max(min(affordable, _MOST), _LEAST), _Draw("told apart"), self.states
         )
@@ -151,7 +151,7 @@ class Contexts:
     def computed_with(self, context: Context) -> Iterator[Context]:
         """Give a context with all that only actions look at, and with contents of some lengths."""
         rest = self._in_actions - self._in_conditions
-        yield from self._drawn(rest, _MOST_COMPUTED, _Draw("computed with"), [context.variables], context)
+        yield from self._drawn(rest, _MAX_COMPUTED, _Draw("computed with"), [context.variables], context)
 
     def shared(self, context: Context) -> tuple[str, ...]:
         """Give what both conditions and actions look at."""

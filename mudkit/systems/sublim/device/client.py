@@ -294,7 +294,9 @@ class ClientMachine:
         attachment = self._attachment
         if attachment.fresh or source in (attachment.at, attachment.origin):
             return ()  # perhaps it goes on with what is kept there
-        return (Send(source, Left(self._me, incarnation(self._ports), attachment.epoch)),)
+        # Before it is attached, that access point may be the only one that has its state.
+        epoch = attachment.epoch if self._is_attached else 0
+        return (Send(source, Left(self._me, incarnation(self._ports), epoch)),)
 
     def _go_on(self, now_us: int) -> Sequence[Effect]:
         """See whether it matters that the context has changed."""

@@ -266,12 +266,12 @@ class Handover:
             if epoch < agent.record.epoch:  # a late copy, or the client was restored
                 return (Send(source, Behind(incarnation, agent.record.epoch)),)
             is_its_own = agent.record.incarnation in ("", incarnation)
-            is_old = not agent.is_confirmed and epoch > agent.record.epoch and message.origin != self._me
-            if is_old and not begins:
-                pass  # it has been served elsewhere, perhaps since the backup
-            elif is_its_own or begins or message.origin == self._me:
+            is_mine = begins or message.origin == self._me
+            # It may have been served elsewhere since a backup.
+            is_old = not agent.is_confirmed and epoch > agent.record.epoch and not is_mine
+            if (is_its_own or is_mine) and not is_old:
                 return self._here(now_us, agent, source, epoch, message)
-            else:
+            if not is_old:
                 self._forget(agent)  # the one that it was has stayed here
         if gone is not None and epoch <= gone.epoch:
             return (Send(source, Behind(incarnation, gone.epoch)),)
@@ -360,7 +360,8 @@ class Handover:
         if agent is None and gone is None:
             want = self._want(name)
             is_waited_for = want is not None and want.incarnation == message.incarnation
-            if want is not None and is_waited_for and want.origin == source and want.epoch < epoch:
+            is_mutual = want is not None and want.origin == source and want.epoch < epoch
+            if is_mutual and is_waited_for and message.fresh:
                 self._store.delete(WANT + name)  # each wants it of the other: nobody has it
                 is_waited_for = False
             if is_waited_for or (want is not None and not message.fresh):

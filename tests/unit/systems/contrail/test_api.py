@@ -36,7 +36,7 @@ def test_the_example_of_the_design():
     assert item.item_id == "mycurrentlocation"
     lab.run(minutes=5)
     assert not home.receive_item().done()  # the two before were made obsolete
-    held = lab.trace.held.find(b"far away")
+    held = lab.trace.exposure.find(b"far away")
     assert {party for party, _, _ in held} == {"alice"}
 
 

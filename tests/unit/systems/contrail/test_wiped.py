@@ -102,6 +102,8 @@ def test_a_copy_of_what_the_old_one_asked_does_not_take_the_connection_of_the_ne
     bob = there.port("bob", idle_timeout_ms=86_400_000)
     there.run(60)
     late = list(asked)
+    if how == "restart":
+        there.lab.faults.kill("bob")
     getattr(there.lab.faults, how)("bob")
     there.run(60)
     there.lab.faults.change_address("bob")

@@ -40,6 +40,10 @@ class Place:
         """Deliver the first message of a kind once more."""
         self.lab.world._handle(*self.seen[kind][0])
 
+    def restart(self, host):
+        self.lab.faults.kill(host)
+        self.lab.faults.restart(host)
+
     def is_heard(self, key):
         self.ann.write("t", key, {})
         self.lab.run(minutes=3)
@@ -53,7 +57,7 @@ def place(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["hello", "welcome"])
 def test_a_copy_from_before_a_restart_of_the_server_changes_nothing(place, kind):
-    place.lab.faults.restart("mud-notifications-1")
+    place.restart("mud-notifications-1")
     place.lab.run(minutes=1)
     place.repeat(kind)
     assert place.is_heard("a")
@@ -68,7 +72,7 @@ def test_a_copy_of_a_hello_does_not_bring_an_old_address_back(place):
 
 @pytest.mark.parametrize("kind", ["hello", "welcome"])
 def test_a_copy_from_before_a_restart_of_the_device_changes_nothing(place, kind):
-    place.lab.faults.restart("bob")
+    place.restart("bob")
     place.lab.run(minutes=1)
     place.repeat(kind)
     assert place.is_heard("a")
@@ -76,7 +80,7 @@ def test_a_copy_from_before_a_restart_of_the_device_changes_nothing(place, kind)
 
 def test_a_server_that_restarts_does_not_take_a_copy_for_an_answer(place):
     place.lab.faults.messages(loss_share=1.0)
-    place.lab.faults.restart("mud-notifications-1")
+    place.restart("mud-notifications-1")
     place.lab.run(seconds=1)
     place.repeat("hello")
     place.lab.faults.messages()

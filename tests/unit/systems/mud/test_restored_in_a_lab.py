@@ -198,3 +198,23 @@ def test_a_wiped_store_is_not_asked_for_ever(place):
 
 def messages(lab):
     return sum(row.messages for row in lab.world.bill())
+
+
+@pytest.mark.parametrize("is_wiped", [False, True])
+def test_a_notification_server_asks_a_client_that_its_backup_does_not_know(is_wiped):
+    lab = Lab(seed=3)
+    cloud = Cloud(lab, replicas=0, gateways=1, processors=1, servers=1)
+    backup = lab.faults.backup("mud-notifications-1")
+    ann, bob = (
+        Client(lab.device(name), cloud, app="app", token=lab.token(name, "app", hours=9))
+        for name in ("ann", "bob")
+    )
+    heard = []
+    ann.create("t").result()
+    bob.read("t", type="continuous", callback=lambda change: heard.append(change.key)).result()
+    lab.run(minutes=1)
+    lab.faults.restore("mud-notifications-1", {} if is_wiped else backup)
+    for key in "abc":
+        ann.write("t", key, {}).result()
+        lab.run(minutes=1)
+    assert heard == ["a", "b", "c"]

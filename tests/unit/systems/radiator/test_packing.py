@@ -11,7 +11,7 @@ import pytest
 
 from mudkit.errors import ParameterError
 from mudkit.systems.radiator import pack, unpack
-from mudkit.systems.radiator.packing import MOST_BYTES, check_size
+from mudkit.systems.radiator.packing import MAX_BYTES, check_size
 
 
 @pytest.mark.parametrize("compress", [False, True])
@@ -44,18 +44,18 @@ def test_no_bytes_raise(scaled):
 
 
 def test_a_bomb_does_not_go_off():
-    bomb = gzip.compress(b" " * (8 * MOST_BYTES))
-    assert len(bomb) < MOST_BYTES / 10
+    bomb = gzip.compress(b" " * (8 * MAX_BYTES))
+    assert len(bomb) < MAX_BYTES / 10
     tracemalloc.start()
     try:
         assert unpack(bomb) is None
-        assert tracemalloc.get_traced_memory()[1] < 4 * MOST_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_BYTES
     finally:
         tracemalloc.stop()
-    assert unpack(b" " * (MOST_BYTES + 1)) is None
+    assert unpack(b" " * (MAX_BYTES + 1)) is None
 
 
 def test_what_nobody_would_take_is_not_sent():
     check_size("context", b"x" * 1000)
     with pytest.raises(ParameterError, match="too large"):
-        check_size("context", b"x" * MOST_BYTES)
+        check_size("context", b"x" * MAX_BYTES)

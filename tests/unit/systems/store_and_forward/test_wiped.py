@@ -266,7 +266,7 @@ def test_a_full_outbox_refuses_more_and_the_rest_goes_on() -> None:
     lab, _, ann, bob = place()
     lab.run(minutes=1)
     lab.faults.cut("ann")
-    ann.installed.machine._outbox._most = 2
+    ann.installed.machine._outbox._max_items = 2
     kept = [ann.send("bob", text) for text in ("one", "two")]
     with pytest.raises(OutboxFull, match="wait until the network is back"):
         ann.send("bob", "three").result()

@@ -143,6 +143,7 @@ def test_one_whose_state_is_lost_where_it_was_begins_anew_elsewhere(place):
 def test_a_plain_restart_is_no_incident(place):
     place.arrive()
     place.publish(0)
+    place.lab.faults.kill("here")
     place.lab.faults.restart("here")
     place.publish(1)
     assert place.heard == [0, 1]

@@ -157,7 +157,9 @@ def test_no_nonce_comes_twice_under_a_key_whatever_is_killed(tmp_path, monkeypat
             publish(there, ann, f"{life} {number} again")
             there.run(65)
         assert not there.seen_by_relays()
-        relays = [held for (party, _), held in there.lab.trace.held._bytes.items() if party in there.cloud()]
+        relays = [
+            held for (party, _), held in there.lab.trace.exposure._bytes.items() if party in there.cloud()
+        ]
         left |= {data for held in relays for data in held}
         for device in there.lab.devices.values():
             for process in device.processes:
@@ -181,7 +183,7 @@ def test_secrets_show_nowhere(place):
         shown = there.lab.trace.table(name).to_pandas().to_csv()
         for each in keys:
             assert all(text not in shown for text in (each.hex(), str(each)[2:-1]))
-    held = {party for each in keys for party, _, _ in there.lab.trace.held.find(each)}
+    held = {party for each in keys for party, _, _ in there.lab.trace.exposure.find(each)}
     assert held <= {"ann", "bob"}
 
 

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from mudkit import Lab
-from mudkit.delivery.retransmit import FIRST_US, US_PER_BYTE
+from mudkit.delivery.retransmit import DEFAULT_TIMEOUT_US, DEFAULT_US_PER_BYTE
 from mudkit.errors import ParameterError
 from mudkit.events import (
     Call,
@@ -318,7 +318,7 @@ def test_hello_is_said_again_until_it_is_answered():
 def test_hello_is_said_again_when_it_may_have_come_and_been_answered_and_not_before():
     phone = Phone()
     phone.gets(LinkUp("ann/p", "lte"), 0)
-    may_take_s = (FIRST_US + US_PER_BYTE * size_bytes(phone.last("hello"))) / S
+    may_take_s = (DEFAULT_TIMEOUT_US + DEFAULT_US_PER_BYTE * size_bytes(phone.last("hello"))) / S
     for at_s, count in (
         (5, 1),
         (may_take_s - 1e-6, 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.delivery.retransmit import FIRST_US, US_PER_BYTE
+from mudkit.delivery.retransmit import DEFAULT_TIMEOUT_US, DEFAULT_US_PER_BYTE
 from mudkit.errors import ParameterError
 from mudkit.events import (
     Call,
@@ -346,7 +346,7 @@ def test_what_comes_later_does_not_put_off_what_was_lost(server):
 def test_a_message_is_sent_again_when_it_may_have_come_and_been_confirmed_and_not_before(server):
     server.publish("a")
     ((_, message),) = server.new
-    may_take_us = FIRST_US + US_PER_BYTE * size_bytes(message)
+    may_take_us = DEFAULT_TIMEOUT_US + DEFAULT_US_PER_BYTE * size_bytes(message)
     for at_us, said in ((5 * S, []), (may_take_us - 1, []), (may_take_us, ["a"]), (2 * may_take_us - 1, [])):
         server.gets(TimerFired("again ann"), at_us / S)
         assert server.said() == said

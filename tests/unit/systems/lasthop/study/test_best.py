@@ -48,7 +48,7 @@ def test_what_expires_and_what_may_be_too_much_are_left_to_the_spool(monkeypatch
     assert online(Scenario(days=3, expiration=Expiration(3600.0)).draw(1), 0.0, 8) is None
     events = Scenario(days=3).draw(1)
     for most, is_known in ((len(events.ranks), True), (len(events.ranks) - 1, False)):
-        monkeypatch.setattr(module, "MOST_MESSAGES", most)
+        monkeypatch.setattr(module, "MAX_MESSAGES", most)
         assert (online(events, 0.0, 8) is not None) == is_known
 
 

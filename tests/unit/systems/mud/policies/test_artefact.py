@@ -50,7 +50,7 @@ def test_what_is_unknown_may_go_either_way():
 
 
 def test_a_tree_has_a_largest_size(monkeypatch):
-    monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MOST_NODES", len(NODES))
+    monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MAX_NODES", len(NODES))
     made()
     with pytest.raises(ParameterError, match="a list of 1 to 5 nodes"):
         made(nodes=[*NODES, [0]])
@@ -156,7 +156,7 @@ def test_a_table_of_densities_is_checked(table):
 
 
 def test_a_table_of_densities_has_a_largest_size(monkeypatch):
-    monkeypatch.setattr("mudkit.systems.mud.policies.density._MOST_CELLS", 1)
+    monkeypatch.setattr("mudkit.systems.mud.policies.density._MAX_CELLS", 1)
     with pytest.raises(ParameterError, match="at most 1"):
         Density.read({"cell_deg": 1, "cells": [[1, 2, RATES], [2, 2, RATES]]})
 

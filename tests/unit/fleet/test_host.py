@@ -1,4 +1,4 @@
-"""An operation is a future in virtual time."""
+"""Hosts, machines on them, and operations as futures in virtual time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import signal
 from typing import Any
 
 import pytest
+from fleet_machines import Puppet
 from lab_systems import answering
 
 from mudkit import Lab
 from mudkit.errors import FailureWarning, OperationLost, OperationTimeout, ParameterError
 from mudkit.events import Call
 from mudkit.fleet import World
-from mudkit.fleet import operation as module
+from mudkit.fleet import host as module
+from mudkit.sources.mobility import Replay
 from mudkit.systems.store_and_forward import Client, Relay
+from mudkit.trace.schema import POSITIONS
 
 S = 1_000_000
 
@@ -305,3 +308,65 @@ def test_an_await_may_be_given_up(lab, ann, monkeypatch):
     assert lab.world.now_us < 5 * S
     lab.run(seconds=9)
     assert lab.history()["status"].tolist() == ["ok"]
+
+
+def test_waiting_for_an_answer_ends_where_the_trace_ends():
+    import datetime as dt
+
+    import pyarrow as pa
+
+    times = [dt.datetime(2020, 1, 1, 0, minute, tzinfo=dt.UTC) for minute in range(10)]
+    rows = pa.table(
+        [["a"] * 10, times, [1.0] * 10, [2.0] * 10, pa.nulls(10, pa.float64())], names=POSITIONS.names
+    ).cast(POSITIONS)
+    lab = Lab()
+    relay = Relay(lab)
+    ann = Client(lab.device("ann", mobility=Replay(rows)), relay)
+    lab.faults.cut("ann")
+    with pytest.raises(ParameterError, match="mobility trace does not cover"):
+        ann.send("bob", "hello").result()
+    assert lab.world.now_us == 540 * S
+
+
+def test_a_crash_point_kills_the_host_once():
+    class Writer(Puppet):
+        def handle(self, now_us: int, event: Any) -> Any:
+            if isinstance(event, Call):
+                self.ports.store.put("n", 1)
+            return ()
+
+    lab = Lab()
+    device = lab.device("ann")
+    first, second = (device.install("w", Writer, name=name) for name in ("p", "q"))
+    lab.run(seconds=1)
+    lab.faults.kill("ann", at="before commit")
+    first.call("write")
+    lab.run(seconds=1)
+    assert first.machine is None
+    assert second.machine is None
+    lab.faults.restart("ann")
+    second.call("write")
+    lab.run(seconds=1)
+    assert second.machine is not None
+
+
+def test_a_machine_that_could_not_be_made_can_be_installed_again():
+    lab = Lab()
+    device = lab.device("ann")
+
+    def broken(ports: Any) -> Any:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        device.install("s", broken)
+    device.install("s", Puppet)
+    lab.run(seconds=1)
+
+
+def test_no_two_machines_draw_alike():
+    device = Lab().device("ann")
+    drawn = [
+        device.install(system, Puppet, name=name).entropy(8)
+        for system, name in (("a b", "c"), ("a", "b c"), ("a", "b"))
+    ]
+    assert len(set(drawn)) == 3

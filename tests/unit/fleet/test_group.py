@@ -62,7 +62,7 @@ def test_cuts_that_overlap():
     lab.faults.cut("ann", minutes=20)
     lab.faults.cut("ann", minutes=1)
     lab.run(minutes=10)
-    assert ann.held_down() == ["cut 2"]
+    assert ann.down_reasons() == ["cut 2"]
     lab.run(minutes=30)
     assert down_us(lab, "ann") == [[0, 25 * 60 * S]]
     assert [type(event) for event in lives[0].seen] == [LinkUp, LinkDown, LinkUp]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import Lab
-from mudkit.fleet.capacity import Curve
+from mudkit.fleet.link import Curve
 from mudkit.systems.store_and_forward import Client, Relay
 
 S = 1_000_000
@@ -66,8 +66,8 @@ def test_the_last_byte_before_a_stall_does_not_wait_for_its_end():
 
 
 def test_the_most_that_it_carries():
-    assert Curve([0, S], 2 * S, [5.0, 900.0], 800.0).most_kbps == 900.0
-    assert Curve([0, S], 2 * S, [5.0, float("nan")], 800.0).most_kbps == 800.0
+    assert Curve([0, S], 2 * S, [5.0, 900.0], 800.0).max_kbps == 900.0
+    assert Curve([0, S], 2 * S, [5.0, float("nan")], 800.0).max_kbps == 800.0
 
 
 def test_an_ideal_link_takes_no_time_and_costs_nothing():

@@ -1,13 +1,20 @@
-"""What is to come is taken in the order of time, priority and number, however it was added."""
+"""Virtual time: entries are removed in order, and events that never advance it are stopped."""
 
 from __future__ import annotations
 
+import asyncio
 from heapq import heappop
+from typing import Any
 
+import pytest
+from fleet_machines import Stage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.fleet.event_queue import EventQueue
+from mudkit.errors import SimulationProblem
+from mudkit.events import SetTimer, TimerFired
+from mudkit.fleet import World
+from mudkit.fleet.clock import EventQueue
 
 DELAYS_US = st.one_of(
     st.integers(0, 10),
@@ -15,6 +22,8 @@ DELAYS_US = st.one_of(
     st.integers(0, 1 << 40),
     st.sampled_from([(1 << 22) - 1, 1 << 22]),
 )
+
+
 STEPS = st.lists(st.one_of(st.tuples(DELAYS_US, st.integers(0, 3)), st.none()), max_size=200)
 
 
@@ -51,3 +60,33 @@ def test_what_is_looked_at_from_afar_does_not_hide_what_comes_before() -> None:
     assert event_queue.refill()
     event_queue.add(5, 0, nothing, "near")
     assert [heappop(event_queue.near)[4] for _ in range(2)] == ["near", "far"]
+
+
+S = 1_000_000
+
+
+class Restless:
+    def __init__(self, ports: Any) -> None:
+        pass
+
+    def handle(self, now_us: int, event: Any) -> Any:
+        return (SetTimer("again", 0),)
+
+
+def test_a_storm_is_noticed_however_time_goes_on():
+    world = World()
+    process = world.add_server("server").install("restless", Restless)
+
+    async def wait() -> None:
+        await process.call("never answered")
+
+    with pytest.raises(SimulationProblem, match="a timer needs a delay"):
+        asyncio.run(wait())
+
+
+@pytest.mark.soak
+def test_a_crowd_is_no_storm():
+    stage = Stage()
+    stage.do("server", *(SetTimer(str(n), S) for n in range(1_100_000)))
+    stage.world.run(2 * S)
+    assert len(stage.puppets["server"].of(TimerFired)) == 1_100_000

@@ -1,0 +1,51 @@
+"""A report run in this process, without a kernel: what its cells show."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat.v4 import new_output
+
+from mudkit.report.html import PLOTLY
+from mudkit.report.parameters import check, inputs
+from mudkit.report.run import _TEMPLATES
+
+
+def run_cells(template: str, values: dict[str, Any], folder: Path) -> nbformat.NotebookNode:
+    """Run the cells of a template with checked parameters; return the notebook with its outputs."""
+    given = check(template, values)
+    given |= {name: str(path.absolute()) for name, path in inputs(template, given).items()}
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    notebook = nbformat.read(_TEMPLATES / f"{template}.ipynb", as_version=4)
+    shown: list[Any] = []
+    names: dict[str, Any] = {"display": lambda *objects: shown.extend(objects)}
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        shown.clear()
+        if "parameters" in cell.metadata.get("tags", []):
+            names |= given | {"output_dir": str(folder)}
+            continue
+        tree = ast.parse(cell.source)
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, template, "exec"), names)
+        if last is not None:
+            value = eval(compile(ast.Expression(last.value), template, "eval"), names)
+            shown.append(value)
+        cell.outputs = [_output(each) for each in shown if each is not None]
+    return notebook
+
+
+def _output(value: Any) -> nbformat.NotebookNode:
+    if hasattr(value, "to_plotly_json"):
+        return new_output("display_data", {PLOTLY: json.loads(value.to_json()), "text/plain": "a figure"})
+    data = {"text/plain": repr(value)}
+    if html := getattr(value, "_repr_html_", None):
+        data["text/html"] = html()
+    if bundle := getattr(value, "_repr_mimebundle_", None):
+        data |= bundle()
+    return new_output("display_data", data)
