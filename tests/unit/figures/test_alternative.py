@@ -110,6 +110,6 @@ def test_an_exported_page_has_it(tmp_path):
     )
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     (tag,) = re.findall('<div [^>]*class="mudkit-figure"[^>]*>', page)
-    assert 'role="img"' in tag
+    assert 'role="figure"' in tag
     assert 'aria-label="Three ways. Axes: useful, %' in tag
     assert "Figure: Three ways. Axes" in page
