@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 Groups: TypeAlias = Literal["device", "day"]
-"""What a tree is to hold for: other devices, or other days (UTC)."""
+"""Generalisation of a tree: to other devices, or to other days (UTC)."""
 Folds: TypeAlias = Literal["device", "time"]
-"""What an evaluation keeps apart: devices, or earlier and later times."""
+"""Split of an evaluation: by device, or by time."""
 
 _MOST_LEAVES: Final = 256
 _FOLDS: Final = 3
