@@ -163,8 +163,8 @@ def link_strip(
         label += f"<br>down {middle} of the time in the median, at most {most}"
     styled(
         figure,
-        175 + (26 * len(names) if is_named else min(800, max(420, 4 * len(names)))),
-        (80, 95 if is_named else 30, 75, 95),
+        195 + (26 * len(names) if is_named else min(800, max(420, 4 * len(names)))),
+        (80, 95 if is_named else 30, 95, 95),
         heading(title or "Links over time", label),
         legend=_BOTTOM_LEGEND,
         hovermode="closest",
