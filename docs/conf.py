@@ -21,7 +21,6 @@ autodoc_typehints_format = "short"
 autodoc_use_type_comments = False
 python_use_unqualified_type_names = True
 add_module_names = False
-python_maximum_signature_line_length = 100
 numpydoc_show_class_members = False
 
 myst_enable_extensions = ["colon_fence", "deflist"]

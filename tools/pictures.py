@@ -22,8 +22,8 @@ from mudkit.report.parameters import preset
 
 ROOT = Path(__file__).parents[1]
 CHAPTER = "00_start_here"
-SHOWN = "figures.link_strip"
-"""The cell of the chapter that the picture begins with."""
+SHOWN = "figures.message_diagram(lab"
+"""Code of the cell that the picture shows with what stands above it."""
 REPORT = "cache_policy"
 SIZE = {"width": 1280, "height": 860}
 MAX_BYTES = 200_000
@@ -69,7 +69,7 @@ def _chapter(browser: Browser, file: Path) -> None:
         cell = page.locator(".jp-Notebook .jp-CodeCell", has_text=SHOWN).first
         cell.locator(".js-plotly-plot").first.wait_for(timeout=WITHIN_MS)
         cell.scroll_into_view_if_needed()
-        cell.evaluate("cell => cell.scrollIntoView({block: 'start'})")
+        cell.evaluate("cell => cell.scrollIntoView({block: 'end'})")
         page.wait_for_timeout(3000)  # JupyterLab draws what came into view
         page.screenshot(path=file)
         page.close()

@@ -285,6 +285,18 @@ def _exposure() -> pd.DataFrame:
     )  # fmt: skip
 
 
+def _swept() -> pd.DataFrame:
+    """Return a sweep in which one system is cheaper below a share of outages, and the other above it."""
+    return pd.DataFrame(
+        [
+            {"outage": share, "system": system, "seed": seed, "radio_j": level + slope * share + seed}
+            for system, level, slope in (("direct", 20.0, 100.0), ("relay", 50.0, 20.0))
+            for share in (0.0, 0.2, 0.4, 0.6)
+            for seed in range(3)
+        ]
+    )
+
+
 def _fleet() -> figures.Fleet:
     generator = np.random.default_rng(4)
     place = positions(6000).to_pandas()
@@ -356,6 +368,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     ),
     "cache_hits": lambda: figures.cache_hits(_reads(), title="Answered locally"),
     "cells_over_time": lambda: figures.cells_over_time(_bucketed(), title="Positions in cells"),
+    "crossover": lambda: figures.crossover(_swept(), x="outage", y="radio_j", title="Energy by outage"),
     "decisions": lambda: figures.decisions(_decided(), title="Half an hour", wrong={"with state": 7}),
     "frontier": lambda: figures.frontier(
         _shares([f"t{k}" for k in range(7)]), _shares(["b1", "b2", "b3"]).assign(stale_share=[0.2, 0.1, 0.0]),

@@ -17,6 +17,7 @@ MAIN_NUMBERS = {
     "bar_panels": ["every message 100", "every message 12,345", "✗ aggregated by distance 61.2"],
     "cache_hits": ["49 points, answered locally, % from 44.6 to 78.3"],
     "cells_over_time": ["108 points, positions from"],
+    "crossover": ["direct: 4 points, x 0 to 0.6, y 21 to 81", "equal at 0.38"],
     "decisions": ["with state, an alarm: 13 points, x 3.73 to 30", "patient 1 to patient 5"],
     "fates": ["news, in time: to everyone 60, MUD 90", "alerts, stale: to everyone 0, MUD 25"],
     "frontier": ["15 minutes: x 52.5, y 7.5"],
