@@ -111,7 +111,9 @@ summary { cursor: pointer; font-weight: 600; }
   main { max-width: none; padding: 0; }
   .output_area { overflow-x: visible; }
   pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-  table, .mudkit-figure, .output_area:has(.mudkit-figure, h2), .say, .tile, .warn { break-inside: avoid; }
+  table, iframe, .mudkit-figure, .output_area:has(.mudkit-figure, iframe, h2), .say, .tile, .warn {
+    break-inside: avoid;
+  }
   h2, h3, summary, .output_area:has(h2), .cell:has(h2):not(:has(table, .mudkit-figure)) {
     break-after: avoid;
   }
