@@ -293,11 +293,20 @@ def crossover(
         values = sorted({float(value) * across.scale for value in table[x]})
         figure.update_xaxes(type="log", tickvals=values, ticktext=[words.number(value) for value in values])
         figure.update_xaxes(minor={"ticks": ""})
+    elif lines:
+        places = np.concatenate([line.index for line in lines.values()])
+        figure.update_xaxes(range=_with_room(places.min(), places.max(), across))
     low = min((low for _, low in ends), default=0.0)
-    room = 0.08 * (top - low)
-    bottom = low - room if low > top / 2 or low < 0 else 0.0
-    figure.update_yaxes(title_text=y_title or _titled(up), range=[bottom, top + room])
+    bottom = low if low > top / 2 or low < 0 else 0.0
+    figure.update_yaxes(title_text=y_title or _titled(up), range=_with_room(bottom, top, up))
     return styled(figure, 400, (70, 20, 80, 60), title, legend=_LEGEND)
+
+
+def _with_room(low: float, high: float, label: words.Label) -> list[float]:
+    """Return the range of an axis with some room at the ends, and without values that cannot be."""
+    room = 0.08 * (high - low)
+    most = 100.0 if label.unit.startswith("%") and high <= 100 else math.inf
+    return [low - room if low < 0 else max(low - room, 0.0), min(high + room, most)]
 
 
 def _titled(label: words.Label) -> str:

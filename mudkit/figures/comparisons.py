@@ -217,10 +217,10 @@ def frontier(
     spans = [_axis_range((100 * drawn[name]).tolist()) for name in _SHARES]
     spans = [[0.0, min(high, 100.0)] for _, high in spans]
     if most is not None:
-        spans[1] = [0.0, 100 * most]
+        spans[1] = [0.0, 100 * most or 1.0]
     least = float((100 * drawn.loc[100 * drawn["stale_share"] <= spans[1][1], "sent_share"]).min())
     if least > _ALL_LARGE:  # else lines and points crowd at the right edge
-        spans[0][0] = max(10.0 * np.floor((least - 0.3 * (100 - least)) / 10), 0.0)
+        spans[0][0] = min(max(10.0 * np.floor((least - 0.3 * (100 - least)) / 10), 0.0), 90.0)
     figure.update_xaxes(title_text="queries sent, % of reads", range=spans[0])
     figure.update_yaxes(title_text="stale answers, % of reads", range=spans[1])
     shown = [number for number, (_, stale) in enumerate(shares) if stale <= spans[1][1]]

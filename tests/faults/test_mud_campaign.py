@@ -35,6 +35,14 @@ def test_faults_break_no_promise(result, scaled):
         assert result.counts[f"{kind} {model} OK"] > result.runs / 4
 
 
+def test_the_table_sees_what_is_sent_again(result):
+    seen = {transition for transition, _ in result.cells}
+    assert {
+        "connection: asked again", "generator: tells again", "notifications: sent again",
+        "processor: tells again", "watching: hello timer",
+    } <= seen  # fmt: skip
+
+
 @pytest.mark.soak  # fifty runs do not come everywhere
 def test_whatever_machines_do_happens_with_every_fault(result):
     assert Table(result.cells).missing() == []

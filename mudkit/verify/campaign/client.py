@@ -70,7 +70,10 @@ class ClientSeen:
             yield "connection: next gateway" if effects else "connection: failure of no matter"
         elif type(event) is TimerFired:
             if event.name == "retry":
-                yield "connection: asked again"
+                if asked:
+                    yield "connection: asked again"
+                if any(each["kind"] == "hello" for each in sent):
+                    yield "watching: hello timer"
             elif event.name == "due":
                 yield "writing: due"
             else:

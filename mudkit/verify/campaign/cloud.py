@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Received, Send, SendFailed, TimerFired
+from mudkit.systems.mud.servers.sender import AGAIN
 from mudkit.verify.campaign.client import StreamSeen
 
 __all__ = [
@@ -101,7 +102,7 @@ class ProcessorSeen:
         sent = _sent(effects)
         if type(event) is LinkUp:
             yield "processor: begins a life"
-        elif type(event) is TimerFired and event.name == "again":
+        elif type(event) is TimerFired and event.name.startswith(AGAIN):
             yield "processor: tells again" if sent else "processor: nothing to tell again"
         elif type(event) is Received:
             yield from self._received(event, sent)
@@ -195,13 +196,13 @@ class NotificationServerSeen:
         sent = _sent(effects)
         kinds = [each["kind"] for each in sent]
         if type(event) is TimerFired:
-            if event.name == "again":
+            if event.name.startswith(AGAIN):
                 if "gone" in kinds:
                     yield "notifications: given up, waited too long"
                 yield "notifications: sent again" if "stream" in kinds else "notifications: nobody to send to"
             elif event.name == "identify":
                 yield "notifications: asked for a hello again"
-            else:
+            elif event.name == "sweep":
                 yield "notifications: given up, not heard of" if sent else "notifications: all were heard of"
         elif type(event) is SendFailed:
             yield "notifications: not delivered"
@@ -254,7 +255,7 @@ class GeneratorSeen:
         elif type(event) is Call:
             is_refused = any(type(each) is Complete and each.error is not None for each in effects)
             yield "generator: ship, refused" if is_refused else "generator: ship"
-        elif type(event) is TimerFired:
+        elif type(event) is TimerFired and event.name.startswith(AGAIN):
             yield "generator: tells again" if _sent(effects) else "generator: nothing to tell again"
         elif type(event) is Received:
             yield f"generator: {event.message['kind']}"

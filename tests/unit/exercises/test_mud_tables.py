@@ -58,7 +58,7 @@ DELETES_ADDS = "the tablet deletes a, the phone adds c;"
         (lambda store, local, base: local | (store - base), ADDS_DELETES, "a, which the phone deleted, came"),
         (lambda store, local, base: solution(store, local, base) | {"z"}, ADDS_ADDS, "'z' was never added."),
         (lambda store, local, base: sorted(store), ADDS_ADDS, "['a', 'b', 'd'], which is no set of entries"),
-        (lambda store, local, base: store.update(local), ADDS_ADDS, "None, which is no set of entries"),
+        (lambda store, local, base: store.update(local), ADDS_ADDS, "Your function returned None; expected a set of entries"),
         (lambda store, local, base: {1}, ADDS_ADDS, "{1}, which is no set of entries"),
         (lambda store, local: store, ADDS_ADDS, "it raises TypeError"),
         ]
