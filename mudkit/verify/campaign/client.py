@@ -72,7 +72,7 @@ class ClientSeen:
             if event.name == "retry":
                 if asked:
                     yield "connection: asked again"
-                if any(each["kind"] == "hello" for each in sent):
+                if any(message["kind"] == "hello" for message in sent):
                     yield "watching: hello timer"
             elif event.name == "due":
                 yield "writing: due"
