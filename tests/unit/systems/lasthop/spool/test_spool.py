@@ -155,7 +155,7 @@ def test_what_was_read_offline_frees_its_room_when_the_link_is_back():
     assert spool.forwarded == [0, 1]
     spool.network(8 * S, is_up=True)
     assert spool.forwarded == [0, 1, 2, 3]
-    spool.let_go(9 * S, [2])  # and what the device has let go of
+    spool.drop(9 * S, [2])  # and what the device has let go of
     spool.network(10 * S, is_up=True)
     assert spool.on_device() == [3, 4]
 
