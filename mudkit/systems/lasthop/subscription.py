@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias, TypedDict, get_args
 
 from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number, of_kind, whole_number
+from mudkit.sources.parameters import number, of_kind, one_of, whole_number
 from mudkit.systems.lasthop.servers.indexer import check_query
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.units import distance_km
@@ -100,10 +100,7 @@ class Subscription:
     def __post_init__(self) -> None:
         check_topic(self.topic)
         check_query(self.topic)
-        if self.mode not in MODES:
-            raise ParameterError(
-                "There is no such mode.", where="mode", found=brief(self.mode), expected=", ".join(MODES)
-            )
+        one_of("mode", self.mode, MODES, "There is no such mode.")
         if self.max is not None:
             whole_number("max", self.max, 0, 1 << 31)
         number("threshold", self.threshold, -1e9, 1e9)

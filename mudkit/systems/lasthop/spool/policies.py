@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
 from mudkit.units import US_PER_S
 from mudkit.wire import Value
@@ -67,13 +67,7 @@ class Forwarding:
     rule: Callable[[Situation], Iterable[Item]] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ParameterError(
-                "There is no such forwarding policy.",
-                where="policy",
-                found=brief(self.kind),
-                expected=", ".join(KINDS),
-            )
+        one_of("policy", self.kind, KINDS, "There is no such forwarding policy.")
         if (self.kind == "rule") != callable(self.rule):
             raise ParameterError(
                 "A policy of the kind 'rule' has a rule, and no other has.",

@@ -40,7 +40,7 @@ from heapq import heappop, heappush
 from typing import Final, Literal
 
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked, Take
 
@@ -105,13 +105,7 @@ class Push:
         number("time_to_live_s", self.time_to_live_s, 0.0, 30 * _DAY_S)
         number("high_rank", self.high_rank, -math.inf, math.inf)
         number("in_use_s", self.in_use_s, 0.0, math.inf)
-        if self.when_full not in WHEN_FULL:
-            raise ParameterError(
-                "There is no such rule for a full store.",
-                where="when_full",
-                found=brief(self.when_full),
-                expected=", ".join(WHEN_FULL),
-            )
+        one_of("when_full", self.when_full, WHEN_FULL, "There is no such rule for a full store.")
 
     @classmethod
     def apple(cls) -> Push:

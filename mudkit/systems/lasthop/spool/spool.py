@@ -327,7 +327,7 @@ class Spool:
         for identity in identities:
             message = known.get(identity)
             if message is not None and message.place in (DEVICE, NOWHERE):
-                if message.place == DEVICE:  # the simulator has removed it from the shared queue
+                if message.place == DEVICE:  # else the simulator has removed it from the shared queue
                     self.device.remove(message)
                 removed.append(message)
         self._finish(at_us, removed)

@@ -12,9 +12,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError, brief
 from mudkit.sources.outages import PERIODS, Outages, outages_of
-from mudkit.sources.parameters import check_ranges, number, rate
+from mudkit.sources.parameters import check_ranges, number, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.units import US_PER_S
@@ -53,13 +52,7 @@ class Expiration:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean_s", number("expiration", self.mean_s, 1e-3, 1e10))
-        if self.law not in LAWS:
-            raise ParameterError(
-                "There is no such distribution of expirations.",
-                where="law",
-                found=brief(self.law),
-                expected=", ".join(LAWS),
-            )
+        one_of("law", self.law, LAWS, "There is no such distribution of expirations.")
 
     @classmethod
     def of(cls, given: Expiration | float) -> Expiration:

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import intervals
-from mudkit.errors import ParameterError, brief, did_you_mean
+from mudkit.errors import ParameterError, brief
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
-from mudkit.sources.parameters import number
+from mudkit.sources.parameters import number, one_of
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.study.scenario import Drawn, Expiration
@@ -198,19 +198,13 @@ def _listed(name: str, given: Iterable[_T]) -> list[_T]:
 
 
 def _check_names(over: Iterable[str], fixed: Iterable[str]) -> None:
+    known = [parameter for parameter in _PARAMETERS if parameter != "seed"]
     for name in (*over, *fixed):
         if name == "seed":
             raise ParameterError(
                 "Seeds are no parameter of the runs.", where="seed", found="seed", expected="seeds=range(10)"
             )
-        if name not in _PARAMETERS:
-            raise ParameterError(
-                "There is no such parameter.",
-                where="over, fixed",
-                found=brief(name),
-                expected=", ".join(name for name in _PARAMETERS if name != "seed"),
-                remedy=did_you_mean(name, _PARAMETERS),
-            )
+        one_of("over, fixed", name, known, "There is no such parameter.")
     if twice := sorted(set(over) & set(fixed)):
         raise ParameterError(
             "A parameter is either fixed or swept over.",
