@@ -20,11 +20,10 @@ Durable state
     addresses. Device: subscriptions, its queue, facts that are not acknowledged, and an incarnation.
 
 Guarantees
-    A message is forwarded once, in the best order known, and never shown after its expiration, also if
-    messages are lost or repeated and machines restart. Facts are handled once, in order. A message that was
-    lost in flight waits again after the next Hello. A device with an empty store is another device: the
-    subscriptions of the old one end. A store restored from a backup is recognised, and the loss is an
-    incident.
+    A user gets a message at most once, and never after its expiration, also if messages are lost or repeated
+    and machines restart. Facts are handled once, in order. A message that was lost in flight waits again
+    after the next Hello. A device with an empty store is another device: the subscriptions of the old one
+    end. A store restored from a backup is recognised, and the loss is an incident.
 
 :func:`simulate` runs the same spool on presorted events without a network (``study/``); over a link of kind
 ``ideal`` both give the same results. Beyond the paper are push services (:class:`Push`), your own logs

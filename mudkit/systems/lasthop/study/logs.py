@@ -163,23 +163,9 @@ def drawn_from(
 ) -> Drawn:
     """Build the events of a run from recorded ones; it begins at the first arrival or read.
 
-    Parameters
-    ----------
-    arrivals_us, reads_us : array_like of int
-        Microseconds from any one moment, in order.
-    ranks : array_like of float, optional
-        Ranks of the arrivals; None: all are equal.
-    expires_us : array_like of int, optional
-        Expiration of each arrival; :data:`~mudkit.systems.lasthop.spool.ranked.FOREVER_US`: never.
-    outages_us : array_like of int, shape (outages, 2), optional
-        Begin and end of each, in order and disjoint.
-
-    Raises
-    ------
-    TraceContentError
-        Times are not in order, a value is invalid, or a log is empty; the message names the row, from 0.
-    ParameterError
-        Arrays differ in length.
+    Times are whole microseconds from any one moment, in order; ``outages_us`` has begin and end of each
+    outage, in order and disjoint. Raises TraceContentError about the first invalid row, and ParameterError if
+    arrays differ in length.
     """
     rows = [_Rows(log, None) for log in COLUMNS]
     return _drawn(arrivals_us, reads_us, ranks, expires_us, outages_us, rows)

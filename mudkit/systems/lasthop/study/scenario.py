@@ -76,13 +76,8 @@ class Expiration:
 class Drawn:
     """Events of a run; times in µs from the start, in order.
 
-    Parameters
-    ----------
-    arrivals_us, expires_us : ndarray of int64, shape (messages,)
-    ranks : ndarray of float64, shape (messages,)
-    reads_us, switches_us : ndarray of int64
-        The link changes at each switch.
-    starts_up : bool
+    ``arrivals_us``, ``expires_us`` and ``ranks`` have an item per message; the link changes at each of
+    ``switches_us``.
     """
 
     arrivals_us: NDArray[np.int64]

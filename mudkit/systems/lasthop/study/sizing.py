@@ -39,19 +39,10 @@ _DAY_US: Final = 86_400_000_000
 
 @dataclass(frozen=True)
 class Sizing:
-    """Result of :func:`size_prefetch`.
+    """Result of :func:`size_prefetch`: the recommended limit and threshold, and the table of all settings.
 
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        One row per ``limit`` and ``threshold_s``: ``waste`` and ``loss`` with their intervals over the draws
-        (``…_low``, ``…_high``; NaN with one), and ``cost``.
-    limit : int
-        Recommended prefetch limit.
-    threshold_s : float
-        Recommended expiration threshold.
-    loss_weight : float
-        Weight of the loss in the cost.
+    ``table`` has a row per ``limit`` and ``threshold_s``: ``waste`` and ``loss`` with their intervals over
+    the draws (``…_low``, ``…_high``; NaN with one), and ``cost``.
     """
 
     table: pd.DataFrame
