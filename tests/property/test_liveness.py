@@ -6,9 +6,11 @@ Every operation of every system is tried: a new one fails here until it is said 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable
-from typing import Any, is_typeddict
+from typing import Any
 
+import msgspec
 import pytest
 
 from mudkit import Lab
@@ -22,8 +24,7 @@ from mudkit.systems.lasthop import operations as of_lasthop
 from mudkit.systems.lasthop.device.context_handler import Following
 from mudkit.systems.mud import operations as of_mud
 from mudkit.systems.radiator import Context, Volume
-from mudkit.systems.radiator import operations as of_radiator
-from mudkit.systems.radiator.messages import ContextFields
+from mudkit.systems.radiator import messages as of_radiator
 from mudkit.systems.store_and_forward import operations as of_store_and_forward
 from mudkit.systems.sublim import operations as of_sublim
 
@@ -64,14 +65,14 @@ def place_of_radiator() -> Place:
     place = Place()
     server = radiator.Server(place.lab, lambda sender, receiver: Volume(2))
     ann, bob = (radiator.Client(place.lab.device(name, link="wifi"), server) for name in ("ann", "bob"))
-    fields = ContextFields(["ann"], {"doing": "dancing"}, None)
+    fields = of_radiator.ContextFields(["ann"], {"doing": "dancing"}, None)
     place.asks = {
-        of_radiator.Register: (ann, of_radiator.Register({"age": 20})),
-        of_radiator.Unregister: (ann, of_radiator.Unregister()),
-        of_radiator.Propagate: (ann, of_radiator.Propagate(fields)),
-        of_radiator.Clients: (server, of_radiator.Clients()),
-        of_radiator.Waiting: (server, of_radiator.Waiting()),
-        of_radiator.Counts: (server, of_radiator.Counts()),
+        of_radiator.RegisterClient: (ann, of_radiator.RegisterClient({"age": 20})),
+        of_radiator.UnregisterClient: (ann, of_radiator.UnregisterClient()),
+        of_radiator.PropagateContext: (ann, of_radiator.PropagateContext(fields)),
+        of_radiator.ListClients: (server, of_radiator.ListClients()),
+        of_radiator.CountPending: (server, of_radiator.CountPending()),
+        of_radiator.GetCounters: (server, of_radiator.GetCounters()),
     }
 
     def traffic(number: int) -> None:
@@ -240,13 +241,26 @@ PLACES = {
     "lasthop": place_of_lasthop,
     "sublim": place_of_sublim,
 }
-MODULES = {system: importlib.import_module(f"mudkit.systems.{system}.operations") for system in PLACES}
-REQUESTS = [
-    (system, name)
-    for system, module in MODULES.items()
-    for name in module.__all__
-    if name != "Operation" and not is_typeddict(getattr(module, name))  # a TypedDict is a result
-]
+
+
+def operations_of(system: str) -> dict[str, type]:
+    """Return the operations of a system by name: the structs of its modules that are tagged so."""
+    modules = (
+        importlib.import_module(f"mudkit.systems.{system}.{name}")
+        for name in ("messages", "operations")
+        if importlib.util.find_spec(f"mudkit.systems.{system}.{name}")
+    )
+    return {
+        name: kind
+        for module in modules
+        for name, kind in vars(module).items()
+        if isinstance(kind, type)
+        and issubclass(kind, msgspec.Struct)
+        and kind.__struct_config__.tag_field == "operation"
+    }
+
+
+REQUESTS = [(system, name) for system in PLACES for name in operations_of(system)]
 
 
 @pytest.mark.soak(keep=120)
@@ -258,7 +272,7 @@ def test_what_is_asked_while_everything_is_lost_is_answered_soon_after(
     place = PLACES[system]()
     lab = place.lab
     lab.run(seconds=30)
-    whom, asked = place.asks[getattr(MODULES[system], name)]
+    whom, asked = place.asks[operations_of(system)[name]]
     lab.faults.messages(loss_share=1.0)
     operation = whom.installed.call(asked)
     place.traffic(0)
@@ -267,7 +281,7 @@ def test_what_is_asked_while_everything_is_lost_is_answered_soon_after(
     begun_us, number = lab.world.now_us, 0
     while not operation.done() and lab.world.now_us - begun_us < T_S * 1e6:
         number += 1
-        if name != "Unregister":  # who has left propagates no more
+        if not name.startswith("Unregister"):  # who has left propagates no more
             place.traffic(number)
         lab.run(seconds=every_s)
     assert operation.done(), f"not answered {T_S} s after the last fault"
