@@ -136,7 +136,7 @@ class ClientMachine:
         self._client, self.device, self._server = client, device, server
         self._compress = compress
         self._has_link = False
-        self._is_known = False
+        self._is_registered = False
         """True if the server has accepted the registration since the link came up."""
         self._registering: list[int] = []
         self._calls: dict[int, int] = {}  # op_id by sequence number
@@ -149,10 +149,12 @@ class ClientMachine:
 
     def overview(self) -> View:
         """Return the server and the length of the outbox for a display."""
-        return View(
-            "",
-            {"server": self._server, "known to it": self._is_known, "waiting to be sent": len(self._outbox)},
-        )
+        facts = {
+            "server": self._server,
+            "known to it": self._is_registered,
+            "waiting to be sent": len(self._outbox),
+        }
+        return View("", facts)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -160,7 +162,7 @@ class ClientMachine:
             case Call(op_id=op_id, operation=RegisterClient(attributes=attributes)):
                 self._store.put("attributes", attributes)
                 self._registering.append(op_id)
-                return () if self._leaves else self._begin(now_us)
+                return () if self._is_leaving else self._begin(now_us)
             case Call(op_id=op_id, operation=UnregisterClient()):
                 return self._unregister(now_us, op_id)
             case Call(op_id=op_id, operation=PropagateContext(context=fields)):
@@ -173,7 +175,7 @@ class ClientMachine:
                 self._has_link = True
                 return self._begin(now_us)
             case LinkDown():
-                self._has_link = self._is_known = False
+                self._has_link = self._is_registered = False
                 return self._unanswered.clear()
             case TimerFired():
                 return self._overdue(now_us)
@@ -185,12 +187,12 @@ class ClientMachine:
         return self._store.get("attributes", dict)
 
     @property
-    def _leaves(self) -> bool:
+    def _is_leaving(self) -> bool:
         """True while an unregistration is not confirmed by the server."""
         return self._store.get("leaves", bool) or False
 
     @property
-    def _is_another(self) -> bool:
+    def _names_incarnation(self) -> bool:
         """True if contexts carry their incarnation: after a restart, or when the server knows another."""
         return self._is_restarted or self._store.get("another", bool) or False
 
@@ -202,9 +204,9 @@ class ClientMachine:
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
         """Start a new turn of registration or unregistration."""
-        self._is_known = False
+        self._is_registered = False
         stop = self._unanswered.clear()
-        if not self._has_link or (self._attributes is None and not self._leaves):
+        if not self._has_link or (self._attributes is None and not self._is_leaving):
             return stop
         self._store.put("turn", self._turn + 1)
         return self._send_registration(now_us)
@@ -215,35 +217,37 @@ class ClientMachine:
 
     def _send_registration(self, now_us: int, challenge: str | UnsetType = UNSET) -> Sequence[Effect]:
         """Send Register or Unregister of this turn."""
-        life = self._outbox.incarnation
+        incarnation = self._outbox.incarnation
         oldest, first = self._outbox.name(self._outbox.first_seq)
-        of_first = UNSET if oldest == life else oldest
-        another = True if self._is_another else UNSET
+        oldest_if_other = UNSET if oldest == incarnation else oldest
+        another = True if self._names_incarnation else UNSET
         attributes = self._attributes
         message: FromClients
-        if self._leaves or attributes is None:
+        if self._is_leaving or attributes is None:
             message = Unregister(
-                client=self._client, device=self.device, incarnation=life, turn=self._turn, first=first,
-                oldest=of_first, challenge=challenge, another=another,
+                client=self._client, device=self.device,
+                incarnation=incarnation, turn=self._turn, first=first,
+                oldest=oldest_if_other, challenge=challenge, another=another,
             )  # fmt: skip
         else:
             message = Register(
-                client=self._client, device=self.device, attributes=attributes, incarnation=life,
-                turn=self._turn, first=first, oldest=of_first, challenge=challenge, another=another,
+                client=self._client, device=self.device, attributes=attributes,
+                incarnation=incarnation, turn=self._turn, first=first,
+                oldest=oldest_if_other, challenge=challenge, another=another,
             )  # fmt: skip
         sent = self._to_server(message)
         return (sent, *self._unanswered.sent(now_us, _REGISTRATION, len(sent.message)))
 
     def _unregister(self, now_us: int, op_id: int) -> Sequence[Effect]:
         was_registered = self._attributes is not None
-        left = self._give_up(
+        left = self._end_registration(
             ParameterError(
                 "This client has unregistered before the server had this context.",
                 remedy="wait for what is under way before unregister()",
             )
         )
         effects: Sequence[Effect] = ()
-        if was_registered and not self._leaves:
+        if was_registered and not self._is_leaving:
             effects = self._leave(now_us)
         return (*left, *effects, Complete(op_id))
 
@@ -252,7 +256,7 @@ class ClientMachine:
         self._store.put("leaves", True)
         return self._begin(now_us)
 
-    def _give_up(self, error: ParameterError) -> list[Effect]:
+    def _end_registration(self, error: ParameterError) -> list[Effect]:
         """Delete the registration and the outbox; fail all open operations."""
         self._store.delete("attributes")
         self._outbox.acked(self._outbox.last_seq)
@@ -276,19 +280,19 @@ class ClientMachine:
         except OutboxFull as full:
             return (Complete(op_id, error=full),)
         self._calls[seq] = op_id
-        return (
-            self._send(now_us, [pending for pending, _ in self._outbox.batch(seq)]) if self._is_known else ()
-        )
+        if not self._is_registered:
+            return ()
+        return self._send(now_us, [pending for pending, _ in self._outbox.batch(seq)])
 
     def _send(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
         effects: list[Effect] = []
         for seq in seqs:
-            life, number = self._outbox.name(seq)
+            incarnation, number = self._outbox.name(seq)
             sent = self._to_server(
                 Propagate(
                     client=self._client, device=self.device, seq=number,
                     first=self._outbox.name(self._outbox.first_seq).number, context=self._outbox[seq],
-                    incarnation=life if self._is_another else UNSET,
+                    incarnation=incarnation if self._names_incarnation else UNSET,
                 )
             )  # fmt: skip
             self._sent = max(self._sent, seq)
@@ -322,9 +326,9 @@ class ClientMachine:
             case Push() as push:
                 return self._pushed(now_us, push, is_registered=attributes is not None)
             case Unknown():
-                return self._begin(now_us) if self._is_known else ()
-            case Taken(seq=number, incarnation=whose) if (whose is not UNSET) is self._is_another:
-                seq = self._outbox.seq(self._outbox.incarnation if whose is UNSET else whose, number)
+                return self._begin(now_us) if self._is_registered else ()
+            case Taken(seq=number, incarnation=named) if (named is not UNSET) is self._names_incarnation:
+                seq = self._outbox.seq(self._outbox.incarnation if named is UNSET else named, number)
                 return self._taken(now_us, min(seq, self._sent))
             case Taken():
                 return ()
@@ -336,31 +340,31 @@ class ClientMachine:
         self, now_us: int, answer: Registered | Unregistered | Refused | Identify
     ) -> Sequence[Effect]:
         match answer:
-            case Identify(challenge=challenge) if not self._is_known:
+            case Identify(challenge=challenge) if not self._is_registered:
                 return self._send_registration(now_us, challenge)
-            case Registered(another=another) if not self._is_known and not self._leaves:
-                if another is True and not self._is_another:
+            case Registered(another=another) if not self._is_registered and not self._is_leaving:
+                if another is True and not self._names_incarnation:
                     self._store.put("another", True)
                 return self._accepted(now_us)
-            case Unregistered() if self._leaves:
+            case Unregistered() if self._is_leaving:
                 stop = self._unanswered.answered(now_us, _REGISTRATION)
                 self._store.delete("leaves")
                 return [*stop, *self._begin(now_us)]
-            case Refused(device=device) if not self._leaves:
+            case Refused(device=device) if not self._is_leaving:
                 return self._refused(device)
         return ()
 
     def _accepted(self, now_us: int) -> Sequence[Effect]:
         if self._attributes is None:
             return ()
-        self._is_known = True
+        self._is_registered = True
         answered = [Complete(op_id, self._client) for op_id in self._registering]
         self._registering.clear()
         stop = self._unanswered.answered(now_us, _REGISTRATION)
         return [*answered, *stop, *self._send(now_us, [seq for seq, _ in self._outbox.batch()])]
 
     def _refused(self, device: str) -> Sequence[Effect]:
-        self._is_known = False
+        self._is_registered = False
         error = ParameterError(
             "This client id is taken.",
             where="client_id",
@@ -368,7 +372,7 @@ class ClientMachine:
             expected="an id that no other live device has",
             remedy="register with another id",
         )
-        return [*self._unanswered.clear(), *self._give_up(error)]
+        return [*self._unanswered.clear(), *self._end_registration(error)]
 
     def _taken(self, now_us: int, up_to_seq: int) -> Sequence[Effect]:
         effects: list[Effect] = []
@@ -377,7 +381,7 @@ class ClientMachine:
             effects += self._unanswered.answered(now_us, seq)
             if seq in self._calls:
                 effects.append(Complete(self._calls.pop(seq), seq))
-        if self._is_known and self._outbox.name(self._outbox.first_seq).incarnation != before:
+        if self._is_registered and self._outbox.name(self._outbox.first_seq).incarnation != before:
             effects += self._send(now_us, [seq for seq, _ in self._outbox.batch()])
         return effects
 
@@ -395,7 +399,7 @@ class ClientMachine:
             (to, address), *rest = push.chain
             passed = PassedPush(push.aggregate, push.context, rest, to)
             effects.append(Send(address, pack(passed, self._compress)))
-        if not is_registered and type(push) is Push and not self._leaves:
+        if not is_registered and type(push) is Push and not self._is_leaving:
             effects += self._leave(now_us)  # a late copy of an old registration has reached the server
         return effects
 

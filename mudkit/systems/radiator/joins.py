@@ -39,10 +39,6 @@ def concatenation(contexts: Sequence[Context]) -> Context:
     ----------
     contexts : sequence of Context
         Contexts of a batch, oldest first.
-
-    Returns
-    -------
-    Context
     """
     return _joined(contexts, _lists(contexts))
 

@@ -101,10 +101,7 @@ class _FromClient(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
     device: Name
 
 
-class Register(_FromClient, frozen=True, tag="register"):
-    """Client to server: register from the sending address (4.1)."""
-
-    attributes: Fields
+class _Turn(_FromClient, frozen=True, kw_only=True):
     incarnation: Name
     """Incarnation of the client's store."""
     turn: Count
@@ -119,15 +116,14 @@ class Register(_FromClient, frozen=True, tag="register"):
     """True if the client has had another incarnation, so that contexts name theirs; absent: no."""
 
 
-class Unregister(_FromClient, frozen=True, tag="unregister"):
-    """Client to server: unregister (4.1); fields as in :class:`Register`."""
+class Register(_Turn, frozen=True, tag="register", kw_only=True):
+    """Client to server: register from the sending address (4.1)."""
 
-    incarnation: Name
-    turn: Count
-    first: Count
-    oldest: Name | msgspec.UnsetType = msgspec.UNSET
-    challenge: Name | msgspec.UnsetType = msgspec.UNSET
-    another: bool | msgspec.UnsetType = msgspec.UNSET
+    attributes: Fields
+
+
+class Unregister(_Turn, frozen=True, tag="unregister"):
+    """Client to server: unregister (4.1)."""
 
 
 class Propagate(_FromClient, frozen=True, tag="context"):
@@ -180,39 +176,36 @@ class PassedPush(msgspec.Struct, frozen=True, tag_field="kind", tag="push"):
     """Client that this hop is addressed to."""
 
 
-class Registered(msgspec.Struct, frozen=True, tag_field="kind", tag="registered"):
-    """Server to client: accept the :class:`Register` of this turn."""
-
+class _Answer(msgspec.Struct, frozen=True, tag_field="kind"):
     incarnation: Name
     turn: Count
+    """Turn of the :class:`Register` or :class:`Unregister` that this answers."""
+
+
+class Registered(_Answer, frozen=True, tag="registered"):
+    """Server to client: accept a registration."""
+
     another: bool | msgspec.UnsetType = msgspec.UNSET
     """True if the server has seen another incarnation; absent: no."""
 
 
-class Unregistered(msgspec.Struct, frozen=True, tag_field="kind", tag="unregistered"):
-    """Server to client: confirm the :class:`Unregister` of this turn."""
-
-    incarnation: Name
-    turn: Count
+class Unregistered(_Answer, frozen=True, tag="unregistered"):
+    """Server to client: confirm an unregistration."""
 
 
-class Refused(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
-    """Server to client: reject the :class:`Register` of this turn; another live device has the id (4.1)."""
+class Refused(_Answer, frozen=True, tag="refused"):
+    """Server to client: reject a registration, because another live device has the id (4.1)."""
 
-    incarnation: Name
-    turn: Count
     device: Name
 
 
-class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
+class Identify(_Answer, frozen=True, tag="identify"):
     """Server to client: repeat this turn with the challenge.
 
     Sent when the server knows another incarnation or a newer turn. A late copy of an old registration lacks
     the challenge.
     """
 
-    incarnation: Name
-    turn: Count
     challenge: Name
 
 
@@ -275,10 +268,6 @@ def pack(message: Value | msgspec.Struct, compress: bool) -> bytes:
         Plain data that JSON can encode.
     compress : bool
         Whether to compress the bytes with gzip.
-
-    Returns
-    -------
-    bytes
 
     Raises
     ------

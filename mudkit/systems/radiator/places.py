@@ -58,10 +58,6 @@ def cell(loc: Sequence[float], *, km: float) -> Cell:
     km : float
         Side of the cells, in km.
 
-    Returns
-    -------
-    Cell
-
     Raises
     ------
     ParameterError

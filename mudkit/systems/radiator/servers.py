@@ -406,11 +406,11 @@ class ServerMachine:
     def _context(self, row: _Row, message: Propagate) -> Sequence[Effect]:
         client, seq = message.client, message.seq
         known = self._known[client, row.device]
-        whose = known.incarnation if message.incarnation is UNSET else message.incarnation
+        incarnation = known.incarnation if message.incarnation is UNSET else message.incarnation
         is_named = message.incarnation is not UNSET
-        if is_named is not known.has_other or whose not in (known.incarnation, known.oldest):
+        if is_named is not known.has_other or incarnation not in (known.incarnation, known.oldest):
             return self._send(row.address, Unknown())
-        numbers = known.numbers.setdefault(whose, _Numbers())
+        numbers = known.numbers.setdefault(incarnation, _Numbers())
         numbers.last_seq = max(numbers.last_seq, message.first - 1)
         if numbers.last_seq < seq <= numbers.last_seq + _MAX_AHEAD:
             numbers.early[seq] = message.context.context()
@@ -452,9 +452,7 @@ class ServerMachine:
         effects: list[Effect] = []
         join, now_us = self._settings.join, self._now_us
         joined = [
-            sendable
-            for entry in entries
-            for sendable in join_entry(self._engine, entry, now_us, join, _fields)
+            ready for entry in entries for ready in join_entry(self._engine, entry, now_us, join, _fields)
         ]
         for entry, context in joined:
             self._aggregates += 1
@@ -482,13 +480,12 @@ class ServerMachine:
         rest = [(client, row.address) for client, row in zip(chain[1:], others, strict=True)]
         sent = pack(Push(aggregate, first.owed[aggregate].context, rest), self._settings.compress)
         effects = self._link.send(self._now_us, first.address, sent)
-        retransmit_us = self._link.free_us + RETRANSMIT_US + len(sent) * RETRANSMIT_US_PER_BYTE
+        transfer_us = len(sent) * RETRANSMIT_US_PER_BYTE
+        first_us = self._link.free_us + RETRANSMIT_US + transfer_us
         whole = tuple(chain)
         for hop, row in enumerate((first, *others)):
             owed = row.owed[aggregate]
-            owed.retransmit_us = retransmit_us + hop * (
-                RETRANSMIT_US_PER_HOP + len(sent) * RETRANSMIT_US_PER_BYTE
-            )
+            owed.retransmit_us = first_us + hop * (RETRANSMIT_US_PER_HOP + transfer_us)
             owed.chain = whole
         return effects
 
@@ -498,9 +495,9 @@ class ServerMachine:
         if client is not None:
             self._rows[client].is_reachable = False
         push = decode(event, PUSHES)
-        return (
-            () if push is None else self._continue_chain(push.aggregate, [client for client, _ in push.chain])
-        )
+        if push is None:
+            return ()
+        return self._continue_chain(push.aggregate, [client for client, _ in push.chain])
 
     def _continue_chain(self, aggregate: str, rest: Sequence[str]) -> Sequence[Effect]:
         """Push an aggregate to the reachable rest of a chain."""

@@ -55,16 +55,10 @@ def engine_for_many(
 
     Parameters
     ----------
-    function : Aggregability
-        The aggregability function.
     retention_us : int
         Maximum time that a message waits, µs.
     echo : bool
         Whether clients receive their own messages.
-
-    Returns
-    -------
-    Groups or ClientArrays
     """
     return (Groups if function.key is not None else ClientArrays)(function, retention_us, echo=echo)
 

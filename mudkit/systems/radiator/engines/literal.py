@@ -38,8 +38,6 @@ class ClientLists:
 
     Parameters
     ----------
-    function : Aggregability
-        The aggregability function.
     retention_us : int
         Maximum time that a message waits, µs.
     echo : bool
@@ -90,10 +88,6 @@ class ClientLists:
             Attributes beneath its propagated context.
         receives : bool
             False: the client is known only as a sender, because another engine has it as a receiver.
-
-        Returns
-        -------
-        list of Entry
         """
         is_new = self.contexts.register(client, attributes)
         if receives:

@@ -41,8 +41,6 @@ class Message(msgspec.Struct, frozen=True):
         Client id.
     arrived_us : int
         Time of arrival at the server, µs of virtual time.
-    context : Context
-        The context as sent.
     """
 
     number: int
@@ -194,10 +192,6 @@ class Pending:
             The message.
         key : Key or None
             Its evaluated threshold; None: not known, the message waits.
-
-        Returns
-        -------
-        tuple of Message or None
         """
         queue = self._queues.get(key)
         if queue is None:

@@ -49,12 +49,6 @@ class Application:
 
     Parameters
     ----------
-    name : str
-        Name of the application.
-    aggregability : Aggregability
-        Its aggregability function.
-    join : callable
-        Its join.
     sense : callable
         Function of a device's name, place (degrees) and speed (km/h) that returns the attributes to send;
         None: nothing.
@@ -125,10 +119,6 @@ def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:
     ----------
     friends : mapping of str to frozenset of str
         Friends of each device's user, by device.
-
-    Returns
-    -------
-    Application
     """
 
     def seen(receiver: Context) -> tuple[str, Cell]:

@@ -27,12 +27,8 @@ class Aggregate(NamedTuple):
         Time at which it leaves the server, µs.
     batch : tuple of Message
         Its messages, oldest first.
-    context : Context
-        The joined context.
     size_bytes : int
         Size of the JSON sent to one recipient, compressed or not.
-    recipients : list of str
-        Client ids.
     """
 
     gone_us: int
@@ -64,10 +60,6 @@ def broadcast(
         Whether sizes are of gzip-compressed JSON.
     until_us : int, optional
         Time until which the run continues after the last message, µs; None: it ends there.
-
-    Yields
-    ------
-    Aggregate
 
     Raises
     ------

@@ -94,8 +94,6 @@ def play(
 
     Parameters
     ----------
-    application : Application
-        The application.
     positions : pyarrow.Table, pandas.DataFrame or object with ``positions``
         Columns device, ts, lat, lon and optionally speed_mps, as in a lab's trace and
         :class:`mudkit.trace.Loaded`. Without a speed, it is computed from the previous position.
@@ -107,10 +105,6 @@ def play(
         Minimum interval between reports of a device.
     max_retention_s : float
         Maximum time that a message waits.
-
-    Returns
-    -------
-    Played
 
     Raises
     ------
