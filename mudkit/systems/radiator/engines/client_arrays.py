@@ -55,6 +55,8 @@ def engine_for_many(
 
     Parameters
     ----------
+    function : Aggregability
+        The aggregability function.
     retention_us : int
         Maximum time that a message waits, µs.
     echo : bool

@@ -60,6 +60,8 @@ class _Sender:
 
 
 class _Cohort:
+    """Receivers with one key and the same pending messages."""
+
     __slots__ = ("listed", "members", "must_walk", "pending", "senders", "view")
 
     def __init__(self, view: Hashable, pending: Pending) -> None:

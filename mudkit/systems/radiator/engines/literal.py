@@ -38,6 +38,8 @@ class ClientLists:
 
     Parameters
     ----------
+    function : Aggregability
+        The aggregability function.
     retention_us : int
         Maximum time that a message waits, µs.
     echo : bool

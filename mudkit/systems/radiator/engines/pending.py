@@ -41,6 +41,8 @@ class Message(msgspec.Struct, frozen=True):
         Client id.
     arrived_us : int
         Time of arrival at the server, µs of virtual time.
+    context : Context
+        The context as sent.
     """
 
     number: int

@@ -49,6 +49,12 @@ class Application:
 
     Parameters
     ----------
+    name : str
+        Key in :data:`APPLICATIONS`, and name in problems.
+    aggregability : Aggregability
+        The aggregability function.
+    join : callable
+        The join.
     sense : callable
         Function of a device's name, place (degrees) and speed (km/h) that returns the attributes to send;
         None: nothing.

@@ -27,8 +27,12 @@ class Aggregate(NamedTuple):
         Time at which it leaves the server, µs.
     batch : tuple of Message
         Its messages, oldest first.
+    context : Context
+        The joined context.
     size_bytes : int
         Size of the JSON sent to one recipient, compressed or not.
+    recipients : list of str
+        Client ids.
     """
 
     gone_us: int

@@ -94,6 +94,8 @@ def play(
 
     Parameters
     ----------
+    application : Application
+        The application.
     positions : pyarrow.Table, pandas.DataFrame or object with ``positions``
         Columns device, ts, lat, lon and optionally speed_mps, as in a lab's trace and
         :class:`mudkit.trace.Loaded`. Without a speed, it is computed from the previous position.
