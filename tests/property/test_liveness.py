@@ -16,7 +16,7 @@ from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems import contrail, lasthop, mud, radiator, store_and_forward, sublim
 from mudkit.systems.contrail import operations as of_contrail
-from mudkit.systems.contrail.device.filters import parsed
+from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
 from mudkit.systems.lasthop import operations as of_lasthop
 from mudkit.systems.lasthop.device.context_handler import Following
@@ -201,7 +201,7 @@ def place_of_contrail() -> Place:
     place.lab.run(seconds=15)
     ports["ann", "app"].publish(contrail.Item({"n": 2})).result()
     ann, bob = modules["ann"], modules["bob"]
-    installs = to_json(parsed("n > 3")) or {}
+    installs = to_json(parse_filter("n > 3")) or {}
     place.asks = {
         of_contrail.Open: (ann, of_contrail.Open("app", 10_000_000, 0, 1, False)),
         of_contrail.Configure: (ann, of_contrail.Configure("app", 20_000_000, 0, 1)),
