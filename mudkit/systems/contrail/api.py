@@ -602,7 +602,7 @@ class Module(OnHost):
         name = check_name("a device", device)
         operation = self.installed.call(messages.Befriend(name, is_friend))
         friends = set(self._settings.friends) - {name} | ({name} if is_friend else set())
-        self._settings = replace(self._settings, friends=sorted(friends))  # the initial ones after a wipe
+        self._settings = replace(self._settings, friends=sorted(friends))  # initial ones after a wipe
         return operation
 
     def _register(self, keys: PublicKeys) -> None:

@@ -4,8 +4,8 @@ Sequence numbers are scoped to starts of the module: those of a start are above 
 the store may be a backup. Friends notice a start in the directory of public keys:
 
 =============================  =====================================================================
-new keys                       :attr:`Change.ANEW`: the friend was wiped or replaced
-same keys, start not later     :attr:`Change.ANEW`: the directory was lost, and its store is a backup
+new keys                       :attr:`Change.WIPED`: the friend was wiped or replaced
+same keys, start not later     :attr:`Change.WIPED`: the directory was lost, and its store is a backup
 same keys, later start         :attr:`Change.RESTARTED`: it may have lost filters and keys, which are
                                sent again; filters it no longer knows are removed
 unchanged, after a start of    :attr:`Change.MET`: filters and keys are sent again, because this store
@@ -99,7 +99,7 @@ class PortState(msgspec.Struct, frozen=True):
 class Change(Enum):
     """Change of a friend in the directory, see the table above."""
 
-    ANEW = "anew"
+    WIPED = "wiped"
     RESTARTED = "restarted"
     MET = "met"
 
@@ -168,7 +168,7 @@ class Core:
                 changed += [(device, Change.MET)] * (known is None and self.first > 0)
             elif before is not None:
                 is_later = before.keys == met.keys and before.start < met.start
-                changed.append((device, Change.RESTARTED if is_later else Change.ANEW))
+                changed.append((device, Change.RESTARTED if is_later else Change.WIPED))
         return changed
 
     def former_friends(self) -> list[str]:

@@ -281,14 +281,14 @@ class ModuleMachine:
         """Process changes of friends in the directory; send state again that one side may have lost."""
         effects, changed = list[Effect](), self._core.changed_friends()
         for friend, change in changed:
-            if change is Change.ANEW:
-                effects += self._begun_anew(friend)
+            if change is Change.WIPED:
+                effects += self._handle_wiped(friend)
             elif change is Change.RESTARTED:
-                effects += self._restarted(friend)
-        again = {friend for friend, change in changed if change is not Change.ANEW}
+                effects += self._handle_restarted(friend)
+        again = {friend for friend, change in changed if change is not Change.WIPED}
         return [*effects, *self._sending.resend(again)] if again else effects
 
-    def _restarted(self, device: str) -> list[Effect]:
+    def _handle_restarted(self, device: str) -> list[Effect]:
         """Remove the filters that a restarted friend has lost; report a store that was rolled back."""
         keys = self._settings.directory[device]
         after, up_to = keys.last_number, keys.start << BITS
@@ -298,7 +298,7 @@ class ModuleMachine:
         what = f"it does not know what it has sent from number {min(lost, default=0)} on"
         return [rolled_back(device, what)] if lost else []
 
-    def _begun_anew(self, device: str) -> list[Effect]:
+    def _handle_wiped(self, device: str) -> list[Effect]:
         """Delete the state of a friend whose device was wiped, and send it filters again."""
         self._filters.forget_device(device)
         self._receiving.forget(device)

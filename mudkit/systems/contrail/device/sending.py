@@ -404,9 +404,8 @@ class Sending:
             return effects
         call = self._open.pop(number, None)
         if call is None:
-            if isinstance(sent, Send) and isinstance(
-                sent.message, Key
-            ):  # item keys are sent each time anyway
+            # an ItemKey is sent with each retransmission anyway
+            if isinstance(sent, Send) and isinstance(sent.message, Key):
                 lacking = [(device, port) for device, port, done in results or () if done not in _ACCEPTED]
                 self._channel(sent.message.port).mark_undelivered(sent.message.slot, lacking)
             return effects

@@ -91,9 +91,9 @@ class Gateway:
                         return (SendTo(self._connections.get(device, client), Filled()),)
                     case QueueFilled(device=device):
                         address = self._connections.get(device)
-                        return (
-                            SendTo(source, Gone(device)) if address is None else SendTo(address, Filled()),
-                        )
+                        if address is None:
+                            return (SendTo(source, Gone(device)),)
+                        return (SendTo(address, Filled()),)
                     case Restarted():
                         return self._notify_connected()
                 return dropped(event)

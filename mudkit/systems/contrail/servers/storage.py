@@ -312,7 +312,7 @@ class Storage:
                     self._device(device).queue.drop(number)
             case WithdrawFrom(device=device, source=source, number=number):
                 self._withdraw(device, source, number)
-            case MoveQueue(device=device, to=to) if to != self._me:  # it may have arrived meanwhile
+            case MoveQueue(device=device, to=to) if to != self._me:  # already here
                 return "ok", self._move(now_us, device, to)
         return "ok", ()
 
@@ -460,7 +460,7 @@ class Storage:
         self._adopted.take(source, incarnation, number)
         device = moving.device
         moved = self._moved(device, moving.version)
-        if moved is not None:  # moved on meanwhile
+        if moved is not None:  # moved on before it arrived
             moving = replace(
                 moving,
                 origin=self._me,
