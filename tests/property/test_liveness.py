@@ -6,16 +6,18 @@ Every operation of every system is tried: a new one fails here until it is said 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable
-from typing import Any, is_typeddict
+from typing import Any
 
+import msgspec
 import pytest
 
 from mudkit import Lab
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems import contrail, lasthop, mud, radiator, store_and_forward, sublim
-from mudkit.systems.contrail import operations as of_contrail
+from mudkit.systems.contrail import messages as of_contrail
 from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
 from mudkit.systems.lasthop import operations as of_lasthop
@@ -203,25 +205,25 @@ def place_of_contrail() -> Place:
     ann, bob = modules["ann"], modules["bob"]
     installs = to_json(parse_filter("n > 3")) or {}
     place.asks = {
-        of_contrail.Open: (ann, of_contrail.Open("app", 10_000_000, 0, 1, False)),
-        of_contrail.Configure: (ann, of_contrail.Configure("app", 20_000_000, 0, 1)),
+        of_contrail.OpenPort: (ann, of_contrail.OpenPort("app", 10_000_000, 0, 1, False)),
+        of_contrail.ConfigurePort: (ann, of_contrail.ConfigurePort("app", 20_000_000, 0, 1)),
         of_contrail.Listen: (bob, of_contrail.Listen("app")),
         of_contrail.Publish: (ann, of_contrail.Publish("app", pack(contrail.Item({})), "x", None, None)),
-        of_contrail.Install: (
+        of_contrail.InstallFilter: (
             bob,
-            of_contrail.Install("app", "ann", None, "app", installs, None, None, None),
+            of_contrail.InstallFilter("app", "ann", None, "app", installs, None, None, None),
         ),
-        of_contrail.Remove: (bob, of_contrail.Remove(slot)),
-        of_contrail.Receive: (bob, of_contrail.Receive("more", [])),
+        of_contrail.RemoveFilter: (bob, of_contrail.RemoveFilter(slot)),
+        of_contrail.ReceiveItem: (bob, of_contrail.ReceiveItem("more", [])),
         of_contrail.ReceiveAll: (bob, of_contrail.ReceiveAll("app", [])),
-        of_contrail.Taken: (bob, of_contrail.Taken("app", [1])),
-        of_contrail.Follow: (ann, of_contrail.Follow()),
-        of_contrail.Decide: (ann, of_contrail.Decide("filter app\nbob\napp\n1", True)),
+        of_contrail.DeleteItems: (bob, of_contrail.DeleteItems("app", [1])),
+        of_contrail.FollowFriends: (ann, of_contrail.FollowFriends()),
+        of_contrail.DecideFilter: (ann, of_contrail.DecideFilter("filter app\nbob\napp\n1", True)),
         of_contrail.Befriend: (ann, of_contrail.Befriend("cy", False)),
-        of_contrail.Join: (ann, of_contrail.Join("club", None)),
-        of_contrail.Leave: (ann, of_contrail.Leave("old")),
-        of_contrail.Counts: (ann, of_contrail.Counts()),
-        of_contrail.Public: (ann, of_contrail.Public()),
+        of_contrail.JoinGroup: (ann, of_contrail.JoinGroup("club", None)),
+        of_contrail.LeaveGroup: (ann, of_contrail.LeaveGroup("old")),
+        of_contrail.GetCounts: (ann, of_contrail.GetCounts()),
+        of_contrail.GetPublicKeys: (ann, of_contrail.GetPublicKeys()),
     }
 
     def traffic(number: int) -> None:
@@ -240,13 +242,25 @@ PLACES = {
     "lasthop": place_of_lasthop,
     "sublim": place_of_sublim,
 }
-MODULES = {system: importlib.import_module(f"mudkit.systems.{system}.operations") for system in PLACES}
-REQUESTS = [
-    (system, name)
-    for system, module in MODULES.items()
-    for name in module.__all__
-    if name != "Operation" and not is_typeddict(getattr(module, name))  # a TypedDict is a result
-]
+
+
+def operations_of(system: str) -> dict[str, type[msgspec.Struct]]:
+    """Return the typed operations of a system by name; its messages or a module of their own define them."""
+    names = [f"mudkit.systems.{system}.{module}" for module in ("messages", "operations")]
+    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
+    return {
+        name: kind
+        for module in modules
+        for name, kind in vars(module).items()
+        if name in module.__all__
+        and isinstance(kind, type)
+        and issubclass(kind, msgspec.Struct)
+        and kind.__struct_config__.tag_field == "operation"
+    }
+
+
+OPERATIONS = {system: operations_of(system) for system in PLACES}
+REQUESTS = [(system, name) for system, kinds in OPERATIONS.items() for name in kinds]
 
 
 @pytest.mark.soak(keep=120)
@@ -258,7 +272,7 @@ def test_what_is_asked_while_everything_is_lost_is_answered_soon_after(
     place = PLACES[system]()
     lab = place.lab
     lab.run(seconds=30)
-    whom, asked = place.asks[getattr(MODULES[system], name)]
+    whom, asked = place.asks[OPERATIONS[system][name]]
     lab.faults.messages(loss_share=1.0)
     operation = whom.installed.call(asked)
     place.traffic(0)
