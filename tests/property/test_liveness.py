@@ -20,8 +20,8 @@ from mudkit.systems import contrail, lasthop, mud, radiator, store_and_forward, 
 from mudkit.systems.contrail import messages as of_contrail
 from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
-from mudkit.systems.lasthop import operations as of_lasthop
-from mudkit.systems.lasthop.device.context_handler import Following
+from mudkit.systems.lasthop import messages as of_lasthop
+from mudkit.systems.lasthop.subscription import Following
 from mudkit.systems.mud import operations as of_mud
 from mudkit.systems.radiator import Context, Volume
 from mudkit.systems.radiator import operations as of_radiator
@@ -102,7 +102,7 @@ def place_of_lasthop() -> Place:
         of_lasthop.Read: (jane, of_lasthop.Read("news")),
         of_lasthop.Follow: (jane, of_lasthop.Follow(following)),
         of_lasthop.Unfollow: (jane, of_lasthop.Unfollow("weather {place}")),
-        of_lasthop.Held: (jane, of_lasthop.Held()),
+        of_lasthop.QueueSizes: (jane, of_lasthop.QueueSizes()),
         of_lasthop.Publish: (server, of_lasthop.Publish("news", 1.0, None, {"text": "second"}, None)),
         of_lasthop.Rerank: (server, of_lasthop.Rerank("news", first, 4.0)),
         of_lasthop.Queues: (server, of_lasthop.Queues("jane", "news")),
