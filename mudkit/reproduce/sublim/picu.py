@@ -11,7 +11,7 @@ import numpy as np
 from mudkit.reproduce.row import Figure, Measured, Say
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import Verdict
-from mudkit.systems.sublim.study.picu import function, picu, shared_timestamp_policy
+from mudkit.systems.sublim.study import function, picu, shared_timestamp_policy
 
 __all__ = ["SITUATIONS", "cases", "decision", "measure_rules", "measure_speed", "starved"]
 

@@ -99,7 +99,17 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class ClientMachine:
-    """Client of the relay. Its name ``me`` stays when its address changes."""
+    """Client of the relay.
+
+    Parameters
+    ----------
+    ports : Ports
+        Store, address and entropy of the host.
+    me : str
+        Name of the device, which stays when its address changes.
+    relay : str
+        Address of the relay.
+    """
 
     def __init__(self, ports: Ports, me: str, relay: str) -> None:
         self._store = ports.store
@@ -156,9 +166,13 @@ class ClientMachine:
     def is_next(self, seen: int, message: Deliver) -> bool:
         """Return whether a message follows those in the inbox.
 
-        ``seen`` is the sequence number of the sender's last message in the inbox, 0 before the first.
-        ``message.after`` is the number of its predecessor. It is lower than ``seen`` if the relay has lost
-        its store and does not know what this device has.
+        Parameters
+        ----------
+        seen : int
+            Sequence number of the sender's last message in the inbox, 0 before the first.
+        message : Deliver
+            ``seq`` is its number, ``after`` that of its predecessor. ``after`` is lower than ``seen`` if the relay
+            has lost its store and does not know what this device has.
         """
         return message.after <= seen < message.seq
 
@@ -316,7 +330,15 @@ class ClientMachine:
 
 
 class DirectMachine:
-    """Baseline without a relay: a message that cannot be sent now is lost. ``me`` begins its address."""
+    """Baseline without a relay: a message that cannot be sent now is lost.
+
+    Parameters
+    ----------
+    ports : Ports
+        Unused: the machine stores nothing.
+    me : str
+        Name of the device; its address begins with it while the device does not move.
+    """
 
     def __init__(self, ports: Ports, me: str) -> None:
         self._me = me

@@ -164,7 +164,13 @@ class DeviceQueue:
 
 
 class RelayMachine:
-    """Machine of the relay."""
+    """Machine of the relay.
+
+    Parameters
+    ----------
+    ports : Ports
+        Store and entropy of the host. The store holds the queues and the addresses of devices.
+    """
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.systems.sublim._policy.deciding import Explanation, Verdict
-    from mudkit.systems.sublim._policy.firing import decision_table
     from mudkit.systems.sublim._policy.function import FunctionPolicy, policy
     from mudkit.systems.sublim._policy.message import compress, create_message, expand, method, resize
-    from mudkit.systems.sublim._policy.policy import Policy, Rule
-    from mudkit.systems.sublim._policy.problems import PolicyError
+    from mudkit.systems.sublim._policy.policy import Policy, Rule, decision_table
     from mudkit.systems.sublim._policy.state import State
+    from mudkit.systems.sublim._policy.text import PolicyError
+    from mudkit.systems.sublim._policy.verdict import Explanation, Verdict
     from mudkit.systems.sublim.api import AccessPoint, PlainSubscriber, PublishServer, Subscriber, explain
     from mudkit.systems.sublim.check.checker import Finding, checked, findings
-    from mudkit.systems.sublim.study.examples import disaster_policy, stock_policy
-    from mudkit.systems.sublim.study.picu import shared_timestamp_policy
+    from mudkit.systems.sublim.study import disaster_policy, shared_timestamp_policy, stock_policy
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 

@@ -14,15 +14,21 @@ from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.displays import OnHost
-from mudkit.systems.sublim._policy.deciding import Explanation
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import create_message
 from mudkit.systems.sublim._policy.state import Beyond, checked_bytes
+from mudkit.systems.sublim._policy.verdict import Explanation
 from mudkit.systems.sublim.check.checker import checked
-from mudkit.systems.sublim.device.client import APP, PROBLEMS, ClientMachine
-from mudkit.systems.sublim.device.plain_client import PlainClientMachine
-from mudkit.systems.sublim.messages import Body, PolicyText
-from mudkit.systems.sublim.operations import Publish, Read, Served, SetPolicy, State
+from mudkit.systems.sublim.device import APP, PROBLEMS, ClientMachine, PlainClientMachine
+from mudkit.systems.sublim.messages import (
+    Body,
+    InstallPolicy,
+    PolicyText,
+    Publish,
+    Read,
+    ReadState,
+    Served,
+)
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import AnyPolicy
 from mudkit.systems.sublim.servers.plain_access_point import LANGUAGE, PlainAccessPointMachine
@@ -163,7 +169,7 @@ class AccessPoint(OnHost):
 
     def state(self, subscriber: str) -> Served | None:
         """Tell what it keeps of a subscriber; None: another one serves it."""
-        state: Served | None = self.installed.call(State(subscriber)).result()
+        state: Served | None = self.installed.call(ReadState(subscriber)).result()
         return state
 
 
@@ -194,7 +200,7 @@ class Subscriber(OnHost):
     Examples
     --------
     >>> from mudkit import Lab
-    >>> from mudkit.systems.sublim.study.picu import picu
+    >>> from mudkit.systems.sublim.study import picu
     >>> lab = Lab(seed=7)
     >>> net = PublishServer(lab)
     >>> point = AccessPoint(lab, net)
@@ -249,7 +255,7 @@ class Subscriber(OnHost):
         else:
             sent = checked(policy).describe()
         self.policy = policy
-        return self.installed.call(SetPolicy(sent))
+        return self.installed.call(InstallPolicy(sent))
 
     def read(self) -> Operation:
         """Read what has come since the last time: a list of messages, empty also before it is attached."""

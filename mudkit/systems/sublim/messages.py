@@ -1,14 +1,8 @@
-"""What goes over the network in SUBLIM, a struct for each kind of message (sections 3 and 4).
-
-The publish server, the access points and the clients know each other's addresses. What speaks for a
-subscriber must come from its device, which the network says. A client numbers its attachments, reports and
-policies, and the numbers hold in one incarnation of its store (:mod:`mudkit.delivery.session`).
-Messages are numbered by the publish server; deliveries by the state of a subscriber, wherever that is.
-"""
+"""Messages of SUBLIM and the operations of its machines."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, NotRequired, TypeAlias, TypedDict
 
 import msgspec
 
@@ -36,6 +30,7 @@ __all__ = [
     "Entry",
     "Have",
     "Hello",
+    "InstallPolicy",
     "Join",
     "Kept",
     "Left",
@@ -45,10 +40,14 @@ __all__ = [
     "PolicySet",
     "PolicyText",
     "Problem",
+    "Publish",
     "Published",
+    "Read",
+    "ReadState",
     "Replay",
     "Report",
     "Reported",
+    "Served",
     "SetPolicy",
     "Stale",
     "StateTransfer",
@@ -135,6 +134,57 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
     where: str | None
     found: str | None
+
+
+# -- operations: from the application to a machine
+
+
+class Served(TypedDict):
+    """What an access point keeps of a subscriber: the fields of ``Kept`` on the wire, and its time."""
+
+    epoch: int
+    address: str
+    report: int
+    automatic: dict[str, float]
+    variables: Body
+    next: int
+    last: int
+    policy: int
+    stopped: int
+    skipped: int
+    incarnation: str
+    lineage: NotRequired[dict[str, int]]
+    now_us: int
+
+
+class Publish(msgspec.Struct, frozen=True, tag_field="operation", tag="publish"):
+    """Publish a message at the server.
+
+    Parameters
+    ----------
+    body : dict
+    item : str or None
+        What the deliveries call it; None: its number.
+    """
+
+    body: Body
+    item: str | None
+
+
+class ReadState(msgspec.Struct, frozen=True, tag_field="operation", tag="state"):
+    """Tell what an access point keeps of a subscriber."""
+
+    subscriber: str
+
+
+class InstallPolicy(msgspec.Struct, frozen=True, tag_field="operation", tag="set_policy"):
+    """Let the subscriber's messages be decided by a policy from now on."""
+
+    policy: PolicyText
+
+
+class Read(msgspec.Struct, frozen=True, tag_field="operation", tag="read"):
+    """Give what has come to the subscriber since the last time."""
 
 
 # -- publish server and access points

@@ -8,7 +8,7 @@ from judged import told_apart
 from mudkit.exercises import judge
 from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
 from mudkit.systems.sublim._policy.actions import Compress, Every, Keep, Resize
-from mudkit.systems.sublim.study.picu import function, picu, shared_timestamp_policy, stateless
+from mudkit.systems.sublim.study import function, picu, shared_timestamp_policy, stateless
 
 CHAPTER = "07_stateful_policies"
 SOLUTION = """

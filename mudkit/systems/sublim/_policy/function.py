@@ -1,27 +1,117 @@
-"""Policies that are Python functions, for trusted notebooks: they run as they are.
-
-A function is given the message, which it cannot change, and the state. It gives back the message to be sent:
-the one that was published, or another one (:func:`~mudkit.systems.sublim._policy.message.create_message`);
-nothing drops it. What it raises, and what goes beyond a limit (lines run, size of the state and of the
-message), stops it for this message only: the state is as it was before, and other subscribers notice
-nothing. It is no sandbox: :mod:`~mudkit.systems.sublim._policy.watching` says what cannot be ended.
-"""
+"""Policies that are Python functions."""
 
 from __future__ import annotations
 
+import dis
+import signal
+import sys
+import threading
 from collections.abc import Callable
-from typing import ClassVar, TypeAlias
+from types import CodeType, FrameType, TracebackType
+from typing import ClassVar, Final, TypeAlias
 
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Displayed, View
-from mudkit.systems.sublim._policy.deciding import DROPPED, SENT, STOPPED, Seen, Verdict
 from mudkit.systems.sublim._policy.message import frozen_fields, thawed_fields
-from mudkit.systems.sublim._policy.problems import PolicyError
 from mudkit.systems.sublim._policy.state import Beyond, State, checked_bytes
-from mudkit.systems.sublim._policy.watching import TooLong, Watched, error_text
+from mudkit.systems.sublim._policy.text import PolicyError
+from mudkit.systems.sublim._policy.verdict import DROPPED, SENT, STOPPED, Seen, Verdict
 from mudkit.wire import Fields, Value
 
-__all__ = ["FunctionPolicy", "policy"]
+__all__ = [
+    "MAX_CPU_S",
+    "MAX_LINES",
+    "FunctionPolicy",
+    "TooLong",
+    "Watched",
+    "error_text",
+    "policy",
+]
+
+MAX_LINES: Final = 20_000
+"""Lines of Python that a policy function, or a registered method, may run for one message."""
+MAX_CPU_S: Final = 2.0
+"""Processor time that it may take: of a call into a library no lines are counted."""
+
+_KNOWN_CODE: Final = 1024
+_Trace: TypeAlias = Callable[[FrameType, str, object], "_Trace | None"]
+
+
+class TooLong(BaseException):
+    """A function does not come to an end: no ``except Exception`` in it may catch this."""
+
+
+class Watched:
+    """Ends what runs inside by :class:`TooLong`, if it runs for too long."""
+
+    __slots__ = ("_before", "_handler", "_is_clocked", "_left")
+
+    def __enter__(self) -> None:
+        self._left = MAX_LINES
+        self._is_clocked = threading.current_thread() is threading.main_thread() and not any(
+            signal.getitimer(signal.ITIMER_VIRTUAL)
+        )
+        if self._is_clocked:
+            self._handler = signal.signal(signal.SIGVTALRM, _late)
+            signal.setitimer(signal.ITIMER_VIRTUAL, MAX_CPU_S)
+        self._before = sys.gettrace()
+        if self._before is None:  # a debugger or a measure of coverage goes first
+            sys.settrace(self._trace)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sys.settrace(self._before)
+        if self._is_clocked:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+            signal.signal(signal.SIGVTALRM, self._handler)
+
+    def _trace(self, frame: FrameType, event: str, argument: object) -> _Trace:
+        self._left -= 1
+        if self._left < 0:
+            raise TooLong(f"more than {MAX_LINES} lines for one message")
+        if event == "call" and _jumps_to_itself(frame.f_code):
+            frame.f_trace_opcodes = True
+        return self._trace
+
+
+def error_text(error: BaseException) -> str:
+    """Say what was raised; an error of a user may fail at that, too."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
+def _late(number: int, frame: FrameType | None) -> None:
+    raise TooLong(f"more than {MAX_CPU_S:g} s of processor time for one message")
+
+
+_jumping: dict[int, tuple[CodeType, bool]] = {}
+"""By ``id``, and kept, so that no other has it: to hash code takes longer than to run some."""
+
+
+def _jumps_to_itself(code: CodeType) -> bool:
+    known = _jumping.get(id(code))
+    if known is None:
+        if len(_jumping) >= _KNOWN_CODE:
+            _jumping.clear()
+        known = _jumping[id(code)] = code, _has_tight_loop(code)
+    return known[1]
+
+
+def _has_tight_loop(code: CodeType) -> bool:
+    """Look for jumps back over nothing: Python tells a tracer of no line there."""
+    empty_from: int | None = None
+    for instruction in dis.get_instructions(code):
+        if empty_from is None:
+            empty_from = instruction.offset
+        if instruction.opcode in dis.hasjrel and empty_from <= instruction.argval <= instruction.offset:
+            return True
+        if instruction.opname not in ("NOP", "EXTENDED_ARG"):
+            empty_from = None
+    return False
+
 
 Decides: TypeAlias = Callable[[Fields, State], Fields | None]
 

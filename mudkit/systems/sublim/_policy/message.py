@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mudkit.arguments import check_arguments
 from mudkit.errors import brief
 from mudkit.sources.parameters import whole_number
-from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
 __all__ = [

@@ -17,26 +17,47 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path as File
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Displayed, View, first_rows, one_line
 from mudkit.errors import MudkitError, brief
+from mudkit.events import size_bytes
 from mudkit.files import existing
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
-from mudkit.systems.sublim._policy.actions import Action, Every, Summary, action_of, described
-from mudkit.systems.sublim._policy.deciding import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
-from mudkit.systems.sublim._policy.execution import Doing, Step
-from mudkit.systems.sublim._policy.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MAX_RULES, MAX_VARIABLES
+from mudkit.systems.sublim._policy.actions import (
+    MAX_BOOKS_BYTES,
+    Action,
+    Doing,
+    Every,
+    Step,
+    Summary,
+    action_of,
+    described,
+)
+from mudkit.systems.sublim._policy.function import TooLong, error_text
 from mudkit.systems.sublim._policy.message import thawed
-from mudkit.systems.sublim._policy.problems import Path, Places, PolicyError
-from mudkit.systems.sublim._policy.state import AUTOMATIC, Beyond, State, Tables
-from mudkit.systems.sublim._policy.watching import TooLong, error_text
-from mudkit.systems.sublim._policy.yaml_text import read_yaml
+from mudkit.systems.sublim._policy.state import AUTOMATIC, MAX_VARIABLES, Beyond, State, Tables
+from mudkit.systems.sublim._policy.text import Path, Places, PolicyError, read_yaml
+from mudkit.systems.sublim._policy.verdict import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
 from mudkit.wire import Fields, Value
 
-__all__ = ["SCOPES", "Policy", "Rule"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "MAX_ACTIONS",
+    "MAX_RULES",
+    "SCOPES",
+    "Policy",
+    "Rule",
+    "decision_table",
+]
+
+MAX_RULES: Final = 64
+MAX_ACTIONS: Final = 16
+"""Of a rule."""
 
 SCOPES: Final = ("message", "state", "clock")
 _PARTS: Final = ("policy", "message", "variables", "rules")
@@ -422,3 +443,47 @@ def _check_declared(message: Mapping[str, str], variables: Fields, places: Place
 
 def _action_text(action: Action) -> str:
     return one_line(described(action))
+
+
+def decision_table(
+    policy: Policy,
+    messages: Mapping[str, Fields],
+    states: Mapping[str, Fields],
+    variables: Fields | None = None,
+    now_s: float = 0.0,
+) -> pd.DataFrame:
+    """Decide about each message in each state, none of them after another; nothing is changed.
+
+    Parameters
+    ----------
+    policy : Policy
+    messages : mapping of str to mapping
+        The messages, by the name under which each is shown.
+    states : mapping of str to mapping
+        Automatic variables, by the name under which they are shown.
+    variables : mapping, optional
+        Manual ones; by default those with which the policy begins.
+    now_s : float
+        When all of them are published, seconds since 1970.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``message, state, rule, name, outcome, fields, bytes``: the number of the rule from 1 (0: none fires),
+        its name, one of :mod:`~mudkit.systems.sublim._policy.verdict`'s outcomes, and the names and the size
+        of what is sent; nothing and 0 when it is not.
+    """
+    import pandas as pd
+
+    kept = policy.variables if variables is None else variables
+    rows = []
+    for message, body in messages.items():
+        for state, automatic in states.items():
+            verdict = policy.decide(body, kept, automatic, now_s)
+            rule = -1 if verdict.rule is None else verdict.rule
+            name = policy.rules[rule].name if rule >= 0 else "no rule"
+            out = verdict.out or {}
+            size = size_bytes(out) if out else 0
+            rows.append((message, state, rule + 1, name, verdict.outcome, ", ".join(out), size))
+    columns = ["message", "state", "rule", "name", "outcome", "fields", "bytes"]
+    return pd.DataFrame(rows, columns=columns)

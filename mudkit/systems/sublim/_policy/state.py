@@ -20,11 +20,24 @@ from typing import Any, Final
 from mudkit.arguments import check_init
 from mudkit.events import size_bytes
 from mudkit.systems.arguments import MAX_DEPTH, is_storable
-from mudkit.systems.sublim._policy.limits import MAX_STATE_BYTES, MAX_VARIABLES
 from mudkit.systems.sublim._policy.message import thawed
 from mudkit.wire import Fields, Value
 
-__all__ = ["AUTOMATIC", "KINDS", "Beyond", "State", "Tables", "checked_bytes"]
+__all__ = [
+    "AUTOMATIC",
+    "KINDS",
+    "MAX_STATE_BYTES",
+    "MAX_VARIABLES",
+    "Beyond",
+    "State",
+    "Tables",
+    "checked_bytes",
+]
+
+MAX_VARIABLES: Final = 64
+"""Manual ones of a subscriber, without the books of rate limits and summaries."""
+MAX_STATE_BYTES: Final = 65_536
+"""Of all manual variables of a subscriber, as JSON, without the books of rate limits and summaries."""
 
 AUTOMATIC: Final = ("battery", "bandwidth_kbps", "display_px")
 KINDS: Final = dict.fromkeys(AUTOMATIC, "number")

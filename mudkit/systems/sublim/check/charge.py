@@ -16,12 +16,11 @@ from mudkit.predicates import Language
 from mudkit.predicates.expression import Expression
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.values import EVERY_KIND
-from mudkit.systems.sublim._policy.actions import Action, Call, Compress, Drop, Every, Resize, Summary
-from mudkit.systems.sublim._policy.execution import Doing
+from mudkit.systems.sublim._policy.actions import Action, Call, Compress, Doing, Drop, Every, Resize, Summary
 from mudkit.systems.sublim._policy.message import RATIO
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.state import State, Tables
-from mudkit.systems.sublim.check.atoms import given_expressions
+from mudkit.systems.sublim.check.cases import given_expressions
 from mudkit.systems.sublim.check.contexts import Context, Contexts
 from mudkit.wire import Fields, Value
 

@@ -40,11 +40,10 @@ from mudkit.systems.sublim._policy.actions import (
 )
 from mudkit.systems.sublim._policy.message import RATIO
 from mudkit.systems.sublim._policy.policy import Policy, Rule
-from mudkit.systems.sublim._policy.problems import PolicyError
 from mudkit.systems.sublim._policy.state import AUTOMATIC
-from mudkit.systems.sublim.check.atoms import given_expressions
+from mudkit.systems.sublim._policy.text import PolicyError
+from mudkit.systems.sublim.check.cases import TRUE, Situations, given_expressions
 from mudkit.systems.sublim.check.charge import more_on_less
-from mudkit.systems.sublim.check.situations import TRUE, Situations
 
 __all__ = [
     "CONTRADICTION",

@@ -29,19 +29,20 @@ from mudkit.systems.sublim._policy.actions import (
     Summary,
 )
 from mudkit.systems.sublim._policy.policy import Policy
-from mudkit.systems.sublim.check.atoms import (
+from mudkit.systems.sublim.check.cases import (
     _MAX_LEVELS,
     Atom,
     Name,
+    Other,
     _is_number,
     _points,
     atoms,
     battery_levels,
+    critical,
     given_expressions,
     is_of_kind,
     is_plain,
 )
-from mudkit.systems.sublim.check.situations import Other, critical
 from mudkit.wire import Fields, Value
 
 __all__ = [

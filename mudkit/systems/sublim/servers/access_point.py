@@ -44,12 +44,9 @@ from mudkit.events import (
     size_bytes,
 )
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim import operations
-from mudkit.systems.sublim._policy.function import FunctionPolicy
-from mudkit.systems.sublim._policy.limits import MAX_TEXT
+from mudkit.systems.sublim._policy.function import FunctionPolicy, error_text
 from mudkit.systems.sublim._policy.policy import Policy
-from mudkit.systems.sublim._policy.problems import PolicyError
-from mudkit.systems.sublim._policy.watching import error_text
+from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError
 from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.messages import (
     FROM_CLIENT,
@@ -69,9 +66,11 @@ from mudkit.systems.sublim.messages import (
     PolicySet,
     PolicyText,
     Problem,
+    ReadState,
     Replay,
     Report,
     Reported,
+    Served,
     SetPolicy,
     StateTransfer,
 )
@@ -176,7 +175,7 @@ class AccessPointMachine:
                 agent = self._agents.get(name)
                 if agent is not None and agent.record.address == to:
                     agent.is_away = True
-            case Call(op_id=op_id, operation=operations.State(subscriber=name)):
+            case Call(op_id=op_id, operation=ReadState(subscriber=name)):
                 return (Complete(op_id, self._state(name, now_us)),)
         return ()
 
@@ -352,10 +351,10 @@ class AccessPointMachine:
         self._behind.add(name)
         return self._agents[name]
 
-    def _state(self, name: str, now_us: int) -> operations.Served | None:
+    def _state(self, name: str, now_us: int) -> Served | None:
         agent = self._agents.get(name)
         if agent is None:
             return None
-        served: operations.Served = as_wire(agent.record)
+        served: Served = as_wire(agent.record)
         served["now_us"] = now_us
         return served

@@ -13,9 +13,9 @@ from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Follower, Lineage, rolled_back, shared_seq
 from mudkit.events import Effect, Record, Send, Store, size_bytes
-from mudkit.systems.sublim._policy.deciding import SENT, STOPPED, Verdict
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.policy import Policy
+from mudkit.systems.sublim._policy.verdict import SENT, STOPPED, Verdict
 from mudkit.systems.sublim.messages import (
     Automatic,
     Body,

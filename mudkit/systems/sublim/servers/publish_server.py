@@ -26,8 +26,7 @@ from mudkit.delivery.session import Incarnation, Lineage, continued, last_start
 from mudkit.display import View
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim.messages import TO_PUBLISHER, Have, Join, Messages, Published, Replay
-from mudkit.systems.sublim.operations import Publish
+from mudkit.systems.sublim.messages import TO_PUBLISHER, Have, Join, Messages, Publish, Published, Replay
 from mudkit.systems.sublim.sites import Site
 
 __all__ = ["AT_ONCE", "KEPT", "PublishServerMachine"]

@@ -11,8 +11,7 @@ from mudkit.delivery.session import Follower
 from mudkit.events import Call, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
-from mudkit.systems.sublim.messages import Published
-from mudkit.systems.sublim.operations import Publish
+from mudkit.systems.sublim.messages import Publish, Published
 from mudkit.systems.sublim.servers.agent import Agent, fresh
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site

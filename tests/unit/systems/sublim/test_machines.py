@@ -20,8 +20,15 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Automatic, Published
-from mudkit.systems.sublim.operations import Publish, State
+from mudkit.systems.sublim.messages import (
+    FROM_CLIENT,
+    FROM_POINT,
+    TO_CLIENT,
+    Automatic,
+    Publish,
+    Published,
+    ReadState,
+)
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import WAITING, WINDOW, Agent, fresh
 from mudkit.systems.sublim.servers.handover import Handover
@@ -366,7 +373,7 @@ def test_what_is_no_longer_to_be_had_is_skipped_and_counted():
     machine.handle(0, Received("doctor", ATTACH))
     effects = machine.handle(0, flooded(7, 8, first=7))
     assert [each["body"]["n"] for each in sent(effects, "deliver")] == [7, 8]
-    (state,) = machine.handle(5, Call(1, State("doctor")))
+    (state,) = machine.handle(5, Call(1, ReadState("doctor")))
     assert (state.result["skipped"], state.result["now_us"]) == (6, 5)
 
 

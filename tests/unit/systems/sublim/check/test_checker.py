@@ -24,8 +24,13 @@ from mudkit.systems.sublim.check.checker import (
     checked,
     findings,
 )
-from mudkit.systems.sublim.study.examples import disaster_policy, stock_policy
-from mudkit.systems.sublim.study.picu import picu, shared_timestamp_policy, stateless
+from mudkit.systems.sublim.study import (
+    disaster_policy,
+    picu,
+    shared_timestamp_policy,
+    stateless,
+    stock_policy,
+)
 
 PULSE = Keep(("pulse",))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.predicates import Language, Predicate
-from mudkit.systems.sublim.check.situations import FALSE, NULL, TRUE, Situations
+from mudkit.systems.sublim.check.cases import FALSE, NULL, TRUE, Situations
 
 LANGUAGE = Language(("message", "state", "clock"), bound=())
 ATOMS = [

@@ -9,7 +9,8 @@ import pytest
 from mudkit.errors import InputMissing
 from mudkit.systems.sublim import Policy, PolicyError, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Keep, Remember, SetField
-from mudkit.systems.sublim._policy.limits import MAX_ACTIONS, MAX_RULES, MAX_STATE_BYTES
+from mudkit.systems.sublim._policy.policy import MAX_ACTIONS, MAX_RULES
+from mudkit.systems.sublim._policy.state import MAX_STATE_BYTES
 from mudkit.systems.sublim.check.checker import checked, findings
 
 MESSAGE = {"patient": 7, "pulse": 48}

@@ -6,8 +6,8 @@ import pytest
 
 from mudkit.events import size_bytes
 from mudkit.systems.sublim import Explanation, Policy, PolicyError, Rule, checked
-from mudkit.systems.sublim._policy.actions import Every, Remember, Summary
-from mudkit.systems.sublim._policy.limits import MAX_BOOKS_BYTES, MAX_KEYS, MAX_STATE_BYTES
+from mudkit.systems.sublim._policy.actions import MAX_BOOKS_BYTES, MAX_KEYS, Every, Remember, Summary
+from mudkit.systems.sublim._policy.state import MAX_STATE_BYTES
 
 
 def play(policy, messages):

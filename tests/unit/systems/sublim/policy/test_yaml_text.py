@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.systems.sublim._policy.limits import MAX_TEXT
-from mudkit.systems.sublim._policy.problems import PolicyError
-from mudkit.systems.sublim._policy.yaml_text import read_yaml
+from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError, read_yaml
 
 
 def test_parts_know_their_lines():

@@ -6,7 +6,7 @@ import pytest
 
 from mudkit.reproduce.sublim.picu import SITUATIONS, cases, decision
 from mudkit.systems.sublim import Policy
-from mudkit.systems.sublim.study.picu import function, picu, shared_timestamp_policy, stateless
+from mudkit.systems.sublim.study import function, picu, shared_timestamp_policy, stateless
 
 ECG = bytes(1_000)
 MINE = (1, 2, 3, 4)

@@ -7,14 +7,26 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mudkit.events import size_bytes
 from mudkit.predicates import Predicate
-from mudkit.systems.sublim._policy.limits import MAX_MESSAGE_BYTES
 from mudkit.systems.sublim._policy.state import Beyond, State
 from mudkit.wire import Fields, Value
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DROPPED", "HELD", "SENT", "STOPPED", "Explanation", "Seen", "Verdict", "values_of"]
+__all__ = [
+    "DROPPED",
+    "HELD",
+    "MAX_MESSAGE_BYTES",
+    "SENT",
+    "STOPPED",
+    "Explanation",
+    "Seen",
+    "Verdict",
+    "values_of",
+]
+
+MAX_MESSAGE_BYTES: Final = 262_144
+"""Of a message that a policy makes, as it is sent."""
 
 SENT: Final = "sent"
 DROPPED: Final = "dropped"

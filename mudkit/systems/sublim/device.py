@@ -1,26 +1,4 @@
-"""The SUBLIM client on a device: it attaches, keeps the automatic variables up to date, and takes messages.
-
-Its rules:
-
-================  ====================================================================================
-link up           attach to the best access point; it may be the same as before
-context changed   another access point is better: attach there, with the next epoch. An automatic
-                  variable has changed by more than a share: report, but not too often
-attached          this one serves it from now on; send it what it does not have yet
-identify          the access point has started again, or has lost the state: attach again. It is not the
-                  one that serves this incarnation: say that it has left
-behind            an older incarnation, or a newer store of it, had reached this epoch: attach with the next
-beyond            reports or policies have higher numbers at the access point: continue after these
-set policy        with the next number, until the access point says that it has it
-deliver           the next one: into the inbox, the application is told. In any case say which was last.
-                  From an access point that does not serve this incarnation: say that it has left
-read              what has come since the last read
-timer             the same again of what was not answered
-================  ====================================================================================
-
-An attachment, a report and a policy that were not answered have a deadline each: what comes and goes
-meanwhile does not put any of them off.
-"""
+"""Machines of a device."""
 
 from __future__ import annotations
 
@@ -52,22 +30,27 @@ from mudkit.events import (
     size_bytes,
 )
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim import operations
-from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.systems.sublim.messages import (
     TO_CLIENT,
+    TO_PLAIN_CLIENT,
     Attach,
     Attached,
     Automatic,
     Behind,
     Body,
+    Bye,
     Deliver,
     DeliveryAck,
+    Hello,
     Identify,
+    InstallPolicy,
     Left,
+    Plain,
     PolicySet,
     PolicyText,
     Problem,
+    Read,
     Report,
     Reported,
     SetPolicy,
@@ -75,7 +58,12 @@ from mudkit.systems.sublim.messages import (
 from mudkit.systems.sublim.sites import Site, best
 from mudkit.wire import Fields
 
-__all__ = ["APP", "PROBLEMS", "ClientMachine"]
+__all__ = [
+    "APP",
+    "PROBLEMS",
+    "ClientMachine",
+    "PlainClientMachine",
+]
 
 APP: Final = "messages"
 PROBLEMS: Final = "problems"
@@ -84,6 +72,8 @@ _AGAIN: Final = "again"
 _ATTACH: Final = "attach"
 _POLICY: Final = "policy"
 _REPORT: Final = "report"
+_HELLO: Final = "hello"
+_HELLO_INTERVAL_US: Final = 60_000_000
 
 
 class _Attachment(msgspec.Struct, frozen=True):
@@ -188,9 +178,9 @@ class ClientMachine:
                 return self._report(now_us)
             case TimerFired(name="again") if self._has_link:
                 return self._again(now_us)
-            case Call(op_id=op_id, operation=operations.SetPolicy(policy=policy)):
+            case Call(op_id=op_id, operation=InstallPolicy(policy=policy)):
                 return self._set_policy(now_us, op_id, policy)
-            case Call(op_id=op_id, operation=operations.Read()):
+            case Call(op_id=op_id, operation=Read()):
                 return self._read(op_id, now_us)
         return ()
 
@@ -452,3 +442,73 @@ def _differs(now: Mapping[str, float], before: Mapping[str, float], share: float
     if now.keys() != before.keys():
         return True
     return any(abs(value - before[name]) > share * abs(before[name]) for name, value in now.items())
+
+
+class PlainClientMachine:
+    """The machine of a subscriber without state.
+
+    Parameters
+    ----------
+    ports : Ports
+    me : str
+    sites : sequence of Site
+        All access points: any will do.
+    wanted : str
+        A predicate over the message.
+    """
+
+    def __init__(self, ports: Ports, me: str, sites: Sequence[Site], wanted: str) -> None:
+        self._me = me
+        self._sites = sites
+        self._wanted = wanted
+        self._at: str | None = None
+        self._loc: tuple[float, float] | None = None
+        self._has_link = False
+        self._last = 0
+        self._unread: list[Plain] = []
+
+    def overview(self) -> View:
+        """Return its access point and condition, as a display shows it."""
+        return View(
+            "",
+            {"access point": self._at or "none", "condition": self._wanted, "not read": len(self._unread)},
+        )
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Received(source=source):
+                message = TO_PLAIN_CLIENT.decode(event.message)
+                if message is None or all(site.address != source for site in self._sites):
+                    return dropped(event)
+                if message.seq <= self._last:
+                    return ()
+                self._last = message.seq
+                self._unread.append(message)
+                return delivery(message.item, self._me, delivered_us=now_us), Notify(APP, message.body)
+            case ContextChanged(context=context):
+                self._loc = context.get("loc")
+                if self._has_link and best(self._sites, self._loc, self._at) != self._at:
+                    return self._hello()
+            case LinkUp():
+                self._has_link = True
+                return self._hello()
+            case LinkDown():
+                self._has_link = False
+            case TimerFired() if self._has_link:
+                return self._hello()
+            case Call(op_id=op_id, operation=Read()):
+                unread, self._unread = self._unread, []
+                read = [delivery(each.item, self._me, read_us=now_us) for each in unread]
+                return [*read, Complete(op_id, [each.body for each in unread])]
+        return ()
+
+    def _hello(self) -> Sequence[Effect]:
+        before, self._at = self._at, best(self._sites, self._loc, self._at)
+        timer = SetTimer(_HELLO, _HELLO_INTERVAL_US)
+        if self._at is None:
+            return (timer,)
+        hello = Send(self._at, Hello(self._me, self._wanted))
+        if before is None or before == self._at:
+            return hello, timer
+        return Send(before, Bye(self._me)), hello, timer
