@@ -171,7 +171,7 @@ class ClientMachine:
         seen : int
             Sequence number of the sender's last message in the inbox, 0 before the first.
         message : Deliver
-            ``seq`` is its number, ``after`` that of its predecessor. ``after`` is lower than ``seen`` if the relay
+            ``seq`` is its number, ``after`` that of its predecessor, lower than ``seen`` if the relay
             has lost its store and does not know what this device has.
         """
         return message.after <= seen < message.seq

@@ -16,7 +16,7 @@ from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.displays import OnHost
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import create_message
-from mudkit.systems.sublim._policy.state import Beyond, checked_bytes
+from mudkit.systems.sublim._policy.state import LimitExceeded, checked_bytes
 from mudkit.systems.sublim._policy.verdict import Explanation
 from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.device import APP, PROBLEMS, ClientMachine, PlainClientMachine
@@ -116,7 +116,7 @@ class PublishServer(OnHost):
         try:
             body = create_message(message)  # a copy, not changed later
             checked_bytes(body, "the message")
-        except (Beyond, RecursionError) as error:
+        except (LimitExceeded, RecursionError) as error:
             raise ParameterError(
                 "A message cannot be sent.",
                 where="message",

@@ -1,29 +1,30 @@
-"""PICU: which data of patients in intensive care reach a doctor (SUBLIM, section 5).
+"""Policies of the paper's evaluation: PICU (section 5), stock quotes and disaster recovery (section 1).
 
-The text leaves some of it open; what is decided here is ours.
-
-The rules, in the order in which they are asked:
+PICU decides which data of patients in intensive care reach a doctor. The paper leaves some of it open; these
+are our decisions, in the order of the rules:
 
 R4
     A message passes if the doctor is responsible for the patient (``state.patients``) or the pulse is below
-    50; then R1 to R3 apply, the rate limit included. ("Goes beyond a certain threshold (let us say 50)" is
-    read as falls below: the figure's text drops the message when "the pulse is good".) A patient of others
-    whose pulse is missing is not shown.
+    50; then R1 to R3 apply, including the rate limit. ("Goes beyond a certain threshold (let us say 50)" is
+    read as falls below: the figure's text drops the message when "the pulse is good".) A message of another
+    doctor's patient without a pulse is dropped.
 R2
-    Battery thresholds are of the charge left: above 75 % all is well; from 25 to 75 %, both ends included,
-    the electrocardiogram is compressed, 2 times at 75 % to 6 times at 25 %; below 25 % only patient and pulse
-    are sent, at most every five minutes for each patient.
+    Battery thresholds are remaining charge. Above 75 %: no restriction. From 25 to 75 %, inclusive: the
+    electrocardiogram is compressed, 2 times at 75 % to 6 times at 25 %. Below 25 %: only patient and pulse
+    are sent, at most every five minutes per patient.
 R3
-    A link that carries less than 500 kbit/s is a poor one: the electrocardiogram is compressed 8 times, which
-    is more than any battery asks for, so R3 comes before the compression of R2.
+    Below 500 kbit/s the electrocardiogram is compressed 8 times, more than any battery level requires, so R3
+    comes before the compression of R2.
 R1
     Otherwise everything is sent. The electrocardiogram never has more samples than the display has pixels,
     compressed or not.
 
-What is not known (no battery, no limit, no display) restricts nothing.
+An unknown battery level, bandwidth or display width restricts nothing.
 
 The paper keeps one ``Timestamp`` for all patients (:func:`shared_timestamp_policy`). It starves all but one
-patient: whose message arrives first after five minutes is shown again and again.
+patient: the one whose message arrives first after each five minutes.
+
+The paper says what the other two policies are for, but not their rules: these are ours.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ from mudkit.systems.sublim._policy.state import State
 from mudkit.wire import Fields, Value
 
 __all__ = [
-    "ALERT",
-    "MESSAGE",
-    "REPORT",
+    "FINDING_FIELDS",
+    "PICU_FIELDS",
+    "QUOTE_FIELDS",
     "disaster_policy",
-    "function",
     "picu",
+    "picu_function",
     "shared_timestamp_policy",
-    "stateless",
+    "stateless_picu",
     "stock_policy",
 ]
 
-MESSAGE: Final = {"patient": "number", "pulse": "number", "ecg": "bytes"}
+PICU_FIELDS: Final = {"patient": "number", "pulse": "number", "ecg": "bytes"}
 _OTHERS: Final = (
     "lookup('patients', message.patient, 'listed') IS NULL AND coalesce(message.pulse >= 50, TRUE)"
 )
@@ -59,16 +60,7 @@ _EVERY_S: Final = 300
 
 
 def picu(patients: Iterable[float], *, per: str | None = "message.patient", name: str = "PICU") -> Policy:
-    """Give the policy as rules.
-
-    Parameters
-    ----------
-    patients : iterable of float
-        The patients for whom the doctor is responsible.
-    per : str or None
-        What the rate limit counts by; None: all together.
-    name : str
-    """
+    """Return PICU as rules; ``per`` is what its rate limit counts by, None: all patients together."""
     ratio = "2 + (75 - state.battery) / 12.5"
     return Policy(
         name,
@@ -85,36 +77,41 @@ def picu(patients: Iterable[float], *, per: str | None = "message.patient", name
             ),
             Rule(None, [Resize("ecg")], "R1, all is well"),
         ],
-        message=MESSAGE,
+        message=PICU_FIELDS,
         variables={"patients": list(patients)},
     )
 
 
 def shared_timestamp_policy(patients: Iterable[float]) -> Policy:
-    """Return the paper's variant: one time of the last message for all patients.
+    """Return the paper's variant of PICU: one time of the last message for all patients.
 
     Parameters
     ----------
     patients : iterable of float
-        Numbers of the patients.
+        Numbers of the doctor's patients.
+
+    Returns
+    -------
+    Policy
+        The policy.
     """
     return picu(patients, per=None, name="PICU with one Timestamp")
 
 
-def stateless(patients: Iterable[float]) -> Policy:
-    """Give PICU-Stateless, the control: all data of the doctor's patients, and of others with a low pulse.
+def stateless_picu(patients: Iterable[float]) -> Policy:
+    """Return PICU-Stateless, the control: all data of the doctor's patients, and of others with a low pulse.
 
-    It looks at the message only; whom the doctor is responsible for is a constant of it.
+    It reads the message only; the doctor's patients are constants of its condition.
     """
-    listed = ", ".join(repr(float(each)) for each in patients)
+    listed = ", ".join(repr(float(patient)) for patient in patients)
     mine = f"message.patient IN ({listed}) OR " if listed else ""
     return Policy(
-        "PICU-Stateless", [Rule(f"{mine}message.pulse < 50", [], "theirs, or low")], message=MESSAGE
+        "PICU-Stateless", [Rule(f"{mine}message.pulse < 50", [], "theirs, or low")], message=PICU_FIELDS
     )
 
 
-def function(patients: Iterable[float]) -> FunctionPolicy:
-    """Give the policy as a Python function; it agrees with the rules."""
+def picu_function(patients: Iterable[float]) -> FunctionPolicy:
+    """Return PICU as a Python function, equivalent to the rules."""
     return FunctionPolicy(_picu, {"patients": list(patients), "sent": {}})
 
 
@@ -126,7 +123,7 @@ def _picu(message: Fields, state: State) -> dict[str, Value] | None:
     is_low = pulse is not None and pulse < 50
     if not is_mine and not is_low:
         return None
-    made = create_message(message)
+    sending = create_message(message)
     if battery is not None and battery < 25:
         sent = dict(state.get_property("sent"))
         key = repr(patient if patient is not None else message.get("patient"))
@@ -134,39 +131,52 @@ def _picu(message: Fields, state: State) -> dict[str, Value] | None:
             return None
         sent[key] = state.now_s
         state.set_property(
-            "sent", {each: at_s for each, at_s in sent.items() if state.now_s - at_s < _EVERY_S}
+            "sent", {patient_key: at_s for patient_key, at_s in sent.items() if state.now_s - at_s < _EVERY_S}
         )
-        return {name: made[name] for name in ("patient", "pulse") if name in made}
+        return {name: sending[name] for name in ("patient", "pulse") if name in sending}
     if bandwidth_kbps is not None and bandwidth_kbps < 500:
-        compress(made, "ecg", 8)
+        compress(sending, "ecg", 8)
     elif battery is not None and battery <= 75:
-        compress(made, "ecg", 2 + (75 - battery) / 12.5)
-    return resize(made, "ecg", state.get_property("display_px"))
+        compress(sending, "ecg", 2 + (75 - battery) / 12.5)
+    return resize(sending, "ecg", state.get_property("display_px"))
 
 
 def _number(value: Value) -> float | None:
-    """Give a value as predicates see it: what is no finite number is missing."""
+    """Return a value as predicates read it: a finite number, or None."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     return None
 
 
-REPORT: Final = {"symbol": "string", "price": "number", "change": "number", "chart": "bytes"}
-"""A quote: ``change`` since yesterday, per cent."""
-ALERT: Final = {"place": "point", "kind": "string", "urgent": "boolean", "text": "string", "map": "bytes"}
-"""What was found in a region: ``map`` as bytes, ``text`` as the simple indication."""
+QUOTE_FIELDS: Final = {"symbol": "string", "price": "number", "change": "number", "chart": "bytes"}
+"""Fields of a stock quote; ``change`` is per cent since the day before."""
+FINDING_FIELDS: Final = {
+    "place": "point",
+    "kind": "string",
+    "urgent": "boolean",
+    "text": "string",
+    "map": "bytes",
+}
+"""Fields of a finding in a region: ``map`` in bytes, and ``text``, the simple indication."""
 
 
 def stock_policy(symbols: Iterable[str], *, alarm_percent: float = 5.0) -> Policy:
     """Return the policy of a subscriber who follows some companies.
 
-    A price that has moved far is shown at once, and remembered; other quotes with their chart while the
-    battery is charged, without it on a poor link, and as a summary of ten minutes below 25 %.
+    A large change of price is sent at once, and remembered. Other quotes are sent with their chart if the
+    battery is charged, without it on a slow link, and as a summary of ten minutes below 25 %.
 
     Parameters
     ----------
     symbols : iterable of str
+        Symbols of the companies.
     alarm_percent : float
+        Change that is sent at once, per cent.
+
+    Returns
+    -------
+    Policy
+        The policy.
     """
     return Policy(
         "stock quotes",
@@ -189,7 +199,7 @@ def stock_policy(symbols: Iterable[str], *, alarm_percent: float = 5.0) -> Polic
             Rule("state.bandwidth_kbps < 500", [Keep(("symbol", "price", "change"))], "poor link"),
             Rule(None, [], "all is well"),
         ],
-        message=REPORT,
+        message=QUOTE_FIELDS,
         variables={"symbols": list(symbols)},
     )
 
@@ -197,15 +207,20 @@ def stock_policy(symbols: Iterable[str], *, alarm_percent: float = 5.0) -> Polic
 def disaster_policy(lat: float, lon: float, *, km: float = 5.0) -> Policy:
     """Return the policy of a rescuer who searches a region.
 
-    What is urgent comes from everywhere, as text; from the region the whole map on a good link, a smaller one
-    on a poor link, and the text below 25 % of battery, once in two minutes for each kind.
+    Urgent findings from elsewhere are sent as text. Findings from the region are sent with the map, reduced
+    on a slow link; below 25 % of battery as text, once in two minutes per kind.
 
     Parameters
     ----------
     lat, lon : float
-        Middle of the region, degrees.
+        Centre of the region, degrees.
     km : float
-        How far it reaches.
+        Radius of the region, kilometres.
+
+    Returns
+    -------
+    Policy
+        The policy.
     """
     here = f"within_km(message.place, point({float(lat)!r}, {float(lon)!r}), {float(km)!r})"
     text = Keep(("place", "kind", "urgent", "text"))
@@ -225,5 +240,5 @@ def disaster_policy(lat: float, lon: float, *, km: float = 5.0) -> Policy:
             Rule("state.bandwidth_kbps < 200", [Compress("map", 8)], "poor link"),
             Rule(None, [], "all is well"),
         ],
-        message=ALERT,
+        message=FINDING_FIELDS,
     )

@@ -1,4 +1,4 @@
-"""YAML text of policies, and errors that name the line."""
+"""Text of a policy: YAML as plain data with the line of each part, and errors that name the line."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ __all__ = [
 ]
 
 MAX_TEXT: Final = 65_536
-"""Characters of a policy's text."""
+"""Maximum length of a policy's text, characters."""
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Keys and places in lists that lead to a part of a policy, from its root."""
+"""Keys and list positions that lead to a part of a policy, from its root."""
 
 
 class PolicyError(MudkitError, ValueError):
-    """A policy cannot be read, or may not be set.
+    """A policy cannot be read or set.
 
     Parameters
     ----------
     summary : str
+        The problem in one sentence.
     line : int, optional
-        The line of the text that the policy was read from; the first is 1.
+        Line in the text that the policy was read from, from 1.
     found, expected, remedy, where : str, optional
         As in :class:`mudkit.errors.MudkitError`.
     """
@@ -49,42 +50,34 @@ class PolicyError(MudkitError, ValueError):
 
 
 class Places:
-    """Says where in a policy something stands.
-
-    Parameters
-    ----------
-    source : str
-        What the policy was read from.
-    lines : mapping of Path to int, optional
-        Lines of its parts; without, a place is said by its path.
-    """
+    """Lines of the parts of a policy, for errors. Without ``lines``, errors name the path of a part."""
 
     def __init__(self, source: str = "", lines: Mapping[Path, int] | None = None) -> None:
         self.source = source
         self.lines = lines or {}
 
     def line(self, path: Path) -> int | None:
-        """Give the line of a part, or of the nearest part around it."""
+        """Return the line of a part, or of its closest ancestor with a line."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.lines:
                 return self.lines[path[:end]]
         return None
 
     def where(self, path: Path) -> str:
-        """Say where a part stands."""
+        """Return source, line and path of a part."""
         line = self.line(path)
-        named = ".".join(_name(each) for each in path)
+        named = ".".join(_name(part) for part in path)
         place = f"{self.source}, line {line}" if self.source else f"line {line}"
         parts: Sequence[str] = [place, named] if line is not None else [self.source, named]
         return ": ".join(part for part in parts if part)
 
     def error(self, path: Path, summary: str, **fields: str | None) -> PolicyError:
-        """Make the error about a part."""
+        """Return an error about a part."""
         return PolicyError(summary, line=self.line(path), where=self.where(path), **fields)
 
     @contextmanager
     def at(self, path: Path) -> Iterator[None]:
-        """Say of errors that come up meanwhile where they belong."""
+        """Add the place of a part to the errors raised inside."""
         try:
             yield
         except PolicyError as error:
@@ -115,30 +108,16 @@ _KNOWN: Final = ("map", "seq", "null", "bool", "int", "float", "str")
 
 
 class _Mark(Protocol):
-    """Place in the text: a mark of either parser of YAML."""
+    """Position in the text: a mark of either YAML parser."""
 
     @property
     def line(self) -> int: ...
 
 
 def read_yaml(text: str, source: str) -> tuple[Value, Places]:
-    """Read a text.
+    """Parse YAML into plain data and the places of its parts; errors call the text ``source``.
 
-    Parameters
-    ----------
-    text : str
-    source : str
-        What errors call it.
-
-    Returns
-    -------
-    plain : object
-    places : Places
-
-    Raises
-    ------
-    PolicyError
-        It is too long or no YAML, or has what no policy needs: an alias, a tag, a name that stands twice.
+    Rejects what a policy does not need: aliases, tags, duplicate keys, deep nesting.
     """
     places = Places(source)
     if len(text) > MAX_TEXT:
@@ -148,7 +127,7 @@ def read_yaml(text: str, source: str) -> tuple[Value, Places]:
     try:
         depth = 0
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            # Before all of it is read: what is nested thousands of times takes YAML minutes.
+            # Checked while parsing: PyYAML takes minutes to compose thousands of levels.
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH:
                 raise _error(places, event.start_mark, "This is nested too deep.", expected=_DEPTHS)
@@ -176,7 +155,7 @@ class _Reader:
         self._scalars = yaml.SafeLoader("")
 
     def plain(self, node: yaml.Node, path: Path) -> Value:
-        """Give a node as plain data, and note the lines below it."""
+        """Return a node as plain data, and record the lines below it."""
         self._lines[path] = node.start_mark.line + 1
         if node.tag.removeprefix("tag:yaml.org,2002:") not in _KNOWN:
             raise self._error(
@@ -189,7 +168,7 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.plain(each, (*path, place)) for place, each in enumerate(node.value)]
+            return [self.plain(item, (*path, place)) for place, item in enumerate(node.value)]
         try:
             scalar: Value = self._scalars.construct_object(node)
             return scalar

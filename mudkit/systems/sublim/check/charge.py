@@ -16,7 +16,16 @@ from mudkit.predicates import Language
 from mudkit.predicates.expression import Expression
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.values import EVERY_KIND
-from mudkit.systems.sublim._policy.actions import Action, Call, Compress, Doing, Drop, Every, Resize, Summary
+from mudkit.systems.sublim._policy.actions import (
+    Action,
+    Call,
+    Compress,
+    Drop,
+    Every,
+    Execution,
+    Resize,
+    Summary,
+)
 from mudkit.systems.sublim._policy.message import RATIO
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.state import State, Tables
@@ -222,7 +231,7 @@ class _Trial:
             return Sends(None)
         automatic = {**context.automatic, "battery": level}
         state = State(context.variables, automatic, context.now_s)
-        doing = Doing(context.message, state, {"now_s": context.now_s}, Tables(state.all))
+        execution = Execution(context.message, state, {"now_s": context.now_s}, Tables(state.all))
         limits = []
         for action, step in zip(self._policy.rules[number].actions, self._policy.steps(number), strict=True):
             if isinstance(action, Drop):
@@ -233,15 +242,15 @@ class _Trial:
             if isinstance(action, Call):
                 self._unsure.setdefault(number, f"nobody knows what {action.name!r} makes of a message")
                 return None
-            if not _is_computable(self._policy, action, doing):
+            if not _is_computable(self._policy, action, execution):
                 self._unsure.setdefault(number, "an action computes with what is not there")
                 return None
             try:
-                step(doing)
+                step(execution)
             except Exception as error:  # it would be stopped: nothing is sent for a reason of its own
                 self._unsure.setdefault(number, f"{action.NAME} fails: {error}")
                 return None
-        return Sends(_lengths(doing.out, context.message), tuple(limits))
+        return Sends(_lengths(execution.out, context.message), tuple(limits))
 
 
 def _computes_with_battery(policy: Policy, number: int) -> bool:
@@ -257,14 +266,14 @@ def _read(text: str, language: Language) -> Expression:
     return Expression(text, language=language)
 
 
-def _is_computable(policy: Policy, action: Action, doing: Doing) -> bool:
+def _is_computable(policy: Policy, action: Action, execution: Execution) -> bool:
     """Say whether a ratio or a number of pixels is there; what is not known restricts nothing."""
     if not isinstance(action, Compress | Resize):
         return True
     for text in given_expressions(action):
         expression = _read(text, policy.language)
         value = expression.evaluate(
-            expression.constants, doing.tables, doing.message, doing.state.all, doing.clock
+            expression.constants, execution.tables, execution.message, execution.state.all, execution.clock
         )
         if not isinstance(value, int | float) or isinstance(value, bool):
             return False

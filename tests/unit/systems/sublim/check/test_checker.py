@@ -28,7 +28,7 @@ from mudkit.systems.sublim.study import (
     disaster_policy,
     picu,
     shared_timestamp_policy,
-    stateless,
+    stateless_picu,
     stock_policy,
 )
 
@@ -45,8 +45,8 @@ def found(*rules, **more):
         picu([1]),
         picu([]),
         shared_timestamp_policy([1]),
-        stateless([1]),
-        stateless([]),
+        stateless_picu([1]),
+        stateless_picu([]),
         stock_policy(["A"]),
         disaster_policy(1, 2),
     ],
