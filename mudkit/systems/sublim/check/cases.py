@@ -1,4 +1,15 @@
-"""Cases."""
+"""Cases that the conditions of a policy distinguish, for both parts of the checker.
+
+A condition is AND, OR and NOT of atoms. An atom compares a term (a name, an arithmetic value, a lookup) with
+constants. A term has finitely many critical values: NULL, a value of another kind, each constant that it is
+compared with, and one below, between and above these. :class:`Cases` enumerates the combinations of some
+values, one set for each of several axes.
+
+:class:`Situations` has an axis per term, and evaluates conditions symbolically. Its terms are independent, so
+some situations never happen, but none that happens is missing: a rule that fires in no situation never fires.
+:class:`~mudkit.systems.sublim.check.contexts.Contexts` has an axis per name, and builds messages and states
+to try the policy on.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +17,16 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias, TypeGuard
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.predicates import Predicate, tree
-from mudkit.predicates.values import Constant, Members, Point, kind_of
+from mudkit.predicates import Language, Predicate, tree
+from mudkit.predicates.expression import Expression
+from mudkit.predicates.values import Constant, Members, kind_of
+from mudkit.sources.streams import Stream
 from mudkit.systems.sublim._policy.actions import (
     Action,
     Compress,
@@ -23,46 +36,100 @@ from mudkit.systems.sublim._policy.actions import (
     SetField,
     Summary,
 )
-from mudkit.wire import Fields, Value
+from mudkit.wire import Value
 
 __all__ = [
     "FALSE",
     "MAX_SITUATIONS",
     "NULL",
     "TRUE",
-    "_MAX_LEVELS",
     "Atom",
+    "Cases",
+    "Draw",
     "Name",
     "Other",
     "Situations",
-    "_is_number",
-    "_points",
     "atoms",
-    "battery_levels",
-    "critical",
-    "given_expressions",
-    "is_of_kind",
-    "is_plain",
+    "critical_values",
+    "expressions_of",
+    "parsed",
 ]
 
-_MAX_LEVELS: Final = 160
+FALSE: Final = 0
+NULL: Final = 1
+TRUE: Final = 2
+"""Ordered so that AND is the minimum and OR the maximum."""
+MAX_SITUATIONS: Final = 50_000
+_BLOCK: Final = 1024
+"""Random words that are drawn together."""
+
+Name: TypeAlias = tuple[str, tuple[str, ...]]
+"""Scope and path of a name."""
+Term: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+"""Text of a term, with type and text of each of its constants."""
+_K = TypeVar("_K", bound=Hashable)
+_T = TypeVar("_T")
 
 
-Name = tuple[str, tuple[str, ...]]
+class Draw:
+    """Random choices, the same at every check of a policy."""
+
+    def __init__(self, name: str) -> None:
+        self._stream, self._step = Stream(0, f"contexts of a policy, {name}"), 0
+        self._words: list[int] = []
+
+    def choice(self, values: Sequence[_T]) -> _T:
+        """Draw one of several values."""
+        if not self._words:
+            steps = np.arange(self._step, self._step + _BLOCK)
+            self._step += _BLOCK
+            self._words = self._stream.words(0, steps)[0].tolist()
+        return values[self._words.pop() % len(values)]
+
+
+class Cases(Generic[_K]):
+    """Combinations of the values on several axes, given by the number of values on each.
+
+    Iterating yields the position on each axis: all combinations if they are at most ``limit``, else as many
+    random ones. ``is_whole`` is False for the latter.
+    """
+
+    def __init__(self, sizes: Mapping[_K, int], limit: int) -> None:
+        self._sizes = dict(sizes)
+        self._limit = limit
+        self.count = math.prod(self._sizes.values())
+        self.is_whole = self.count <= limit
+
+    def drawn(self, draw: Draw) -> Iterator[Sequence[int]]:
+        """Yield all cases, or ``limit`` random ones."""
+        sizes = self._sizes.values()
+        if self.is_whole:
+            yield from itertools.product(*map(range, sizes))
+        else:
+            yield from ([draw.choice(range(size)) for size in sizes] for _ in range(self._limit))
+
+    def positions(self, axis: _K) -> NDArray[np.int64]:
+        """Return the position on an axis in each of all cases, in the order of :meth:`drawn`."""
+        sizes = list(self._sizes.values())
+        inner = math.prod(sizes[list(self._sizes).index(axis) + 1 :])
+        return np.arange(self.count) // inner % self._sizes[axis]
+
+
+# -- conditions and actions
 
 
 class Atom(NamedTuple):
-    """A part of a condition that is TRUE, FALSE or NULL as a whole."""
+    """Part of a condition that is TRUE, FALSE or NULL as a whole; or an expression of an action."""
 
     node: tree.Node
     constants: tuple[Constant, ...]
 
     def names(self) -> set[Name]:
-        """Give the names that it looks at."""
-        return {(each.scope, each.path) for each in tree.walk(self.node) if isinstance(each, tree.Name)}
+        """Return the names in it."""
+        return {(node.scope, node.path) for node in tree.walk(self.node) if isinstance(node, tree.Name)}
 
     def values(self) -> list[Value]:
-        """Give its constants."""
+        """Return its constants."""
         values: list[Value] = []
         for node in tree.walk(self.node):
             if isinstance(node, tree.Constant):
@@ -74,12 +141,51 @@ class Atom(NamedTuple):
         return values
 
     def tables(self) -> set[str]:
-        """Give the lists in which it looks up."""
-        return {table for table, _ in self._lookups()}
+        """Return the lists in which it looks up."""
+        tables = set()
+        for node in tree.walk(self.node):
+            if isinstance(node, tree.Call) and node.function.name == "lookup":
+                table = node.args[0]
+                name = self.constants[table.slot] if isinstance(table, tree.Constant) else None
+                if isinstance(name, str):
+                    tables.add(name)
+        return tables
+
+    def term(self) -> tuple[tree.Node, list[Constant]]:
+        """Return its term, and the constants that the term is compared with."""
+        match self.node:
+            case tree.Compare(left=tree.Constant(slot=slot), right=term) if not _is_constant(term):
+                return term, [self.constants[slot]]
+            case tree.Compare(left=term, right=tree.Constant(slot=slot)) if not _is_constant(term):
+                return term, [self.constants[slot]]
+            case tree.In(item=term, members=members) if isinstance(
+                listed := self.constants[members.slot], Members
+            ):
+                return term, [*listed.numbers, *listed.strings, *listed.booleans]
+            case tree.IsNull(item=term):
+                return term, []
+        return self.node, [True, False]
+
+    def truth(self, value: Critical) -> int:
+        """Return whether it is TRUE, FALSE or NULL for a value of its term."""
+        match self.node:
+            case tree.Compare(operator=name, left=tree.Constant(slot=slot), right=term) if not _is_constant(
+                term
+            ):
+                return _compared(value, tree.FLIPPED[name], self.constants[slot])
+            case tree.Compare(operator=name, left=term, right=tree.Constant(slot=slot)) if not _is_constant(
+                term
+            ):
+                return _compared(value, name, self.constants[slot])
+            case tree.In(members=members) if isinstance(listed := self.constants[members.slot], Members):
+                return _three(None if isinstance(value, Other) else listed.holds(value))
+            case tree.IsNull():
+                return TRUE if value is None else FALSE
+        return _three(value)
 
     @property
     def is_lookup(self) -> bool:
-        """Whether it looks up a name in a list, and nothing else: of that all is tried."""
+        """True if it is the lookup of a name, of which all outcomes are tried."""
         match self.node:
             case tree.IsNull(item=tree.Call(function=function, args=(_, tree.Name(), *_))):
                 return function.name == "lookup"
@@ -87,17 +193,9 @@ class Atom(NamedTuple):
                 return function.name == "lookup"
         return False
 
-    def _lookups(self) -> Iterator[tuple[str, tree.Node]]:
-        for node in tree.walk(self.node):
-            if isinstance(node, tree.Call) and node.function.name == "lookup":
-                table = node.args[0]
-                name = self.constants[table.slot] if isinstance(table, tree.Constant) else None
-                if isinstance(name, str):
-                    yield name, node.args[1]
-
     @property
     def is_simple(self) -> bool:
-        """Whether it compares one name with constants, and nothing else."""
+        """True if it compares one name with constants."""
         match self.node:
             case tree.Compare(left=left, right=right):
                 return {type(left), type(right)} == {tree.Name, tree.Constant}
@@ -107,16 +205,22 @@ class Atom(NamedTuple):
 
 
 def atoms(node: tree.Node, constants: tuple[Constant, ...]) -> Iterator[Atom]:
-    """Give the parts of a condition that AND, OR and NOT join."""
+    """Yield the atoms of a condition."""
     if isinstance(node, tree.And | tree.Or | tree.Not):
-        for each in tree.children(node):
-            yield from atoms(each, constants)
+        for child in tree.children(node):
+            yield from atoms(child, constants)
     elif not isinstance(node, tree.Constant):
         yield Atom(node, constants)
 
 
-def given_expressions(action: Action) -> Iterator[str]:
-    """Give the texts of an action that are computed."""
+@functools.lru_cache(maxsize=256)
+def parsed(text: str, language: Language) -> Expression:
+    """Parse an expression of an action."""
+    return Expression(text, language=language)
+
+
+def expressions_of(action: Action, language: Language) -> list[Expression]:
+    """Return the expressions that an action evaluates."""
     given: list[Value] = []
     if isinstance(action, SetField | Remember):
         given = list(action.values.values())
@@ -124,186 +228,70 @@ def given_expressions(action: Action) -> Iterator[str]:
         given = [action.ratio if isinstance(action, Compress) else action.pixels]
     elif isinstance(action, Every | Summary):
         given = [action.per]
-    return (each for each in given if isinstance(each, str))
+    return [parsed(text, language) for text in given if isinstance(text, str)]
 
 
-def battery_levels(atoms: Sequence[Atom], computed: Sequence[Atom], variables: Fields) -> list[float]:
-    """Give the charges that matter, per cent; if a condition computes with the charge, each whole one."""
-    looked = [each for each in atoms if ("state", ("battery",)) in each.names()]
-    used = [each for each in computed if ("state", ("battery",)) in each.names()]
-    levels = {0.0, 50.0, 100.0}
-    numbers = {float(each) for atom in used for each in atom.values() if _is_number(each)}
-    if not all(each.is_simple for each in looked):
-        numbers |= {float(each) for each in variables.values() if _is_number(each)}
-        levels |= {float(each) for each in range(101)}
-    if used:
-        levels |= {10.0 * tenth for tenth in range(11)}
-    levels |= {each for each in numbers if 0.0 <= each <= 100.0}
-    for value in {float(each) for atom in looked for each in atom.values() if _is_number(each)}:
-        levels |= {value, value - 0.1, value + 0.1, value - 1.0, value + 1.0}
-    return sorted({round(each, 6) for each in levels})
+# -- critical values
 
 
-def is_of_kind(value: Value, kind: str | None) -> bool:
-    """Say whether a value is NULL or of a kind."""
-    if value is None or kind in (None, "struct"):
-        return True
-    if kind == "number":
-        return _is_number(value)
-    if kind == "boolean":
-        return isinstance(value, bool)
-    return isinstance(value, Mapping) if kind == "point" else isinstance(value, str)
+class Other:
+    """Value that is not NULL, and of a kind that no constant of the rules has."""
 
-
-def _is_number(value: Value) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def is_plain(value: Value) -> TypeGuard[float | str]:
-    """Say whether a value is a single one."""
-    return isinstance(value, int | float | str | bool)
-
-
-def _points(constants: Sequence[Value]) -> list[Value]:
-    """Give places at which a distance to constant places is small, and large."""
-    places = [(each.lat, each.lon) for each in constants if isinstance(each, Point)]
-    numbers = [each for each in constants if _is_number(each)]
-    places += [
-        (lat, lon) for lat, lon in itertools.pairwise(numbers) if abs(lat) <= 90.0 and abs(lon) <= 180.0
-    ]
-    far = [(-lat, lon - math.copysign(180.0, lon)) for lat, lon in places]
-    return [{"lat": float(lat), "lon": float(lon)} for lat, lon in (*places, *far)]
-
-
-FALSE: Final = 0
-NULL: Final = 1
-TRUE: Final = 2
-"""Ordered so that AND is the least and OR the greatest."""
-MAX_SITUATIONS: Final = 50_000
-_OTHER: Final = "something else"
-
-Key = tuple[str, tuple[tuple[str, str], ...]]
+    def __repr__(self) -> str:
+        return "something else"
 
 
 Critical: TypeAlias = "float | str | bool | Other | None"
 
 
-class _Term(NamedTuple):
-    key: Key
-    text: str
+def critical_values(constants: Iterable[Value | Members]) -> list[Critical]:
+    """Return constants, values below, between and above them, NULL and a value of another kind."""
+    constants = list(constants)
+    numbers = sorted({value for value in constants if isinstance(value, float)})
+    between = [low / 2 + high / 2 for low, high in itertools.pairwise(numbers)]
+    around = []
+    if numbers:  # next to a large number, adding 1 changes nothing
+        around = [min(numbers[0] - 1.0, math.nextafter(numbers[0], -math.inf))]
+        around.append(max(numbers[-1] + 1.0, math.nextafter(numbers[-1], math.inf)))
+    around = [value for value in around if math.isfinite(value)]
+    texts = sorted({value for value in constants if isinstance(value, str)})
+    text_gaps = [text + "\x01" for text in texts] + ([""] if texts and texts[0] else [])
+    flags = [True, False] if any(isinstance(value, bool) for value in constants) else []
+    ordered = sorted({*numbers, *between, *around})
+    return [None, Other(), *flags, *sorted({*texts, *text_gaps}), *ordered]
+
+
+# -- situations
 
 
 class Situations:
-    """The situations of some predicates.
+    """Combinations of critical values of the terms in some predicates; None stands for TRUE.
 
-    Parameters
-    ----------
-    predicates : sequence of Predicate or None
-        None always holds.
-    also : mapping of str to sequence of float, optional
-        More values that matter, by name (``state.battery``): actions look at them.
-
-    Attributes
-    ----------
-    count : int or None
-        None: there are too many to look at, and nothing can be said.
+    ``count`` is None if there are more than :data:`MAX_SITUATIONS`, which are not evaluated.
     """
 
-    def __init__(
-        self, predicates: Sequence[Predicate | None], also: Mapping[str, Sequence[float]] | None = None
-    ) -> None:
-        self._constants: dict[Key, list[Constant]] = {}
-        self._texts: dict[Key, str] = {}
+    def __init__(self, predicates: Sequence[Predicate | None]) -> None:
         self._predicates = predicates
+        constants: dict[Term, list[Constant]] = {}
         for predicate in predicates:
             if predicate is not None:
-                self._collect(predicate.form.root, predicate.constants)
-        for name, more in (also or {}).items():
-            self._texts.setdefault((name, ()), name)
-            self._constants.setdefault((name, ()), []).extend(more)
-        self._values = {key: critical(values) for key, values in self._constants.items()}
-        sizes = [len(values) for values in self._values.values()]
-        total = 1
-        for size in sizes:
-            total *= size
-        self.count: int | None = total if total <= MAX_SITUATIONS else None
-        self._sizes = sizes
-        self._places = {key: number for number, key in enumerate(self._values)}
+                for atom in atoms(predicate.form.root, predicate.constants):
+                    term, compared = atom.term()
+                    listed = constants.setdefault(_key(term, atom.constants), [])
+                    listed += [value for value in compared if value is not None]
+        self._values = {term: critical_values(listed) for term, listed in constants.items()}
+        self._cases = Cases({term: len(values) for term, values in self._values.items()}, MAX_SITUATIONS)
+        self.count = self._cases.count if self._cases.is_whole else None
 
     def truths(self, number: int) -> NDArray[np.int8]:
-        """Give what a predicate is in each situation.
-
-        Returns
-        -------
-        ndarray of int8, shape (count,)
-            :data:`FALSE`, :data:`NULL` or :data:`TRUE`.
-        """
+        """Return :data:`FALSE`, :data:`NULL` or :data:`TRUE` of a predicate in each situation."""
         assert self.count is not None
         predicate = self._predicates[number]
         if predicate is None:
             return np.full(self.count, TRUE, dtype=np.int8)
         return self._truth(predicate.form.root, predicate.constants)
 
-    def values(self, name: str) -> list[Critical]:
-        """Give the values of a name that matter, by its text (``state.battery``); empty: nobody looks."""
-        return self._values.get((name, ()), [])
-
-    def places(self, name: str) -> NDArray[np.int64]:
-        """Give which of these values a name has in each situation."""
-        return self._digits((name, ()))
-
-    def describe(self, situation: int) -> str:
-        """Say a situation in words."""
-        parts = []
-        for key, values in self._values.items():
-            value = values[int(self._digits(key)[situation])]
-            parts.append(f"{self._texts[key]} is {'NULL' if value is None else value}")
-        return ", ".join(parts) or "always"
-
-    def _digits(self, key: Key) -> NDArray[np.int64]:
-        assert self.count is not None
-        place = self._places[key]
-        after = int(np.prod(self._sizes[place + 1 :], dtype=np.int64))
-        return np.arange(self.count) // after % self._sizes[place]
-
-    # -- terms
-
-    def _collect(self, node: tree.Node, constants: tuple[Constant, ...]) -> None:
-        match node:
-            case tree.And(args=args) | tree.Or(args=args):
-                for arg in args:
-                    self._collect(arg, constants)
-            case tree.Not(item=item):
-                self._collect(item, constants)
-            case tree.Constant():
-                pass
-            case tree.Compare(left=left, right=right) if _is_plain(left) != _is_plain(right):
-                term, constant = (right, left) if _is_plain(left) else (left, right)
-                self._note(term, constants, [constants[constant.slot]])  # type: ignore[union-attr]
-            case tree.In(item=item, members=members) if isinstance(
-                listed := constants[members.slot], Members
-            ):
-                self._note(item, constants, [*listed.numbers, *listed.strings, *listed.booleans])
-            case tree.IsNull(item=item):
-                self._note(item, constants, [])
-            case _:
-                self._note(node, constants, [True, False])
-
-    def _note(self, node: tree.Node, constants: tuple[Constant, ...], values: Iterable[Constant]) -> None:
-        key = _key(node, constants)
-        self._texts.setdefault(key, tree.text_of(node))
-        known = self._constants.setdefault(key, [])
-        known += [value for value in values if value is not None]
-
-    def _of(
-        self, node: tree.Node, constants: tuple[Constant, ...], say: Callable[[Critical], int]
-    ) -> NDArray[np.int8]:
-        key = _key(node, constants)
-        truths = np.array([say(value) for value in self._values[key]], dtype=np.int8)
-        return truths[self._digits(key)]
-
     def _truth(self, node: tree.Node, constants: tuple[Constant, ...]) -> NDArray[np.int8]:
-        assert self.count is not None
         match node:
             case tree.And(args=args):
                 return functools.reduce(np.minimum, [self._truth(arg, constants) for arg in args])
@@ -312,54 +300,20 @@ class Situations:
             case tree.Not(item=item):
                 return (TRUE - self._truth(item, constants)).astype(np.int8)
             case tree.Constant(slot=slot):
-                return np.full(self.count, _three(constants[slot]), dtype=np.int8)
-            case tree.Compare(operator=compares, left=left, right=right) if _is_plain(left) != _is_plain(
-                right
-            ):
-                if _is_plain(left):
-                    left, right, compares = right, left, tree.FLIPPED[compares]
-                constant = constants[right.slot]  # type: ignore[union-attr]
-                return self._of(left, constants, lambda value: _compared(value, compares, constant))
-            case tree.In(item=item, members=members) if isinstance(
-                listed := constants[members.slot], Members
-            ):
-                return self._of(item, constants, lambda value: _three(_held(listed, value)))
-            case tree.IsNull(item=item):
-                return self._of(item, constants, lambda value: TRUE if value is None else FALSE)
-        return self._of(node, constants, _three)
+                return np.full(self._cases.count, _three(constants[slot]), dtype=np.int8)
+        atom = Atom(node, constants)
+        term = _key(atom.term()[0], constants)
+        truths = np.array([atom.truth(value) for value in self._values[term]], dtype=np.int8)
+        return truths[self._cases.positions(term)]
 
 
-def _is_plain(node: tree.Node) -> bool:
+def _is_constant(node: tree.Node) -> bool:
     return isinstance(node, tree.Constant)
 
 
-def _key(node: tree.Node, constants: tuple[Constant, ...]) -> Key:
-    """Tell a term by what it is made of, its constants included."""
-    used = [constants[each.slot] for each in tree.walk(node) if isinstance(each, tree.Constant)]
-    return tree.text_of(node), tuple((type(each).__name__, repr(each)) for each in used)
-
-
-def critical(values: Iterable[Value | Members]) -> list[Critical]:
-    """Give the values that matter: those that are given, between and around them, NULL and something else."""
-    numbers = sorted({float(each) for each in values if isinstance(each, float)})
-    between = [low / 2 + high / 2 for low, high in itertools.pairwise(numbers)]
-    around = []
-    if numbers:  # a number may be so large that one more or less is the same
-        around = [min(numbers[0] - 1.0, math.nextafter(numbers[0], -math.inf))]
-        around.append(max(numbers[-1] + 1.0, math.nextafter(numbers[-1], math.inf)))
-    around = [each for each in around if math.isfinite(each)]
-    texts = sorted({each for each in values if isinstance(each, str)})
-    text_gaps = [each + "\x01" for each in texts] + ([""] if texts and texts[0] else [])
-    flags = [True, False] if any(isinstance(each, bool) for each in values) else []
-    ordered = sorted({*numbers, *between, *around})
-    return [None, Other(), *flags, *sorted({*texts, *text_gaps}), *ordered]
-
-
-class Other:
-    """Value that is not NULL, and of a kind that no constant of the rules has."""
-
-    def __repr__(self) -> str:
-        return _OTHER
+def _key(node: tree.Node, constants: tuple[Constant, ...]) -> Term:
+    used = [constants[part.slot] for part in tree.walk(node) if isinstance(part, tree.Constant)]
+    return tree.text_of(node), tuple((type(value).__name__, repr(value)) for value in used)
 
 
 def _three(truth: Constant | Other) -> int:
@@ -368,14 +322,10 @@ def _three(truth: Constant | Other) -> int:
     return FALSE if truth is False else NULL
 
 
-def _held(listed: Members, value: Critical) -> bool | None:
-    return None if isinstance(value, Other) else listed.holds(value)
-
-
-def _compared(value: Critical, compares: str, constant: Constant) -> int:
+def _compared(value: Critical, name: str, constant: Constant) -> int:
     if value is None or isinstance(value, Other) or kind_of(value) != kind_of(constant):
         return NULL
-    return TRUE if _OPERATORS[compares](value, constant) else FALSE
+    return TRUE if _OPERATORS[name](value, constant) else FALSE
 
 
 _OPERATORS: Final[Mapping[str, Callable[..., bool]]] = {
