@@ -459,6 +459,7 @@ def _action_text(action: Action) -> str:
     return one_line(described(action))
 
 
+@check_arguments
 def decision_table(
     policy: Policy,
     messages: Mapping[str, Fields],
