@@ -18,7 +18,7 @@ def check_lab(given: Network) -> None:
     """Raise ParameterError unless the argument has servers, as a lab does."""
     if not hasattr(given, "server"):
         raise ParameterError(
-            "This is no lab.", where="lab", found=brief(given), expected="a lab, such as Lab(seed=7)"
+            "Expected a lab.", where="lab", found=brief(given), expected="a lab, such as Lab(seed=7)"
         )
 
 
@@ -26,7 +26,7 @@ def check_device(given: Host) -> None:
     """Raise ParameterError unless machines can be installed on the argument."""
     if not hasattr(given, "install"):
         raise ParameterError(
-            "This is no device.",
+            "Expected a device.",
             where="device",
             found=brief(given),
             expected="a device of the lab",

@@ -139,7 +139,7 @@ class Client(OnHost):
 def _check_text(name: str, given: Value, expected: str) -> None:
     if not isinstance(given, str) or not 0 < len(given) <= MAX_LETTERS or not given.isprintable():
         raise ParameterError(
-            "This is no name.",
+            "Expected a name.",
             where=name,
             found=brief(given, 120),
             expected=f"{expected}: a text of one line, of at most {MAX_LETTERS} letters",

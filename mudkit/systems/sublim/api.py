@@ -111,7 +111,7 @@ class PublishServer(OnHost):
         given: Value = item
         if given is not None and (not isinstance(given, str) or not given):
             raise ParameterError(
-                "This is no name of an item.", where="item", found=brief(item), expected="a text"
+                "Expected the name of an item.", where="item", found=brief(item), expected="a text"
             )
         try:
             body = create_message(message)  # a copy, not changed later

@@ -125,7 +125,7 @@ def key_of(per: str | None, language: Language) -> Callable[[Execution], str]:
         return lambda execution: "all"
     if not isinstance(per, str):
         raise PolicyError(
-            "What a limit is per is an expression.", found=brief(per), expected="'message.patient'"
+            "The key of a limit must be an expression.", found=brief(per), expected="'message.patient'"
         )
     value = value_of(per, language)
 
@@ -169,7 +169,7 @@ def check_values(what: str, given: Value) -> None:
 def check_seconds(given: Value) -> None:
     """Raise PolicyError unless a value is a positive duration."""
     if isinstance(given, bool) or not isinstance(given, NUMBER) or not 0 < given < 1e9:
-        raise PolicyError("This is no length of time.", found=brief(given), expected="seconds, over 0")
+        raise PolicyError("Expected a duration.", found=brief(given), expected="seconds, over 0")
 
 
 def check_at_least(what: str, given: Value, minimum: float) -> None:
@@ -178,7 +178,7 @@ def check_at_least(what: str, given: Value, minimum: float) -> None:
         return
     if isinstance(given, bool) or not isinstance(given, NUMBER) or not minimum <= given < 1e9:
         raise PolicyError(
-            f"This is no {what}.", found=brief(given), expected=f"at least {minimum:g}, or an expression"
+            f"Invalid {what}.", found=brief(given), expected=f"at least {minimum:g}, or an expression"
         )
 
 
@@ -488,7 +488,7 @@ _PLAIN: Final = {"keep": "fields", "set": "values", "remember": "values", "forge
 def action_of(name: str, given: Value) -> Action:
     """Return the action of a name and the value after it in YAML."""
     if name not in ACTIONS:
-        raise PolicyError("There is no such action.", found=brief(name), expected=", ".join(ACTIONS))
+        raise PolicyError("Unknown action.", found=brief(name), expected=", ".join(ACTIONS))
     kind = ACTIONS[name]
     if name == "drop":
         if given is not None:

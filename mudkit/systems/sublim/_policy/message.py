@@ -185,7 +185,7 @@ def method(name: str) -> Callable[[_F], _F]:
         ``name`` is not an identifier.
     """
     if not str(name).isidentifier():
-        raise PolicyError("This cannot be the name of a method.", found=brief(name), expected="a name")
+        raise PolicyError("Invalid name of a method.", found=brief(name), expected="a name")
 
     def register(function: _F) -> _F:
         _methods[name] = function
@@ -198,7 +198,7 @@ def method_of(name: str) -> Method:
     """Return a registered method."""
     if name not in _methods:
         raise PolicyError(
-            "There is no such method.",
+            "Unknown method.",
             found=brief(name),
             expected=", ".join(sorted(_methods)) or "none yet",
             remedy="register it with @method before the policy is read",

@@ -159,7 +159,7 @@ class Policy(Displayed):
         self.variables: dict[str, Value] = dict(variables or {})
         if not self.rules or len(self.rules) > MAX_RULES:
             raise self.places.error(
-                ("rules",), "A policy has rules.", found=str(len(self.rules)), expected=f"1 to {MAX_RULES}"
+                ("rules",), "A policy needs rules.", found=str(len(self.rules)), expected=f"1 to {MAX_RULES}"
             )
         _check_declared(self.message, self.variables, self.places)
         self.language = self._language()
@@ -220,7 +220,7 @@ class Policy(Displayed):
         parts = _checked_parts(plain, (), _PARTS, places)
         rules = parts.get("rules")
         if not isinstance(rules, Sequence) or isinstance(rules, str):
-            raise places.error(("rules",), "A policy has a list of rules.", found=brief(rules, 80))
+            raise places.error(("rules",), "A policy needs a list of rules.", found=brief(rules, 80))
         rules_read = [_rule(number, rule, places) for number, rule in enumerate(rules)]
         named: list[Fields] = []
         for part in ("message", "variables"):
@@ -390,7 +390,7 @@ def _rule(number: int, plain: Value, places: Places) -> Rule:
     parts = _checked_parts(plain, path, _RULE, places)
     when = parts.get("when")
     if when is not None and not isinstance(when, str):
-        raise places.error((*path, "when"), "A condition is a text.", found=brief(when))
+        raise places.error((*path, "when"), "A condition must be a text.", found=brief(when))
     given = parts.get("do", [])
     listed = given if isinstance(given, list) else [given]
     actions: list[Action] = []
@@ -403,7 +403,7 @@ def _rule(number: int, plain: Value, places: Places) -> Rule:
                 actions.append(action_of(name, after))
             else:
                 raise PolicyError(
-                    "This is not one action.", found=brief(item, 80), expected="drop, or keep: [pulse]"
+                    "Expected one action.", found=brief(item, 80), expected="drop, or keep: [pulse]"
                 )
     with places.at(path):
         return Rule(when, actions, str(parts.get("name") or ""))
@@ -412,12 +412,12 @@ def _rule(number: int, plain: Value, places: Places) -> Rule:
 def _checked_parts(plain: Value, path: Path, known: Sequence[str], places: Places) -> Fields:
     """Return a mapping that has known keys only."""
     if not isinstance(plain, Mapping):
-        raise places.error(path, "Here parts are named.", found=brief(plain, 80), expected=", ".join(known))
+        raise places.error(path, "Expected named parts.", found=brief(plain, 80), expected=", ".join(known))
     for name in plain:
         if name not in known:
             raise places.error(
                 (*path, name),
-                f"There is no part {name!r} here.",
+                f"Unknown part {name!r}.",
                 found=brief(name),
                 expected=", ".join(known),
             )
@@ -429,7 +429,7 @@ def _check_declared(message: Mapping[str, str], variables: Fields, places: Place
         if kind not in _FIELD_KINDS:
             raise places.error(
                 ("message", name),
-                "There is no such kind of field.",
+                "Unknown kind of field.",
                 found=brief(kind),
                 expected=", ".join(_FIELD_KINDS),
             )

@@ -130,9 +130,11 @@ def read_yaml(text: str, source: str) -> tuple[Value, Places]:
             # Checked while parsing: PyYAML takes minutes to compose thousands of levels.
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH:
-                raise _error(places, event.start_mark, "This is nested too deep.", expected=_DEPTHS)
+                raise _error(places, event.start_mark, "The nesting is too deep.", expected=_DEPTHS)
             if isinstance(event, yaml.AliasEvent):
-                raise _error(places, event.start_mark, "A policy has no aliases.", found=f"*{event.anchor}")
+                raise _error(
+                    places, event.start_mark, "A policy cannot contain aliases.", found=f"*{event.anchor}"
+                )
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -141,7 +143,7 @@ def read_yaml(text: str, source: str) -> tuple[Value, Places]:
     except (yaml.YAMLError, RecursionError) as error:
         raise places.error((), "This is not YAML.", found=str(error).splitlines()[0]) from None
     if root is None:
-        raise places.error((), "There is nothing in this policy.", expected="policy: …, rules: […]")
+        raise places.error((), "The policy is empty.", expected="policy: …, rules: […]")
     lines: dict[Path, int] = {}
     reader = _Reader(places, lines)
     plain = reader.plain(root, ())
@@ -160,7 +162,7 @@ class _Reader:
         if node.tag.removeprefix("tag:yaml.org,2002:") not in _KNOWN:
             raise self._error(
                 node,
-                "This kind of value is not for a policy.",
+                "A policy cannot contain this kind of value.",
                 found=node.tag.rsplit(":", 1)[-1],
                 expected="numbers, truth values, texts",
                 remedy="put a text into quotation marks",
@@ -180,9 +182,9 @@ class _Reader:
         for key, value in node.value:
             name = key.value
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
-                raise self._error(key, "A name is a text.", found=str(name)[:40])
+                raise self._error(key, "A name must be a text.", found=str(name)[:40])
             if name in mapping:
-                raise self._error(key, f"The name {name!r} stands twice.", found=name)
+                raise self._error(key, f"Duplicate name {name!r}.", found=name)
             mapping[name] = self.plain(value, (*path, name))
             self._lines[(*path, name)] = key.start_mark.line + 1
         return mapping

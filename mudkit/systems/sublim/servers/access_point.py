@@ -325,7 +325,7 @@ class AccessPointMachine:
             policy = self._functions.get(name) if isinstance(name, str) else None
             if policy is None:
                 raise PolicyError(
-                    "This function is not known here.",
+                    "Unknown function.",
                     found=brief(name),
                     remedy="set it with set_policy, in the notebook of the access point",
                 )

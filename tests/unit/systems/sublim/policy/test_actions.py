@@ -106,7 +106,7 @@ def test_a_method_that_fails_stops_its_policy_and_spoils_nothing():
 
 
 def test_a_method_has_a_name():
-    with pytest.raises(PolicyError, match="cannot be the name"):
+    with pytest.raises(PolicyError, match="Invalid name of a method"):
         method("no name")
 
 
