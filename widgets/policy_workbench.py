@@ -14,7 +14,7 @@ from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import CacheBench
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
-from mudkit.systems.sublim._policy.firing import decision_table
+from mudkit.systems.sublim._policy.policy import decision_table
 from mudkit.widgets.cost_page import CostPage
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel, alert, read_object

@@ -19,7 +19,7 @@ from mudkit import figures
 from mudkit.errors import MudkitError
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict, checked
-from mudkit.systems.sublim._policy.deciding import STOPPED
+from mudkit.systems.sublim._policy.verdict import STOPPED
 
 __all__ = ["EXERCISE"]
 

@@ -24,7 +24,7 @@ from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Subscriber
-from mudkit.systems.sublim.study.picu import picu, shared_timestamp_policy, stateless
+from mudkit.systems.sublim.study import picu, shared_timestamp_policy, stateless_picu
 from mudkit.units import KM_PER_DEGREE, distance_km
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ __all__ = ["POLICIES", "Alarm", "Ward", "WardRun", "pulses"]
 WardSystem: TypeAlias = Literal["no policy", "stateless", "stateful", "one Timestamp"]
 POLICIES: Final[dict[WardSystem, Callable[[Iterable[float]], Policy] | None]] = {
     "no policy": None,
-    "stateless": stateless,
+    "stateless": stateless_picu,
     "stateful": picu,
     "one Timestamp": shared_timestamp_policy,
 }

@@ -1,7 +1,4 @@
-"""The systems: machines that decide, each in a package of its own; none of them imports another.
-
-What several of them need stands beside them.
-"""
+"""Systems: a package of machines each, none of which imports another, and what they share."""
 
 from typing import TYPE_CHECKING
 

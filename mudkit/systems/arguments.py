@@ -1,4 +1,4 @@
-"""Checks of what systems are given: a lab, a device of it, and what a machine keeps and sends."""
+"""Checks of arguments of the systems' APIs: a lab, a device, and values that machines store and send."""
 
 from __future__ import annotations
 
@@ -11,32 +11,22 @@ from mudkit.events import Host, Network
 __all__ = ["MAX_DEPTH", "check_device", "check_lab", "is_storable"]
 
 MAX_DEPTH: Final = 64
-"""Levels of lists and mappings in what an application hands over."""
+"""Maximum nesting of lists and mappings in an application's value."""
 
 
 def check_lab(given: Network) -> None:
-    """Refuse what is no lab: whatever has servers is one.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Raise ParameterError unless the argument has servers, as a lab does."""
     if not hasattr(given, "server"):
         raise ParameterError(
-            "This is no lab.", where="lab", found=brief(given), expected="a lab, such as Lab(seed=7)"
+            "Expected a lab.", where="lab", found=brief(given), expected="a lab, such as Lab(seed=7)"
         )
 
 
 def check_device(given: Host) -> None:
-    """Refuse what is no device: whatever machines can be installed on is one.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Raise ParameterError unless machines can be installed on the argument."""
     if not hasattr(given, "install"):
         raise ParameterError(
-            "This is no device.",
+            "Expected a device.",
             where="device",
             found=brief(given),
             expected="a device of the lab",
@@ -47,13 +37,8 @@ def check_device(given: Host) -> None:
 def is_storable(value: Any, deepest: int = MAX_DEPTH, *, has_bytes: bool = False) -> bool:
     """Return whether a store returns a value unchanged and a message can carry it.
 
-    Parameters
-    ----------
-    value : object
-    deepest : int
-        Levels of lists and mappings that it may have.
-    has_bytes : bool
-        Whether it may hold bytes, which JSON cannot: machines of one lab send them, and stores keep them.
+    ``deepest`` is the allowed nesting of lists and mappings. ``has_bytes`` allows bytes, which JSON cannot
+    hold: machines of one lab send them, and stores keep them.
     """
     kind = type(value)
     if kind is str:
@@ -68,15 +53,15 @@ def is_storable(value: Any, deepest: int = MAX_DEPTH, *, has_bytes: bool = False
         return False
     if kind is dict:
         return all(
-            type(name) is str and is_storable(name) and is_storable(each, deepest - 1, has_bytes=has_bytes)
-            for name, each in value.items()
+            type(name) is str and is_storable(name) and is_storable(item, deepest - 1, has_bytes=has_bytes)
+            for name, item in value.items()
         )
-    return kind is list and all(is_storable(each, deepest - 1, has_bytes=has_bytes) for each in value)
+    return kind is list and all(is_storable(item, deepest - 1, has_bytes=has_bytes) for item in value)
 
 
 def _is_text(value: str) -> bool:
     try:
         value.encode()
-    except UnicodeEncodeError:  # half of a pair
+    except UnicodeEncodeError:  # an unpaired surrogate
         return False
     return True

@@ -12,12 +12,8 @@ __all__ = ["OnHost", "qualified_name"]
 class OnHost(Displayed):
     """Object of a system's API with a machine on a host.
 
-    A machine has the method ``overview()``, which returns the view of its state; one without it is shown by
-    its host and its state alone.
-
-    Attributes
-    ----------
-    installed : Installed
+    A machine's method ``overview()`` returns the view of its state. A machine without one is shown by its
+    host and state only.
     """
 
     installed: Installed
@@ -40,7 +36,7 @@ class OnHost(Displayed):
         )
 
     def _own_facts(self) -> Fields:
-        """Return what is known without the machine."""
+        """Return facts that do not come from the machine."""
         return {}
 
 

@@ -1,7 +1,7 @@
-"""What a machine takes: messages of known kinds and types, from who may send them; all else is odd.
+"""Decoding of the messages that a role accepts from one kind of peer; anything else is dropped.
 
-A machine decodes what has come at one place, against what its role may receive from that kind of peer. What
-is odd is dropped and recorded among the incidents, and changes nothing.
+A machine decodes each message at one place. A message that does not decode is dropped, recorded in the
+incidents, and has no other effect.
 """
 
 from __future__ import annotations
@@ -24,38 +24,37 @@ from mudkit.wire import is_too_deep, wire_fields
 __all__ = ["MAX_BYTES", "Accepts", "Count", "Name", "dropped"]
 
 MAX_BYTES: Final = 16 << 20
-"""A longer message is dropped; those that applications hand over are refused before they are sent."""
+"""Longer messages are dropped; an application's are refused before they are sent."""
 _SHOWN: Final = 120
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
-"""A number of something, or of a message: whole, not negative, and what a store can hold."""
+"""Number of something, or of a message: an integer that a store can hold, not negative."""
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class Accepts(Generic[_T]):
-    """The messages that a role takes from one kind of peer.
+    """Messages that a role accepts from one kind of peer.
 
     Parameters
     ----------
     *kinds : type
-        Structs of msgspec with ``tag_field="kind"``, one for each kind of message; fields that they do not
-        name are allowed. None: nothing is taken. What is nested too deeply is taken from nobody.
+        Structs of msgspec with ``tag_field="kind"``; unknown fields are allowed. None: nothing is accepted.
     """
 
     def __init__(self, *kinds: type[_T]) -> None:
-        self._any: Any = Union[kinds] if kinds else None  # noqa: UP007 - of types that are not known before
+        self._any: Any = Union[kinds] if kinds else None  # noqa: UP007 - types known at run time only
         classes: list[type[msgspec.Struct]] = [get_origin(kind) or kind for kind in kinds]
         self._classes = frozenset(classes)
         self._tag_field = classes[0].__struct_config__.tag_field if len(classes) == 1 else None
-        """Of a single struct msgspec takes a message without its kind, too."""
+        """Tag field of a single struct, which msgspec would also decode without its tag."""
 
     def decode(self, message: Any) -> _T | None:
-        """Give the message as what it is, or None: it is none that may come.
+        """Return the message as a struct, or None if the role does not accept it.
 
-        A struct, which a machine of the same lab has sent, is handed over as it is. Foreign bytes are JSON,
-        foreign mappings what JSON holds, and bytes.
+        A struct comes from a machine of the same lab and is returned unchanged. Foreign bytes are JSON;
+        foreign mappings hold JSON values and bytes. Deep nesting is not accepted.
         """
         if type(message) in self._classes:
             return message  # type: ignore[no-any-return]
@@ -75,14 +74,14 @@ class Accepts(Generic[_T]):
 
 
 def _custom(kind: type, value: Any) -> Any:
-    """Read opaque bytes; JSON holds them as text in base64."""
+    """Decode opaque bytes, which JSON holds in base64. NotImplementedError: msgspec refuses the type."""
     if kind is not Opaque:
         raise NotImplementedError
     return value if isinstance(value, bytes) else msgspec.convert(value, bytes)
 
 
 def dropped(event: Received) -> Sequence[Effect]:
-    """Record that a message was dropped: no honest machine sends it."""
+    """Return the record of a dropped message, which no correct machine sends."""
     message = event.message
     has_fields = isinstance(message, dict | msgspec.Struct)
     kind = wire_fields(message).get("kind") if has_fields else type(message).__name__

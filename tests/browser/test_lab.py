@@ -428,7 +428,7 @@ def test_a_policy_is_edited_in_the_browser(chromium, lab, screenshot):
         bench.get_by_text("line 14", exact=True).wait_for()
         text.fill(policy.replace("do: drop", "do: drp"))
         alert = bench.get_by_role("alert")
-        alert.get_by_text("There is no such action.").wait_for()
+        alert.get_by_text("Unknown action.").wait_for()
         assert "line 12" in alert.inner_text()
         says("rule 3 fires")
         text.fill(policy.replace("seconds: 300", "seconds: 60"))

@@ -32,7 +32,7 @@ FORWARD = """
     from mudkit.fleet import World
     from mudkit.fleet.store import SqliteStore
     from mudkit.systems.store_and_forward import ClientMachine, RelayMachine
-    from mudkit.systems.store_and_forward.operations import Submit
+    from mudkit.systems.store_and_forward.messages import Submit
 
     NAMES = ("ann", "bob", "cy")
     S = 1_000_000

@@ -25,8 +25,8 @@ from mudkit.systems.lasthop.subscription import Following
 from mudkit.systems.mud import operations as of_mud
 from mudkit.systems.radiator import Context, Volume
 from mudkit.systems.radiator import messages as of_radiator
-from mudkit.systems.store_and_forward import operations as of_store_and_forward
-from mudkit.systems.sublim import operations as of_sublim
+from mudkit.systems.store_and_forward import messages as of_store_and_forward
+from mudkit.systems.sublim import messages as of_sublim
 
 EVERY_S = (0.5, 1, 2, 4, 6, 15, 30)
 T_S = 70.0
@@ -124,8 +124,8 @@ def place_of_sublim() -> Place:
     ward = sublim.Policy("ward", [sublim.Rule()])
     place.asks = {
         of_sublim.Publish: (net, of_sublim.Publish({"n": 1}, None)),
-        of_sublim.State: (point, of_sublim.State("doctor")),
-        of_sublim.SetPolicy: (doctor, of_sublim.SetPolicy(ward.describe())),
+        of_sublim.ReadState: (point, of_sublim.ReadState("doctor")),
+        of_sublim.InstallPolicy: (doctor, of_sublim.InstallPolicy(ward.describe())),
         of_sublim.Read: (doctor, of_sublim.Read()),
     }
 

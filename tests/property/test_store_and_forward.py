@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mudkit import events
 from mudkit.fleet.store import MemoryStore, SqliteStore
 from mudkit.systems.store_and_forward import ClientMachine, RelayMachine
-from mudkit.systems.store_and_forward.operations import Read, Submit
+from mudkit.systems.store_and_forward.messages import Read, Submit
 
 NAMES = ("ann", "bob", "cy")
 POINTS = (

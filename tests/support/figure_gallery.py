@@ -16,7 +16,7 @@ from mudkit.learning import FixedRule
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
-from mudkit.systems.sublim._policy.firing import decision_table
+from mudkit.systems.sublim._policy.policy import decision_table
 
 HOUR_US = 3_600_000_000
 NEVER_US = 1 << 62

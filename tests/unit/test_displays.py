@@ -32,7 +32,7 @@ from mudkit.learning.trees import grow
 from mudkit.pipeline import IngestReport, JobReport
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.systems import contrail, lasthop, mud, radiator, store_and_forward, sublim
-from mudkit.systems.sublim.study.picu import picu
+from mudkit.systems.sublim.study import picu
 from mudkit.trace import Loaded, LoadedLinks, Scan
 
 HOSTILE = "<script>alert('&')</script>"

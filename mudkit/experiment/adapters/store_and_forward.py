@@ -13,7 +13,7 @@ from mudkit.experiment.tasks import TASKS, Item, called
 from mudkit.experiment.testbed import Testbed
 from mudkit.systems.store_and_forward import Client, DirectMachine, Relay
 from mudkit.systems.store_and_forward.api import NAME
-from mudkit.systems.store_and_forward.operations import Read, Submit
+from mudkit.systems.store_and_forward.messages import Read, Submit
 
 __all__ = ["Direct", "StoreAndForward", "Uplink"]
 

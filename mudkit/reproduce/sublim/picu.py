@@ -11,7 +11,7 @@ import numpy as np
 from mudkit.reproduce.row import Figure, Measured, Say
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import Verdict
-from mudkit.systems.sublim.study.picu import function, picu, shared_timestamp_policy
+from mudkit.systems.sublim.study import picu, picu_function, shared_timestamp_policy
 
 __all__ = ["SITUATIONS", "cases", "decision", "measure_rules", "measure_speed", "starved"]
 
@@ -106,7 +106,7 @@ def starved(per_patient: bool, patients: int = 4, minutes: int = 60) -> int:
 
 def measure_rules(say: Say, count: int = 10_000) -> Measured:
     """Go through the situations, and let rules and function decide about the same messages."""
-    rules, same = picu(_MINE), function(_MINE)
+    rules, same = picu(_MINE), picu_function(_MINE)
     right = 0
     for message, automatic, wanted in SITUATIONS:
         for policy in (rules, same):

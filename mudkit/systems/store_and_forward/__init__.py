@@ -1,13 +1,29 @@
-"""Store and forward: a relay keeps messages for devices that are away. The smallest system, and the template.
+"""Store and forward: a relay queues messages for devices that are offline. The smallest system, a template.
 
-A message that a client took is in the inbox of its receiver once, and in the order of its sender, whatever
-is cut, lost, repeated, moved, killed and restarted meanwhile, as soon as both have had a network for long
-enough.
+Roles: a client on each device (:mod:`.device`) and one relay (:mod:`.servers`). The baseline,
+:class:`DirectMachine`, sends to the receiver without a relay.
 
-Once and in order is meant of an incarnation: a device that comes back with an empty store has forgotten what
-it had, and begins anew (see :mod:`~mudkit.systems.store_and_forward.servers.relay`, also for a relay that
-lost its store). Long enough is some 10 s after the last message was lost, and up to 30 minutes if what was
-lost is the hello of a device that came back and then says nothing.
+Messages (:mod:`.messages`)::
+
+    client                 relay                  client
+      | -- Send ------------> |                      |
+      | <--------- Accepted - |                      |
+      |                       | -- Deliver --------> |
+      |                       | <-------- Delivered - |
+      | -- Hello -----------> |                      |     after each start, connection and change of context
+      | <---------- Welcome - |                      |
+
+``Missing`` and ``Lacks`` report a gap in the sequence numbers; ``Identify`` requests a hello.
+
+Durable state: the client stores its outbox, its inbox and the last sequence number received from each
+sender. The relay stores one queue per receiver, the last number accepted from each sender, and the address of
+each device.
+
+Guarantee: an accepted message enters the inbox of its receiver exactly once and in the order of its sender,
+despite loss, duplication, disconnection, moves, crashes and restarts, once both have been connected for long
+enough: about 10 s after the last loss; up to 30 minutes if the hello of a device that came back is lost and
+the device sends nothing else. "Exactly once, in order" is scoped to an incarnation: a device or relay that
+restarts with an empty store has forgotten what it had (see :mod:`.servers`).
 """
 
 from typing import TYPE_CHECKING
@@ -16,9 +32,8 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.systems.store_and_forward.api import Client, Relay
-    from mudkit.systems.store_and_forward.device.client import ClientMachine
-    from mudkit.systems.store_and_forward.device.direct import DirectMachine
-    from mudkit.systems.store_and_forward.servers.relay import RelayMachine
+    from mudkit.systems.store_and_forward.device import ClientMachine, DirectMachine
+    from mudkit.systems.store_and_forward.servers import RelayMachine
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 

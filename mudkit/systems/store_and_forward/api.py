@@ -1,4 +1,4 @@
-"""What a notebook holds of store and forward: the relay of a lab, and the client of a device."""
+"""Notebook API of store and forward: the relay of a lab and the client of a device."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from mudkit.sources.parameters import of_kind
 from mudkit.systems.arguments import check_device, check_lab, is_storable
 from mudkit.systems.displays import OnHost
 from mudkit.systems.receiving import MAX_BYTES
-from mudkit.systems.store_and_forward.device.client import APP, ClientMachine
-from mudkit.systems.store_and_forward.messages import MAX_LETTERS
-from mudkit.systems.store_and_forward.operations import Read, Submit
-from mudkit.systems.store_and_forward.servers.relay import RelayMachine
+from mudkit.systems.store_and_forward.device import APP, ClientMachine
+from mudkit.systems.store_and_forward.messages import MAX_LETTERS, Read, Submit
+from mudkit.systems.store_and_forward.servers import RelayMachine
 from mudkit.wire import Value
 
 __all__ = [
@@ -26,7 +25,7 @@ __all__ = [
 
 NAME: Final = "store and forward"
 _PORT: Final = "sf"
-"""Part of its machines' addresses: other systems may have machines on the same hosts."""
+"""Suffix of the addresses of its machines; other systems may have machines on the same hosts."""
 
 
 @check_calls
@@ -36,13 +35,14 @@ class Relay(OnHost):
     Parameters
     ----------
     lab : Network
+        The lab that the server is added to.
     name : str
-        The name of the server.
+        Name of the server.
 
     Raises
     ------
     ParameterError
-        It is given no lab, or the name of a device.
+        ``lab`` is not a lab, or ``name`` is the name of a device.
     """
 
     def __init__(self, lab: Network, name: str = "relay") -> None:
@@ -57,14 +57,16 @@ class Client(OnHost):
     Parameters
     ----------
     device : Host
+        The device that the client is installed on.
     relay : Relay
-    machine : callable
-        What decides on the device; by default :class:`ClientMachine`.
+        The relay of the same lab.
+    machine : type
+        Machine that decides on the device; a subclass may override :meth:`ClientMachine.is_next`.
 
     Raises
     ------
     ParameterError
-        It is given no device, or no relay.
+        ``device`` is not a device, or ``relay`` is not a relay.
 
     Examples
     --------
@@ -85,26 +87,27 @@ class Client(OnHost):
         self.installed = device.install(NAME, lambda ports: machine(ports, device.name, address), name=_PORT)
 
     def send(self, to: str, text: str, item: str | None = None) -> Operation:
-        """Send a text to a device; the operation is done when the relay has it.
+        """Send a text to a device; the operation completes when the relay has stored it.
 
         Parameters
         ----------
         to : str
-            Name of a device that has a client, or will have: the relay keeps what is for a name that it does
-            not know until a client of that name says hello, for ever if none does.
+            Name of the receiving device. The relay queues messages for an unknown name until a client of
+            that name says hello.
         text : str
+            Text of at most 2,097,152 characters.
         item : str, optional
-            What the deliveries call it; by default the sender and a number.
+            Name of the message in the deliveries; by default sender and number.
 
         Returns
         -------
         Operation
-            The operation, which gives the number of the message among those that this client sent.
+            Its result is the sequence number of the message at this client.
 
         Raises
         ------
         ParameterError
-            The receiver, the message or the item is no text.
+            ``to``, ``text`` or ``item`` is not a text, or is too long.
         """
         _check_text("to", to, "the name of a device, such as 'bob'")
         of_kind("text", text, str, expected="a text", remedy="write it as one, for instance with json.dumps")
@@ -112,7 +115,7 @@ class Client(OnHost):
             raise ParameterError(
                 "This text cannot be sent.", where="text", found=brief(text, 120), expected="whole characters"
             )
-        if len(text) > MAX_BYTES // 8:  # each letter may take six bytes, and the message has more fields
+        if len(text) > MAX_BYTES // 8:  # a character takes up to six bytes, and there are other fields
             raise ParameterError(
                 "This text is too long to be sent.",
                 where="text",
@@ -125,18 +128,18 @@ class Client(OnHost):
         return self.installed.call(Submit(to, text, item))
 
     def read(self) -> Operation:
-        """Read what has come since the last time: a list of ``{'from': …, 'text': …}``."""
+        """Return the messages received since the last read: a list of ``{'from': …, 'text': …}``."""
         return self.installed.call(Read())
 
     def on_message(self, callback: Callable[[dict[str, str]], None]) -> None:
-        """Call ``callback`` with each message when it comes."""
+        """Call ``callback`` with each message on arrival."""
         self.installed.listen(APP, callback)
 
 
 def _check_text(name: str, given: Value, expected: str) -> None:
     if not isinstance(given, str) or not 0 < len(given) <= MAX_LETTERS or not given.isprintable():
         raise ParameterError(
-            "This is no name.",
+            "Expected a name.",
             where=name,
             found=brief(given, 120),
             expected=f"{expected}: a text of one line, of at most {MAX_LETTERS} letters",

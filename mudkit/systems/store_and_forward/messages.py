@@ -1,8 +1,8 @@
-"""What goes over the network in store and forward, a struct for each kind of message.
+"""Messages of store and forward, and the operations of a client.
 
-The name of a message is the incarnation of the sender's start that accepted it, and its number in that
-(:mod:`mudkit.delivery.session`): the fields ``incarnation`` and ``seq``. Fields that say who somebody is must
-agree with the network, which knows who has sent a message.
+A message is named by its sequence number and the incarnation of the sender's start that assigned it
+(:mod:`mudkit.delivery.session`). A field that names a device must agree with the network, which knows the
+sender of each message.
 """
 
 from __future__ import annotations
@@ -26,17 +26,37 @@ __all__ = [
     "Lacks",
     "Message",
     "Missing",
+    "Read",
     "Send",
+    "Submit",
     "Welcome",
 ]
 
 MAX_LETTERS: Final = 512
-"""Of the name of a device or an item."""
+"""Maximum length of the name of a device or an item."""
 _Line = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LETTERS, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
-"""A name. It has no control characters: lines of them are the keys of stores."""
+"""Name without control characters: store keys join names by line feeds."""
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
 _Nonce = _Incarnation
 _Seq = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
+
+
+# -- operations: from the application to the client
+
+
+class Submit(msgspec.Struct, frozen=True, tag_field="operation", tag="send"):
+    """Send a text to a device; ``item`` is its name in the deliveries, by default sender and number."""
+
+    to: str
+    text: str
+    item: str | None = None
+
+
+class Read(msgspec.Struct, frozen=True, tag_field="operation", tag="read"):
+    """Return the messages received since the last read."""
+
+
+# -- client to relay
 
 
 class Send(msgspec.Struct, frozen=True, tag_field="kind", tag="send"):
@@ -50,41 +70,10 @@ class Send(msgspec.Struct, frozen=True, tag_field="kind", tag="send"):
     text: str
 
 
-class Accepted(msgspec.Struct, frozen=True, tag_field="kind", tag="accepted"):
-    """Relay to sender: it has the message, and the sender need not keep it any longer."""
-
-    seq: _Seq = msgspec.field(name="number")
-    incarnation: _Incarnation
-    key: _Line
-
-
-class Missing(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
-    """Relay to sender: a message has overtaken the one of this sequence number; send from there on."""
-
-    seq: _Seq = msgspec.field(name="number")
-    incarnation: _Incarnation
-
-
-class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
-    """Relay to receiver: a message for it.
-
-    ``after`` is the number of the one before it that this receiver has had from this incarnation of the
-    sender, or gets before it; 0: there is none.
-    """
-
-    seq: _Seq = msgspec.field(name="number")
-    incarnation: _Incarnation
-    key: _Line
-    sender: _Line = msgspec.field(name="from")
-    to: _Line
-    text: str
-    after: Count
-
-
 class Delivered(msgspec.Struct, frozen=True, tag_field="kind", tag="delivered"):
     """Receiver to relay: the message is in the inbox.
 
-    ``incarnation`` is that of who has sent the message, ``receiver`` that of who has it now.
+    ``incarnation`` is the message's, ``receiver`` the receiver's own.
     """
 
     seq: _Seq = msgspec.field(name="number")
@@ -96,10 +85,10 @@ class Delivered(msgspec.Struct, frozen=True, tag_field="kind", tag="delivered"):
 
 
 class Lacks(msgspec.Struct, frozen=True, tag_field="kind", tag="lacks"):
-    """Receiver to relay: a delivery follows one that is not in the inbox.
+    """Receiver to relay: a delivery arrived before its predecessor.
 
-    ``seq`` is the last one in the inbox, of the incarnation of the sender; 0: none. A relay that has
-    seen later ones acknowledged knows by this that the receiver's store is an old backup, or empty.
+    ``seq`` is the last number in the inbox of this incarnation of the sender; 0: none. If the relay has seen
+    later ones acknowledged, the receiver's store was emptied or restored from a backup.
     """
 
     seq: Count = msgspec.field(name="number")
@@ -112,11 +101,10 @@ class Lacks(msgspec.Struct, frozen=True, tag_field="kind", tag="lacks"):
 class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     """Client to relay: the device is at the address that this comes from; deliver, unless its user is busy.
 
-    ``seq`` counts the hellos of this incarnation: an older one, which comes late, changes nothing.
-    ``first`` is the number of the first message that it still has to send: a relay that has lost its store
-    goes on there. ``oldest`` is the incarnation of that message; absent: it is ``incarnation``. ``answer``:
-    the relay acknowledges this; absent: it need not. ``nonce`` is that of the :class:`Identify` that this
-    answers; absent: of none.
+    ``seq`` counts the hellos of this incarnation; the relay ignores an older one that arrives late.
+    ``first`` is the number of the first message in the outbox, where a relay that lost its store resumes, and
+    ``oldest`` the incarnation of that message; absent: ``incarnation``. ``answer``: the relay must
+    acknowledge. ``nonce``: that of the :class:`Identify` that this answers; absent: none.
     """
 
     seq: _Seq = msgspec.field(name="number")
@@ -129,25 +117,62 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
+# -- relay to client
+
+
+class Accepted(msgspec.Struct, frozen=True, tag_field="kind", tag="accepted"):
+    """Relay to sender: the message is stored; the sender may delete it."""
+
+    seq: _Seq = msgspec.field(name="number")
+    incarnation: _Incarnation
+    key: _Line
+
+
+class Missing(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
+    """Relay to sender: a message arrived before the one of this number; retransmit from there."""
+
+    seq: _Seq = msgspec.field(name="number")
+    incarnation: _Incarnation
+
+
+class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
+    """Relay to receiver: a message for it.
+
+    ``after`` is the number of its predecessor: the last message of the same incarnation of the sender that
+    this receiver has, or gets before this one; 0: none.
+    """
+
+    seq: _Seq = msgspec.field(name="number")
+    incarnation: _Incarnation
+    key: _Line
+    sender: _Line = msgspec.field(name="from")
+    to: _Line
+    text: str
+    after: Count
+
+
 class Welcome(msgspec.Struct, frozen=True, tag_field="kind", tag="welcome"):
-    """Relay to client: it has heard the hello of this sequence number."""
+    """Relay to client: acknowledges the hello of this number."""
 
     seq: _Seq = msgspec.field(name="number")
     incarnation: _Incarnation
 
 
 class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
-    """Relay to client: say hello, with this nonce.
+    """Relay to client: send a hello with this nonce.
 
-    A relay asks when it starts, when it does not know the device or its address, and when a message comes
-    from another incarnation than the known one. A late copy of a hello does not have the nonce.
+    Sent when the relay starts, when it does not know the device or its address, and when a message comes from
+    an unknown incarnation. A late copy of a hello does not have the nonce.
     """
 
     nonce: _Nonce
 
 
+# -- without a relay
+
+
 class Message(msgspec.Struct, frozen=True, tag_field="kind", tag="message"):
-    """Sender to receiver, without a relay: the baseline."""
+    """Sender to receiver: the baseline."""
 
     key: _Line
     text: str

@@ -1,7 +1,37 @@
 """SUBLIM: the server keeps state per subscriber, and the subscriber's policy rewrites each message by it.
 
-The community of the paper's section 4 is {S, C, ST, P, M}: a server S (here the access points, each for the
-subscribers attached to it), subscribers C, for each a state of variables ST, a policy P, and messages M.
+The paper's section 4 models a community {S, C, ST, P, M}: a server S, subscribers C, per subscriber a state
+of variables ST and a policy P, and messages M. Here the access points are the servers, each for the
+subscribers attached to it.
+
+Roles: one publish server, access points (with SUBLIM, or plain ones without state), and a client on each
+device. The publish server floods each message to all access points (:mod:`.servers.publish_server`). An
+access point keeps an agent per attached subscriber (:mod:`.servers.agent`), which applies the policy and
+queues the result for the client (:mod:`.device`). A client attaches to the nearest access point in range; the
+agent moves there (:mod:`.servers.handover`).
+
+Messages (:mod:`.messages`)::
+
+    publish server      access point                 client
+      | -- Messages -------> |  <---------- Attach -- |
+      | <---------- Have --- |  -- Attached --------> |
+      | <-------- Replay --- |  <-- Report, SetPolicy |
+                             |  -- Deliver ---------> |
+      other access point     |  <----- DeliveryAck -- |
+      | <----------- Ask --- |
+      | -- StateTransfer --> |
+
+Policies (:mod:`._policy.policy`) are ordered rules or, in a trusted notebook, Python functions. Declarative
+policies are checked when they are set (:mod:`.check.checker`).
+
+Durable state: the publish server stores the last 10,000 messages; an access point its agents (variables,
+policy, queue, position in the log) and the transfers in progress; a client its attachment, its inbox and its
+last policy.
+
+Guarantees: state, policy and queue of a subscriber move between access points exactly once, also if one of
+them crashes meanwhile. A message published while the subscriber is attached is decided exactly once and, if
+its policy sends it, delivered exactly once and in order. A store restored from a backup, or emptied, loses
+what it had not recorded; the incidents say so (``rolled back``).
 """
 
 from typing import TYPE_CHECKING
@@ -9,17 +39,15 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.systems.sublim._policy.deciding import Explanation, Verdict
-    from mudkit.systems.sublim._policy.firing import decision_table
     from mudkit.systems.sublim._policy.function import FunctionPolicy, policy
     from mudkit.systems.sublim._policy.message import compress, create_message, expand, method, resize
-    from mudkit.systems.sublim._policy.policy import Policy, Rule
-    from mudkit.systems.sublim._policy.problems import PolicyError
+    from mudkit.systems.sublim._policy.policy import Policy, Rule, decision_table
     from mudkit.systems.sublim._policy.state import State
+    from mudkit.systems.sublim._policy.text import PolicyError
+    from mudkit.systems.sublim._policy.verdict import Explanation, Verdict
     from mudkit.systems.sublim.api import AccessPoint, PlainSubscriber, PublishServer, Subscriber, explain
     from mudkit.systems.sublim.check.checker import Finding, checked, findings
-    from mudkit.systems.sublim.study.examples import disaster_policy, stock_policy
-    from mudkit.systems.sublim.study.picu import shared_timestamp_policy
+    from mudkit.systems.sublim.study import disaster_policy, shared_timestamp_policy, stock_policy
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 

@@ -1,4 +1,4 @@
-"""What a notebook holds of SUBLIM: the publish server, access points, and subscribers on their devices."""
+"""Notebook API of SUBLIM: the publish server, access points, and subscribers on their devices."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.displays import OnHost
-from mudkit.systems.sublim._policy.deciding import Explanation
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import create_message
-from mudkit.systems.sublim._policy.state import Beyond, checked_bytes
+from mudkit.systems.sublim._policy.state import LimitExceeded, checked_bytes
+from mudkit.systems.sublim._policy.verdict import Explanation
 from mudkit.systems.sublim.check.checker import checked
-from mudkit.systems.sublim.device.client import APP, PROBLEMS, ClientMachine
-from mudkit.systems.sublim.device.plain_client import PlainClientMachine
-from mudkit.systems.sublim.messages import Body, PolicyText
-from mudkit.systems.sublim.operations import Publish, Read, Served, SetPolicy, State
+from mudkit.systems.sublim.device import APP, PROBLEMS, ClientMachine, PlainClientMachine
+from mudkit.systems.sublim.messages import (
+    Body,
+    InstallPolicy,
+    PolicyText,
+    Publish,
+    Read,
+    ReadState,
+    Served,
+)
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import AnyPolicy
 from mudkit.systems.sublim.servers.plain_access_point import LANGUAGE, PlainAccessPointMachine
@@ -40,25 +46,25 @@ _Place: TypeAlias = Annotated[tuple[float, float], "(lat, lon) in degrees"]
 
 @check_calls
 class PublishServer(OnHost):
-    """The publish server of a lab.
+    """Publish server of a lab.
 
-    A message is for those whom an access point serves when it is published: "an arrived event is triggered at
-    every connected participant" (section 4). Nothing is kept for those who attach for the first time later
-    (WiFi takes two seconds to associate), and the deliveries have no row of them: only a policy, by the state
-    that its subscriber has then, could say that the message was for them. A run of an experiment, which knows
-    for whom an item is, has the row, as lost. A policy holds once the access point has it: wait with
-    ``set_policy(…).result()`` before publishing what it is to decide about.
+    A message goes to the subscribers that an access point serves when it is published ("an arrived event is
+    triggered at every connected participant", section 4). Subscribers that attach for the first time later do
+    not get it (association with WiFi takes two seconds), and have no row in the deliveries. A run of an
+    experiment, which knows the intended receivers of an item, counts it as lost. A policy applies once the
+    access point has it: call ``set_policy(…).result()`` before publishing.
 
     Parameters
     ----------
     lab : Network
+        The lab that the server is added to.
     name : str
-        The name of the server.
+        Name of the server.
 
     Raises
     ------
     ParameterError
-        It is given no lab, or the name of a device.
+        ``lab`` is not a lab, or ``name`` is the name of a device.
     """
 
     def __init__(self, lab: Network, name: str = "publish-server") -> None:
@@ -76,19 +82,24 @@ class PublishServer(OnHost):
         return {"access points": len(self.access_points)}
 
     def publish(self, message: Fields, item: str | None = None) -> Operation:
-        """Publish a message for all subscribers that are served by now; their policies decide.
+        """Publish a message to all attached subscribers; their policies decide.
 
         Parameters
         ----------
         message : mapping of str to object
-            What JSON can hold, and bytes.
+            Fields: JSON values and bytes.
         item : str, optional
-            What the deliveries call it; by default a number.
+            Name of the message in the deliveries; by default ``message`` and its number.
 
         Returns
         -------
         Operation
-            The operation, which gives the message's number.
+            Its result is the number of the message.
+
+        Raises
+        ------
+        ParameterError
+            ``message`` or ``item`` is of another type.
         """
         if not _is_named(message):
             raise ParameterError(
@@ -100,12 +111,12 @@ class PublishServer(OnHost):
         given: Value = item
         if given is not None and (not isinstance(given, str) or not given):
             raise ParameterError(
-                "This is no name of an item.", where="item", found=brief(item), expected="a text"
+                "Expected the name of an item.", where="item", found=brief(item), expected="a text"
             )
         try:
-            body = create_message(message)  # nobody changes it later
+            body = create_message(message)  # a copy, not changed later
             checked_bytes(body, "the message")
-        except (Beyond, RecursionError) as error:
+        except (LimitExceeded, RecursionError) as error:
             raise ParameterError(
                 "A message cannot be sent.",
                 where="message",
@@ -117,24 +128,27 @@ class PublishServer(OnHost):
 
 @check_calls
 class AccessPoint(OnHost):
-    """An access point.
+    """Access point.
 
     Parameters
     ----------
     lab : Network
+        The lab that its server is added to.
     net : PublishServer
+        Publish server of the same lab.
     at : (float, float), optional
-        Latitude and longitude, degrees; without, it is in reach of everybody.
+        Latitude and longitude, degrees; None: in range of every device.
     range_m : float
+        Radius of its range, metres.
     name : str, optional
-        The name of its server.
+        Name of its server.
     stateful : bool
-        Whether it has SUBLIM; without, it serves only subscribers without state.
+        Whether it runs SUBLIM; if not, it serves plain subscribers only.
 
     Raises
     ------
     ParameterError
-        It is given no lab or no publish server, or its place or range is none.
+        ``lab`` or ``net`` is of another type, or the place or range is out of bounds.
     """
 
     def __init__(
@@ -162,39 +176,39 @@ class AccessPoint(OnHost):
         net.sites.append(Site(self.installed.address, at, range_m, stateful))
 
     def state(self, subscriber: str) -> Served | None:
-        """Tell what it keeps of a subscriber; None: another one serves it."""
-        state: Served | None = self.installed.call(State(subscriber)).result()
+        """Return the stored state of a subscriber; None if this access point does not serve it."""
+        state: Served | None = self.installed.call(ReadState(subscriber)).result()
         return state
 
 
 @check_calls
 class Subscriber(OnHost):
-    """The user of a device: it attaches to the best access point in range.
+    """Subscriber with state, on a device; attaches to the nearest access point in range.
 
-    That takes a moment of virtual time. What is published before comes neither to :meth:`read` nor, as lost,
-    into the deliveries of a lab (see :class:`PublishServer`); what is published after that and before the
-    first policy has arrived comes as it is. ``set_policy(…).result()`` runs the lab until the access point
-    has the policy.
+    Attaching takes virtual time. Messages published before are not received and have no row in the deliveries
+    (see :class:`PublishServer`); messages published after it and before the first policy has arrived are
+    delivered unchanged. ``set_policy(…).result()`` runs the lab until the access point has the policy.
 
     Parameters
     ----------
     device : Host
-        What it says of its display is in its context: ``display_px``.
+        The device; its context has the width of its display (``display_px``).
     net : PublishServer
+        Publish server of the same lab.
     report_s : float
-        Automatic variables are reported no more often.
+        Shortest interval between reports of automatic variables, seconds.
     change_share : float
-        Nor when they have changed by less, of what was reported last.
+        Smallest relative change since the last report that causes another one.
 
     Raises
     ------
     ParameterError
-        It is given no device or no publish server, or a parameter is out of range.
+        ``device`` or ``net`` is of another type, or a number is out of range.
 
     Examples
     --------
     >>> from mudkit import Lab
-    >>> from mudkit.systems.sublim.study.picu import picu
+    >>> from mudkit.systems.sublim.study import picu
     >>> lab = Lab(seed=7)
     >>> net = PublishServer(lab)
     >>> point = AccessPoint(lab, net)
@@ -227,20 +241,25 @@ class Subscriber(OnHost):
         return {"policy": None if self.policy is None else self.policy.name}
 
     def set_policy(self, policy: AnyPolicy) -> Operation:
-        """Let a policy decide; it does so once the access point has it (the paper's ``setPolicy``).
+        """Set the policy (the paper's ``setPolicy``); it applies once the access point has it.
 
-        The operation is done then: publish after its ``.result()``. What was decided before and is still
-        under way arrives as it was decided. The new policy begins with its own first variables.
+        The operation completes then: publish after its ``.result()``. Messages decided before arrive as
+        decided. The new policy starts with its own initial variables.
+
+        Parameters
+        ----------
+        policy : Policy or FunctionPolicy
+            The new policy.
 
         Returns
         -------
         Operation
-            The operation, which gives nothing; it fails with the PolicyError of the access point's own check.
+            Its result is None; it fails with the PolicyError of the access point's own check.
 
         Raises
         ------
         PolicyError
-            The checker refuses it.
+            The checker refuses the policy.
         """
         if isinstance(policy, FunctionPolicy):
             key = f"{policy.name} of {self.name}"
@@ -249,22 +268,22 @@ class Subscriber(OnHost):
         else:
             sent = checked(policy).describe()
         self.policy = policy
-        return self.installed.call(SetPolicy(sent))
+        return self.installed.call(InstallPolicy(sent))
 
     def read(self) -> Operation:
-        """Read what has come since the last time: a list of messages, empty also before it is attached."""
+        """Return the messages received since the last read: a list, empty before it is attached."""
         return self.installed.call(Read())
 
     def on_message(self, callback: Callable[[Body], None]) -> None:
-        """Call ``callback`` with each message when it comes."""
+        """Call ``callback`` with each message on arrival."""
         self.installed.listen(APP, callback)
 
     def on_problem(self, callback: Callable[[str], None]) -> None:
-        """Call ``callback`` with the reason when the policy was stopped for the first time."""
+        """Call ``callback`` with the reason when the policy fails for the first time."""
         self.installed.listen(PROBLEMS, callback)
 
     def state(self) -> Served:
-        """Give what the access point keeps of it: ``variables``, ``automatic`` and what belongs to them.
+        """Return the state at its access point: ``variables``, ``automatic``, and the position in the log.
 
         Raises
         ------
@@ -272,7 +291,7 @@ class Subscriber(OnHost):
             No access point serves it now.
         """
         for point in self.net.access_points:
-            with suppress(OperationLost):  # it is dead: if it serves this subscriber, nobody does now
+            with suppress(OperationLost):  # this access point is down
                 if (state := point.state(self.name)) is not None:
                     return state
         raise ParameterError(
@@ -285,21 +304,23 @@ class Subscriber(OnHost):
 
 @check_calls
 class PlainSubscriber(OnHost):
-    """A subscriber without state: a predicate over the message decides, and what it misses is lost.
+    """Subscriber without state: receives the messages that match a predicate; missed messages are lost.
 
     Parameters
     ----------
     device : Host
+        The device.
     net : PublishServer
+        Publish server of the same lab.
     predicate : str
         Condition on messages, for instance ``"message.pulse < 50"``.
 
     Raises
     ------
     ParameterError
-        The device or the publish server is of another type.
+        ``device`` or ``net`` is of another type.
     PredicateError
-        The text is no predicate over a message.
+        ``predicate`` is not a predicate over a message.
     """
 
     def __init__(self, device: Host, net: PublishServer, predicate: str) -> None:
@@ -315,23 +336,34 @@ class PlainSubscriber(OnHost):
         )
 
     def read(self) -> Operation:
-        """Read what has come since the last time: a list of messages."""
+        """Return the messages received since the last read."""
         return self.installed.call(Read())
 
     def on_message(self, callback: Callable[[Body], None]) -> None:
-        """Call ``callback`` with each message when it comes."""
+        """Call ``callback`` with each message on arrival."""
         self.installed.listen(APP, callback)
 
 
 @check_arguments
 def explain(message: Fields, subscriber: Subscriber) -> Explanation:
-    """Explain what a subscriber's policy would do with a message now; nothing is changed.
+    """Explain what a subscriber's policy would do with a message now; changes nothing.
 
     Parameters
     ----------
     message : mapping
-        As it would be published now.
+        Fields, as they would be published.
     subscriber : Subscriber
+        Subscriber with a policy.
+
+    Returns
+    -------
+    Explanation
+        The decision, and what each rule saw.
+
+    Raises
+    ------
+    ParameterError
+        The subscriber has no policy, or no access point serves it now.
     """
     if subscriber.policy is None:
         raise ParameterError(

@@ -1,14 +1,14 @@
-"""What goes over the network in SUBLIM, a struct for each kind of message (sections 3 and 4).
+"""Messages of SUBLIM (sections 3 and 4), and the operations of its machines.
 
-The publish server, the access points and the clients know each other's addresses. What speaks for a
-subscriber must come from its device, which the network says. A client numbers its attachments, reports and
-policies, and the numbers hold in one incarnation of its store (:mod:`mudkit.delivery.session`).
-Messages are numbered by the publish server; deliveries by the state of a subscriber, wherever that is.
+The publish server, the access points and the clients know each other's addresses. A message that names a
+subscriber must come from its device, which the network identifies. Attachments, reports and policies are
+numbered within an incarnation of the client's store (:mod:`mudkit.delivery.session`), messages by the publish
+server, deliveries by the state of a subscriber, which keeps its count when it moves.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, NotRequired, TypeAlias, TypedDict
 
 import msgspec
 
@@ -36,6 +36,7 @@ __all__ = [
     "Entry",
     "Have",
     "Hello",
+    "InstallPolicy",
     "Join",
     "Kept",
     "Left",
@@ -45,10 +46,14 @@ __all__ = [
     "PolicySet",
     "PolicyText",
     "Problem",
+    "Publish",
     "Published",
+    "Read",
+    "ReadState",
     "Replay",
     "Report",
     "Reported",
+    "Served",
     "SetPolicy",
     "Stale",
     "StateTransfer",
@@ -56,11 +61,11 @@ __all__ = [
 ]
 
 Body: TypeAlias = dict[str, Value]
-"""What is published, and what a policy keeps in its variables: the application's own."""
+"""Fields of a message, or manual variables: values of the application."""
 PolicyText: TypeAlias = dict[str, Value]
-"""A policy as JSON can hold it, see :meth:`Policy.describe`; or the name of a function."""
+"""Policy as JSON, see :meth:`Policy.describe`; or the name of a function."""
 _Subscriber = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
-"""A name of a device. It has no control characters: lines of them are the keys of stores."""
+"""Name of a device, without control characters: store keys join names by line feeds."""
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
 _Measured = (
     Annotated[int, msgspec.Meta(ge=-(10**15), le=10**15)] | Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
@@ -71,24 +76,24 @@ _Text = Annotated[str, msgspec.Meta(max_length=_MAX_LETTERS)]
 
 
 class Automatic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The automatic variables; what the device does not know is absent. A part of messages."""
+    """Automatic variables; absent: unknown to the device. Part of messages."""
 
     battery: _Measured | msgspec.UnsetType = msgspec.UNSET
     bandwidth_kbps: _Measured | msgspec.UnsetType = msgspec.UNSET
     display_px: _Measured | msgspec.UnsetType = msgspec.UNSET
 
     def known(self) -> dict[str, float]:
-        """Give those that the device knows, by name."""
-        given = {
+        """Return those that the device knows, by name."""
+        variables = {
             "battery": self.battery,
             "bandwidth_kbps": self.bandwidth_kbps,
             "display_px": self.display_px,
         }
-        return {name: value for name, value in given.items() if not isinstance(value, msgspec.UnsetType)}
+        return {name: value for name, value in variables.items() if not isinstance(value, msgspec.UnsetType)}
 
 
 class Published(msgspec.Struct, frozen=True):
-    """A message as it was published; a part of messages."""
+    """Message as published. Part of messages."""
 
     seq: Count = msgspec.field(name="number")
     item: str
@@ -98,7 +103,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What waits for a subscriber: a body, or why its policy was stopped. A part of messages."""
+    """Queue entry of a subscriber: a message, or the reason its policy failed. Part of messages."""
 
     seq: Count = msgspec.field(name="number")
     item: str
@@ -110,7 +115,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What an access point keeps of a subscriber; a part of messages."""
+    """State of a subscriber at an access point. Part of messages."""
 
     epoch: Count
     address: str
@@ -124,34 +129,78 @@ class Kept(msgspec.Struct, frozen=True):
     skipped: Count
     incarnation: str
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
-    """Lineage of the publish server's log in which ``next_seq`` counts; absent: it is empty."""
+    """Lineage of the publish server's log in which ``next_seq`` counts; absent: empty."""
     since_us: Count | msgspec.UnsetType = msgspec.UNSET
-    """Start of an access point whose store may be an old one; absent: its client has attached since."""
+    """Start of an access point whose store may be outdated; absent once its client has attached."""
 
 
 class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a policy was refused; a part of messages."""
+    """Reason a policy was refused. Part of messages."""
 
     summary: str
     where: str | None
-    found: str | None
+    actual: str | None = msgspec.field(name="found")
+
+
+# -- operations: from the application to a machine
+
+
+class Served(TypedDict):
+    """State of a subscriber: the fields of ``Kept`` on the wire, and the time at its access point."""
+
+    epoch: int
+    address: str
+    report: int
+    automatic: dict[str, float]
+    variables: Body
+    next: int
+    last: int
+    policy: int
+    stopped: int
+    skipped: int
+    incarnation: str
+    lineage: NotRequired[dict[str, int]]
+    now_us: int
+
+
+class Publish(msgspec.Struct, frozen=True, tag_field="operation", tag="publish"):
+    """Publish a message; ``item`` is its name in the deliveries, by default its number."""
+
+    body: Body
+    item: str | None
+
+
+class ReadState(msgspec.Struct, frozen=True, tag_field="operation", tag="state"):
+    """Return the state of a subscriber at an access point."""
+
+    subscriber: str
+
+
+class InstallPolicy(msgspec.Struct, frozen=True, tag_field="operation", tag="set_policy"):
+    """Set the subscriber's policy."""
+
+    policy: PolicyText
+
+
+class Read(msgspec.Struct, frozen=True, tag_field="operation", tag="read"):
+    """Return the messages received since the last read."""
 
 
 # -- publish server and access points
 
 
 class Join(msgspec.Struct, frozen=True, tag_field="kind", tag="join"):
-    """Access point to publish server: it is there."""
+    """Access point to publish server: started."""
 
 
 class Replay(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):
-    """Access point to publish server: send the messages from a number on."""
+    """Access point to publish server: send the messages starting at this number."""
 
     first: Count = msgspec.field(name="from")
 
 
 class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
-    """Access point to publish server: it has heard of all messages up to a number.
+    """Access point to publish server: acknowledges all messages up to a number.
 
     ``start`` is the last start in the lineage that it knows; absent: the lineage is empty.
     """
@@ -161,9 +210,9 @@ class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
 
 
 class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
-    """Publish server to access points: some messages, the last number, and the first that is still kept.
+    """Publish server to access points: some messages, the last number, and the first one still stored.
 
-    ``lineage`` is that of the server's log (:func:`mudkit.delivery.session.shared_seq`); absent: it is empty.
+    ``lineage`` is that of the server's log (:func:`mudkit.delivery.session.shared_seq`); absent: empty.
     """
 
     last: Count
@@ -176,10 +225,10 @@ class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
 
 
 class Attach(msgspec.Struct, frozen=True, tag_field="kind", tag="attach"):
-    """Client to access point: serve this subscriber from now on.
+    """Client to access point: serve this subscriber.
 
-    ``origin`` has served it before; ``fresh``: nobody has, as far as this incarnation knows. ``seen`` is the
-    number of the last delivery that it has, ``policy`` that of the last policy that was set; absent: none.
+    ``origin`` is the access point that served it before. ``fresh``: none has, as far as this incarnation
+    knows. ``seen`` is the number of its last delivery, ``policy`` that of the last policy set; absent: none.
     """
 
     subscriber: _Subscriber
@@ -194,9 +243,9 @@ class Attach(msgspec.Struct, frozen=True, tag_field="kind", tag="attach"):
 
 
 class Attached(msgspec.Struct, frozen=True, tag_field="kind", tag="attached"):
-    """Access point to client: it serves it, and knows its automatic variables of a report.
+    """Access point to client: serves it, and knows its automatic variables of this report.
 
-    ``policy`` is the number of its policy, if the client has set a later one, which is lost; else absent.
+    ``policy`` is the number of its policy if the client has set a later one, which is lost; else absent.
     """
 
     incarnation: _Incarnation
@@ -206,15 +255,15 @@ class Attached(msgspec.Struct, frozen=True, tag_field="kind", tag="attached"):
 
 
 class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
-    """Access point to client: attach again, because the access point has started again or has no state."""
+    """Access point to client: attach again; the access point has restarted, or has no state."""
 
     incarnation: _Incarnation
 
 
 class Behind(msgspec.Struct, frozen=True, tag_field="kind", tag="behind"):
-    """Access point to client: another incarnation, or a later store of it, had reached this epoch.
+    """Access point to client: another incarnation, or a later state of its store, had reached this epoch.
 
-    The client continues after it; a late copy of an older message cannot.
+    The client continues at the next epoch; a late copy of an older message cannot.
     """
 
     incarnation: _Incarnation
@@ -231,14 +280,14 @@ class Report(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
 
 
 class Reported(msgspec.Struct, frozen=True, tag_field="kind", tag="reported"):
-    """Access point to client: it has the report."""
+    """Access point to client: acknowledges a report."""
 
     incarnation: _Incarnation
     seq: Count = msgspec.field(name="number")
 
 
 class SetPolicy(msgspec.Struct, frozen=True, tag_field="kind", tag="policy"):
-    """Client to access point: decide by this policy."""
+    """Client to access point: use this policy."""
 
     subscriber: _Subscriber
     seq: Count = msgspec.field(name="number")
@@ -247,9 +296,9 @@ class SetPolicy(msgspec.Struct, frozen=True, tag_field="kind", tag="policy"):
 
 
 class PolicySet(msgspec.Struct, frozen=True, tag_field="kind", tag="policy set"):
-    """Access point to client: it has the policy; with a problem, it goes on with the one before.
+    """Access point to client: acknowledges a policy; with ``problem``, the previous one stays.
 
-    ``taken``: numbers up to this one are of other policies, which the client has forgotten.
+    ``taken``: the numbers up to this one belong to other policies, which the client has forgotten.
     """
 
     incarnation: _Incarnation
@@ -259,7 +308,7 @@ class PolicySet(msgspec.Struct, frozen=True, tag_field="kind", tag="policy set")
 
 
 class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
-    """Access point to client: the next message, or why there is none; before ``first`` nothing waits."""
+    """Access point to client: the next message, or why there is none; nothing is queued before ``first``."""
 
     subscriber: _Subscriber
     first: Count
@@ -273,16 +322,16 @@ class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
 
 
 class DeliveryAck(msgspec.Struct, frozen=True, tag_field="kind", tag="got"):
-    """Client to access point: it has all deliveries up to a number."""
+    """Client to access point: acknowledges all deliveries up to a number."""
 
     subscriber: _Subscriber
     seq: Count = msgspec.field(name="number")
 
 
 class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
-    """Client to access point: it is served elsewhere since this epoch; older state is obsolete.
+    """Client to access point: served elsewhere since this epoch; delete older state.
 
-    So is the state of another incarnation. ``epoch`` 0: it is not attached elsewhere yet.
+    The same for the state of another incarnation. ``epoch`` 0: not attached elsewhere yet.
     """
 
     subscriber: _Subscriber
@@ -294,7 +343,7 @@ class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
 
 
 class Ask(msgspec.Struct, frozen=True, tag_field="kind", tag="ask"):
-    """Access point to another one: hand the subscriber over."""
+    """Access point to another: transfer the subscriber's state to me."""
 
     subscriber: _Subscriber
     epoch: Count
@@ -303,7 +352,7 @@ class Ask(msgspec.Struct, frozen=True, tag_field="kind", tag="ask"):
 
 
 class StateTransfer(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel"):
-    """Access point to another one: state, policy and queue of a subscriber."""
+    """Access point to another: state, policy and queue of a subscriber."""
 
     subscriber: _Subscriber
     epoch: Count
@@ -313,14 +362,14 @@ class StateTransfer(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel")
 
 
 class StateTransferAck(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel has come"):
-    """Access point to another one: the parcel is here, and need not be kept."""
+    """Access point to another: the state is stored; the sender may delete it."""
 
     subscriber: _Subscriber
     epoch: Count
 
 
 class Moved(msgspec.Struct, frozen=True, tag_field="kind", tag="moved"):
-    """Access point to another one: the subscriber has gone on from here."""
+    """Access point to another: the subscriber has moved on to ``to``."""
 
     subscriber: _Subscriber
     epoch: Count
@@ -328,16 +377,16 @@ class Moved(msgspec.Struct, frozen=True, tag_field="kind", tag="moved"):
 
 
 class Stale(msgspec.Struct, frozen=True, tag_field="kind", tag="stale"):
-    """Access point to another one: the client has gone on since then."""
+    """Access point to another: the client has attached elsewhere since that epoch."""
 
     subscriber: _Subscriber
     epoch: Count
 
 
 class Missing(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
-    """Access point to another one: it has lost the state of the subscriber, if it ever had it.
+    """Access point to another: the state of the subscriber is lost, if it ever was here.
 
-    ``start_us`` is the time of its start, ``start_seq`` the last message that was published before.
+    ``start_us`` is the time of its start, ``start_seq`` the last message published before.
     """
 
     subscriber: _Subscriber
@@ -350,14 +399,14 @@ class Missing(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
 
 
 class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
-    """Plain client to access point: send it what its predicate is TRUE of."""
+    """Plain client to access point: send the messages that match this predicate."""
 
     subscriber: _Subscriber
     filter: _Text
 
 
 class Bye(msgspec.Struct, frozen=True, tag_field="kind", tag="bye"):
-    """Plain client to access point: no longer from here."""
+    """Plain client to access point: unsubscribe."""
 
     subscriber: _Subscriber
 
@@ -371,7 +420,7 @@ class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
 
 
 def _check_either(message: Entry | Deliver) -> None:
-    """Refuse what holds both a body and a problem, or neither."""
+    """Raise ValueError unless exactly one of body and problem is present."""
     if (message.body is msgspec.UNSET) is (message.problem is msgspec.UNSET):
         raise ValueError("a body or a problem")
 

@@ -1,4 +1,4 @@
-"""Where access points are, and which one a device goes to."""
+"""Sites of access points, and the choice of one by a device."""
 
 from __future__ import annotations
 
@@ -10,21 +10,11 @@ from mudkit.units import distance_km
 __all__ = ["MARGIN_M", "Site", "best"]
 
 MARGIN_M: Final = 5.0
-"""So much nearer another one must be: nobody goes to and fro between two."""
+"""Hysteresis: another access point must be this much nearer, to avoid flapping between two."""
 
 
 class Site(NamedTuple):
-    """An access point, as devices know it.
-
-    Parameters
-    ----------
-    address : str
-    at : (float, float) or None
-        Latitude and longitude, degrees; None: it is everywhere.
-    range_m : float
-    is_stateful : bool
-        Whether it has SUBLIM.
-    """
+    """Access point as devices know it. ``at``: degrees; None: in range everywhere."""
 
     address: str
     at: tuple[float, float] | None
@@ -32,36 +22,25 @@ class Site(NamedTuple):
     is_stateful: bool
 
     def distance_m(self, loc: tuple[float, float] | None) -> float:
-        """Say how far away it is."""
+        """Return its distance from a place; 0 if either is unknown."""
         if loc is None or self.at is None:
             return 0.0
         return 1000.0 * float(distance_km(loc[0], loc[1], self.at[0], self.at[1]))
 
 
-def best(sites: Sequence[Site], loc: tuple[float, float] | None, now: str | None) -> str | None:
-    """Choose an access point: the nearest in range.
+def best(sites: Sequence[Site], loc: tuple[float, float] | None, current: str | None) -> str | None:
+    """Return the address of the nearest access point in range, preferring the current one.
 
-    Out of every range it stays with the one that it has: this goes on serving it from afar. Having none, it
-    takes the nearest.
-
-    Parameters
-    ----------
-    sites : sequence of Site
-        The sites of which it may choose.
-    loc : (float, float) or None
-        Where it is.
-    now : str or None
-        The address of the one that it has.
-
-    Returns
-    -------
-    str or None
-        None: there is none.
+    Out of every range, return the current one, which continues to serve from afar; without a current one, the
+    nearest. None if there are no sites.
     """
-    far = {site.address: site.distance_m(loc) for site in sites}
-    near = [site for site in sites if far[site.address] <= site.range_m]
-    if not near:
-        return now if now is not None else min(far, key=far.__getitem__, default=None)
-    first = min(near, key=lambda site: far[site.address])
-    stays = any(site.address == now and far[site.address] - far[first.address] < MARGIN_M for site in near)
-    return now if stays else first.address
+    distances_m = {site.address: site.distance_m(loc) for site in sites}
+    in_range = [site for site in sites if distances_m[site.address] <= site.range_m]
+    if not in_range:
+        return current if current is not None else min(distances_m, key=distances_m.__getitem__, default=None)
+    nearest = min(in_range, key=lambda site: distances_m[site.address])
+    stays = any(
+        site.address == current and distances_m[site.address] - distances_m[nearest.address] < MARGIN_M
+        for site in in_range
+    )
+    return current if stays else nearest.address

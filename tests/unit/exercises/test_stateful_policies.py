@@ -8,7 +8,7 @@ from judged import told_apart
 from mudkit.exercises import judge
 from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
 from mudkit.systems.sublim._policy.actions import Compress, Every, Keep, Resize
-from mudkit.systems.sublim.study.picu import function, picu, shared_timestamp_policy, stateless
+from mudkit.systems.sublim.study import picu, picu_function, shared_timestamp_policy, stateless_picu
 
 CHAPTER = "07_stateful_policies"
 SOLUTION = """
@@ -106,10 +106,10 @@ def compressed_always(patients):
 
 WRONG = {
     "the paper's PICU": (picu, "the alarm of patient", "R2, battery below 25 %"),
-    "PICU as a function": (function, "the alarm of patient", "is not sent"),
+    "PICU as a function": (picu_function, "the alarm of patient", "is not sent"),
     "PICU with one Timestamp": (shared_timestamp_policy, "is not sent", "R2, battery below 25 %"),
     "one Timestamp, alarms let through": (one_time_for_all, "a message of patient", "one Timestamp"),
-    "stateless": (stateless, "", ""),
+    "stateless": (stateless_picu, "", ""),
     "alarms before the battery": (alarms_first, "", "alarm"),
     "no limit": (changed("      - every: {{seconds: 300, per: message.patient}}\n", ""), "is shown again after", ""),
     "a limit for each pulse": (changed("per: message.patient", "per: message.pulse"), "is shown again after", ""),

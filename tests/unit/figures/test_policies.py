@@ -12,7 +12,7 @@ from mudkit.learning import CostMatrix
 from mudkit.systems.mud.policies.artefact import FEATURES, question
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
-from mudkit.systems.sublim._policy.firing import decision_table
+from mudkit.systems.sublim._policy.policy import decision_table
 
 POLICY = Policy(
     "p",

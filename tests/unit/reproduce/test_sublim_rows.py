@@ -30,7 +30,7 @@ def test_s1_notices_a_rule_that_is_wrong(monkeypatch):
     def other(patients):
         return sublim_picu.picu(patients, per=None)
 
-    monkeypatch.setattr(sublim_picu, "function", other)
+    monkeypatch.setattr(sublim_picu, "picu_function", other)
     measured = sublim_picu.measure_rules(say_nothing, count=500)
     assert measured.figures["share of messages on which rules and function agree"].median < 1
 

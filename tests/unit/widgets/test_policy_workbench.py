@@ -11,7 +11,7 @@ from html_tables import table_rows
 
 from mudkit.errors import ParameterError
 from mudkit.systems.sublim import Policy
-from mudkit.systems.sublim._policy.firing import decision_table
+from mudkit.systems.sublim._policy.policy import decision_table
 from mudkit.systems.sublim.check.checker import findings
 from mudkit.widgets import PolicyWorkbench
 

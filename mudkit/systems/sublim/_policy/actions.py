@@ -1,64 +1,317 @@
-"""What a rule does with a message: actions, one after the other, until one of them drops it.
+"""Actions of a rule: executed in order, until one of them drops the message.
 
 ===========  =========================================================================================
-drop         the message is not sent
-keep         only these fields are sent
-set          a field gets a value
-compress     a field becomes smaller, see :func:`~mudkit.systems.sublim._policy.message.compress`
-resize       a field becomes no longer than a number of pixels
-remember     a manual variable gets a value
-forget       a manual variable is removed
-every        at most one message in so many seconds; the others are dropped
-summary      count, least, greatest and mean of fields over a window of so many seconds, sent with the
-             first message after it
-call         a method that was registered
+drop         do not send the message
+keep         send only these fields
+set          set a field
+compress     reduce a field, see :func:`~mudkit.systems.sublim.compress`
+resize       reduce a field to a number of pixels, see :func:`~mudkit.systems.sublim.resize`
+remember     set a manual variable
+forget       remove a manual variable
+every        send at most one message per interval; drop the others
+summary      send count, minimum, maximum and mean of fields over a window, with the first message after it
+call         call a registered method
 ===========  =========================================================================================
 
-Values are numbers, truth values, lists, or expressions of the one language as text (``"message.pulse"``,
+Values are numbers, booleans, lists, or expressions of the predicate language as text (``"message.pulse"``,
 ``"'a text'"``).
+
+``every`` and ``summary`` keep books per value of an expression, in a manual variable: by default one of their
+own, which no other action and no expression can name. Their time is that of publication, so the result does
+not depend on which access point decides, or when.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias, TypeGuard
 
 from mudkit.errors import brief
 from mudkit.predicates import Language
-from mudkit.systems.sublim._policy.execution import (
-    Doing,
-    Step,
-    check_at_least,
-    check_name,
-    check_values,
-    checked_names,
-    value_of,
-)
+from mudkit.predicates.expression import Expression
+from mudkit.systems.arguments import is_storable
+from mudkit.systems.sublim._policy.function import Watched
 from mudkit.systems.sublim._policy.message import compress, method_of, resize, thawed, thawed_fields
-from mudkit.systems.sublim._policy.problems import PolicyError
-from mudkit.systems.sublim._policy.state import checked_bytes
-from mudkit.systems.sublim._policy.watching import Watched
-from mudkit.systems.sublim._policy.windows import Every, Summary
+from mudkit.systems.sublim._policy.state import State, Tables, checked_bytes
+from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
 __all__ = [
     "ACTIONS",
+    "KEY_LETTERS",
+    "MAX_BOOKS_BYTES",
+    "MAX_KEYS",
+    "NUMBER",
     "Action",
     "Call",
     "Compress",
     "Drop",
     "Every",
+    "Execution",
     "Forget",
     "Keep",
     "Remember",
     "Resize",
     "SetField",
+    "Step",
     "Summary",
     "action_of",
+    "check_at_least",
+    "check_name",
+    "check_seconds",
+    "check_values",
+    "checked_names",
     "described",
+    "key_of",
+    "value_of",
 ]
+
+MAX_KEYS: Final = 1_000
+"""Keys in the books of a rate limit or a summary; beyond, the oldest is deleted."""
+MAX_BOOKS_BYTES: Final = 131_072
+"""All books of a policy as JSON: beyond, they delete their oldest keys, but stop no message."""
+
+NUMBER: Final = (int, float)
+KEY_LETTERS: Final = 40
+"""Maximum length of a key in books; a longer or non-ASCII value is replaced by its hash."""
+
+
+class Execution:
+    """State of a message during the actions of a rule."""
+
+    __slots__ = ("clock", "hold_reason", "message", "out", "room_bytes", "state", "tables")
+
+    def __init__(
+        self,
+        message: Fields,
+        state: State,
+        clock: Fields,
+        tables: Tables,
+        room_bytes: int = MAX_BOOKS_BYTES,
+    ) -> None:
+        self.message = message
+        self.out: dict[str, Value] = dict(message)
+        self.state = state
+        self.clock = clock
+        self.tables = tables
+        self.hold_reason: str | None = None
+        """Reason a rate limit or a window drops it."""
+        self.room_bytes = room_bytes
+        """Capacity of the books of one rate limit or summary."""
+
+
+Step: TypeAlias = Callable[[Execution], bool]
+"""Executes one action; False: the message is dropped."""
+
+
+def value_of(given: Value, language: Language) -> Callable[[Execution], Value]:
+    """Compile a constant or an expression."""
+    if not isinstance(given, str):
+        return lambda execution: given
+    expression = Expression(given, language=language)
+    evaluate, constants = expression.evaluate, expression.constants
+    return lambda execution: evaluate(
+        constants, execution.tables, execution.message, execution.state.all, execution.clock
+    )
+
+
+def key_of(per: str | None, language: Language) -> Callable[[Execution], str]:
+    """Compile the key under which a message is counted: short, and distinct per value of the expression."""
+    if per is None:
+        return lambda execution: "all"
+    if not isinstance(per, str):
+        raise PolicyError(
+            "The key of a limit must be an expression.", found=brief(per), expected="'message.patient'"
+        )
+    value = value_of(per, language)
+
+    def key(execution: Execution) -> str:
+        written = repr(value(execution))
+        if len(written) <= KEY_LETTERS and written.isascii():
+            return written
+        return f"#{hashlib.blake2b(written.encode(), digest_size=16).hexdigest()}"
+
+    return key
+
+
+def check_name(what: str, given: Value) -> str:
+    """Raise PolicyError unless a value is an identifier."""
+    if not isinstance(given, str) or not given.isidentifier():
+        raise PolicyError(f"{what} takes a name.", found=brief(given), expected="letters, digits, _")
+    return given
+
+
+def checked_names(what: str, given: Value) -> tuple[str, ...]:
+    """Return a list of identifiers as a tuple, or raise PolicyError."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        raise PolicyError(f"{what} takes a list of names.", found=brief(given), expected="[patient, pulse]")
+    return tuple(check_name(what, name) for name in given)
+
+
+def check_values(what: str, given: Value) -> None:
+    """Raise PolicyError unless a value is a mapping of names to values that an action can set."""
+    if not isinstance(given, Mapping) or not given:
+        raise PolicyError(f"{what} takes values by name.", found=brief(given), expected="{name: value}")
+    for name, value in given.items():
+        check_name(what, name)
+        if isinstance(value, Mapping) or not is_storable(thawed(value)):
+            raise PolicyError(
+                f"{what} cannot give {name} this value.",
+                found=brief(value),
+                expected="a finite number, a truth value, a list, or an expression as text",
+            )
+
+
+def check_seconds(given: Value) -> None:
+    """Raise PolicyError unless a value is a positive duration."""
+    if isinstance(given, bool) or not isinstance(given, NUMBER) or not 0 < given < 1e9:
+        raise PolicyError("Expected a duration.", found=brief(given), expected="seconds, over 0")
+
+
+def check_at_least(what: str, given: Value, minimum: float) -> None:
+    """Raise PolicyError for a number below a minimum; an expression is evaluated later."""
+    if isinstance(given, str):
+        return
+    if isinstance(given, bool) or not isinstance(given, NUMBER) or not minimum <= given < 1e9:
+        raise PolicyError(
+            f"Invalid {what}.", found=brief(given), expected=f"at least {minimum:g}, or an expression"
+        )
+
+
+_ENTRY_BYTES: Final = 2 * KEY_LETTERS + 45
+"""Upper bound of a key and a time in books as JSON; each character of a key may be escaped."""
+_SUMMED_BYTES: Final = 110
+"""Upper bound of the four numbers of a window and their punctuation."""
+
+
+@dataclass(frozen=True)
+class Every:
+    """Send at most one message per interval and value of ``per``; rules with the same variable share it."""
+
+    seconds: float
+    per: str | None = None
+    variable: str | None = None
+    NAME: ClassVar = "every"
+
+    def __post_init__(self) -> None:
+        check_seconds(self.seconds)
+        if self.variable is not None:
+            check_name("variable", self.variable)
+
+    def compiled(self, language: Language, variable: str) -> Step:
+        keyed, seconds = key_of(self.per, language), self.seconds
+
+        def step(execution: Execution) -> bool:
+            state, key = execution.state, keyed(execution)
+            sent, now_s = _books(state, variable), state.now_s
+            last_s = sent.get(key)
+            if isinstance(last_s, NUMBER) and now_s - last_s < seconds:
+                execution.hold_reason = (
+                    f"the last of {key} was sent {now_s - last_s:g} s ago, less than {seconds:g}"
+                )
+                return False
+            kept = dict(sent)
+            kept.pop(key, None)
+            over = itertools.takewhile(lambda entry: not _is_within(now_s, entry[1], seconds), kept.items())
+            for other, _ in list(over):  # the oldest come first
+                del kept[other]
+            kept[key] = now_s
+            state.set_books(variable, _newest(kept, execution.room_bytes, _ENTRY_BYTES))
+            return True
+
+        return step
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Send a summary of a window instead of its messages, for each value of ``per``.
+
+    Each field ``of`` becomes ``{count, min, max, mean}``. The first message after the end of the window
+    carries the summary, and starts the next window. Rules that name the same variable share its windows.
+    """
+
+    seconds: float
+    of: tuple[str, ...]
+    per: str | None = None
+    variable: str | None = None
+    NAME: ClassVar = "summary"
+
+    def __post_init__(self) -> None:
+        check_seconds(self.seconds)
+        if self.variable is not None:
+            check_name("variable", self.variable)
+        object.__setattr__(self, "of", checked_names("of", self.of))
+
+    def compiled(self, language: Language, variable: str) -> Step:
+        keyed, seconds, of = key_of(self.per, language), self.seconds, self.of
+        entry_bytes = _ENTRY_BYTES + sum(len(name) + _SUMMED_BYTES for name in of)
+
+        def step(execution: Execution) -> bool:
+            state, key = execution.state, keyed(execution)
+            windows, now_s = dict(_books(state, variable)), state.now_s
+            window = _window(windows.pop(key, None))
+            is_over = window is not None and now_s - window[0] >= seconds
+            since_s, before = (now_s, {}) if is_over or window is None else window
+            updated: dict[str, Value] = {"since_s": since_s}
+            for name in of:
+                updated[name] = _added(before.get(name), execution.message.get(name))
+            windows[key] = updated
+            state.set_books(variable, _newest(windows, execution.room_bytes, entry_bytes))
+            if window is None or not is_over:
+                execution.hold_reason = (
+                    f"the window of {key} began {now_s - since_s:g} s ago, less than {seconds:g}"
+                )
+                return False
+            execution.out.update({name: _summed(window[1].get(name)) for name in of})
+            return True
+
+        return step
+
+
+def _books(state: State, variable: str) -> Fields:
+    """Return the books in a variable; empty if the policy itself has stored another value there."""
+    books = state.variables.get(variable)
+    return books if isinstance(books, Mapping) else {}
+
+
+def _window(value: Value) -> tuple[float, Fields] | None:
+    """Return start and sums of a window; None if the policy itself has stored another value there."""
+    since_s = value.get("since_s") if isinstance(value, Mapping) else None
+    return (since_s, value) if isinstance(value, Mapping) and isinstance(since_s, NUMBER) else None
+
+
+def _is_within(now_s: float, at_s: Value, seconds: float) -> bool:
+    return isinstance(at_s, NUMBER) and now_s - at_s < seconds
+
+
+def _newest(kept: dict[str, Value], room_bytes: int, entry_bytes: int) -> dict[str, Value]:
+    most = max(min(MAX_KEYS, room_bytes // entry_bytes), 1)
+    return kept if len(kept) <= most else dict(list(kept.items())[-most:])
+
+
+def _added(earlier: Value, value: Value) -> list[float] | None:
+    """Add a value to ``[count, min, max, sum]``; ignore one that is not a number."""
+    if not isinstance(value, NUMBER) or isinstance(value, bool) or not abs(value) < 1e300:
+        return earlier if _is_summed(earlier) else None
+    if not _is_summed(earlier):
+        return [1, value, value, value]
+    count, minimum, maximum, total = earlier
+    return [count + 1, min(minimum, value), max(maximum, value), total + value]
+
+
+def _is_summed(kept: Value) -> TypeGuard[list[float]]:
+    return isinstance(kept, list) and len(kept) == 4 and all(isinstance(number, NUMBER) for number in kept)
+
+
+def _summed(kept: Value) -> dict[str, Value]:
+    if not _is_summed(kept):
+        return {"count": 0, "min": None, "max": None, "mean": None}
+    count, minimum, maximum, total = kept
+    return {"count": count, "min": minimum, "max": maximum, "mean": total / count}
 
 
 @dataclass(frozen=True)
@@ -68,18 +321,12 @@ class Drop:
     NAME: ClassVar = "drop"
 
     def compiled(self, language: Language) -> Step:
-        """Make the step that does it."""
-        return lambda doing: False
+        return lambda execution: False
 
 
 @dataclass(frozen=True)
 class Keep:
-    """Send only these fields.
-
-    Parameters
-    ----------
-    fields : tuple of str
-    """
+    """Send only these fields."""
 
     fields: tuple[str, ...]
     NAME: ClassVar = "keep"
@@ -88,12 +335,11 @@ class Keep:
         object.__setattr__(self, "fields", checked_names("keep", self.fields))
 
     def compiled(self, language: Language) -> Step:
-        """Make the step that does it."""
         kept = self.fields
 
-        def step(doing: Doing) -> bool:
-            out = doing.out
-            doing.out = {name: out[name] for name in kept if name in out}
+        def step(execution: Execution) -> bool:
+            out = execution.out
+            execution.out = {name: out[name] for name in kept if name in out}
             return True
 
         return step
@@ -101,12 +347,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class SetField:
-    """Give fields of the message values.
-
-    Parameters
-    ----------
-    values : mapping of str to object
-    """
+    """Set fields of the message."""
 
     values: Fields
     NAME: ClassVar = "set"
@@ -115,11 +356,10 @@ class SetField:
         check_values("set", self.values)
 
     def compiled(self, language: Language) -> Step:
-        """Make the step that does it."""
-        made = [(name, value_of(each, language)) for name, each in self.values.items()]
+        values = [(name, value_of(given, language)) for name, given in self.values.items()]
 
-        def step(doing: Doing) -> bool:
-            doing.out.update({name: value(doing) for name, value in made})
+        def step(execution: Execution) -> bool:
+            execution.out.update({name: value(execution) for name, value in values})
             return True
 
         return step
@@ -127,14 +367,7 @@ class SetField:
 
 @dataclass(frozen=True)
 class Compress:
-    """Make a field smaller.
-
-    Parameters
-    ----------
-    field : str
-    ratio : float or str
-        How many times, or an expression for it.
-    """
+    """Compress a field by a ratio, a number or an expression."""
 
     field: str
     ratio: float | str
@@ -145,11 +378,10 @@ class Compress:
         check_at_least("ratio", self.ratio, 1.0)
 
     def compiled(self, language: Language) -> Step:
-        """Make the step that does it."""
         field, ratio = self.field, value_of(self.ratio, language)
 
-        def step(doing: Doing) -> bool:
-            compress(doing.out, field, ratio(doing))
+        def step(execution: Execution) -> bool:
+            compress(execution.out, field, ratio(execution))
             return True
 
         return step
@@ -157,14 +389,7 @@ class Compress:
 
 @dataclass(frozen=True)
 class Resize:
-    """Make a field no longer than the display is wide.
-
-    Parameters
-    ----------
-    field : str
-    pixels : float or str
-        An expression; by default what the device says of itself.
-    """
+    """Reduce a field to a number of pixels, a number or an expression; by default the display's width."""
 
     field: str
     pixels: float | str = "state.display_px"
@@ -175,11 +400,10 @@ class Resize:
         check_at_least("pixels", self.pixels, 1.0)
 
     def compiled(self, language: Language) -> Step:
-        """Make the step that does it."""
         field, pixels = self.field, value_of(self.pixels, language)
 
-        def step(doing: Doing) -> bool:
-            resize(doing.out, field, pixels(doing))
+        def step(execution: Execution) -> bool:
+            resize(execution.out, field, pixels(execution))
             return True
 
         return step
@@ -187,12 +411,7 @@ class Resize:
 
 @dataclass(frozen=True)
 class Remember:
-    """Set manual variables; setting an automatic one does nothing.
-
-    Parameters
-    ----------
-    values : mapping of str to object
-    """
+    """Set manual variables; setting an automatic one has no effect."""
 
     values: Fields
     NAME: ClassVar = "remember"
@@ -201,12 +420,11 @@ class Remember:
         check_values("remember", self.values)
 
     def compiled(self, language: Language) -> Step:
-        """Make the step that does it."""
-        made = [(name, value_of(each, language)) for name, each in self.values.items()]
+        values = [(name, value_of(given, language)) for name, given in self.values.items()]
 
-        def step(doing: Doing) -> bool:
-            for name, value in [(name, value(doing)) for name, value in made]:
-                doing.state.set_property(name, value)
+        def step(execution: Execution) -> bool:
+            for name, value in [(name, value(execution)) for name, value in values]:
+                execution.state.set_property(name, value)
             return True
 
         return step
@@ -214,12 +432,7 @@ class Remember:
 
 @dataclass(frozen=True)
 class Forget:
-    """Remove manual variables; removing an automatic one does nothing.
-
-    Parameters
-    ----------
-    names : tuple of str
-    """
+    """Remove manual variables; removing an automatic one has no effect."""
 
     names: tuple[str, ...]
     NAME: ClassVar = "forget"
@@ -228,11 +441,9 @@ class Forget:
         object.__setattr__(self, "names", checked_names("forget", self.names))
 
     def compiled(self, language: Language) -> Step:
-        """Make the step that does it."""
-
-        def step(doing: Doing) -> bool:
+        def step(execution: Execution) -> bool:
             for name in self.names:
-                doing.state.remove_property(name)
+                execution.state.remove_property(name)
             return True
 
         return step
@@ -240,13 +451,7 @@ class Forget:
 
 @dataclass(frozen=True)
 class Call:
-    """Call a method that was registered.
-
-    Parameters
-    ----------
-    name : str
-        As it was given to :func:`~mudkit.systems.sublim._policy.message.method`.
-    """
+    """Call a method registered by :func:`~mudkit.systems.sublim.method`."""
 
     name: str
     NAME: ClassVar = "call"
@@ -255,16 +460,15 @@ class Call:
         method_of(self.name)
 
     def compiled(self, language: Language) -> Step:
-        """Make the step that does it."""
         called = method_of(self.name)
 
-        def step(doing: Doing) -> bool:
+        def step(execution: Execution) -> bool:
             with Watched():
-                made = called(thawed_fields(doing.out), thawed_fields(doing.state.all))
-            if made is None:
+                result = called(thawed_fields(execution.out), thawed_fields(execution.state.all))
+            if result is None:
                 return False
-            doing.out = thawed_fields(made)
-            checked_bytes(doing.out, "the message")
+            execution.out = thawed_fields(result)
+            checked_bytes(execution.out, "the message")
             return True
 
         return step
@@ -273,23 +477,18 @@ class Call:
 Action: TypeAlias = Drop | Keep | SetField | Compress | Resize | Remember | Forget | Every | Summary | Call
 
 ACTIONS: Final[dict[str, Callable[..., Action]]] = {
-    each.NAME: each
-    for each in (Drop, Keep, SetField, Compress, Resize, Remember, Forget, Every, Summary, Call)
+    kind.NAME: kind
+    for kind in (Drop, Keep, SetField, Compress, Resize, Remember, Forget, Every, Summary, Call)
 }
-"""The actions of rules, by the names that they have in YAML."""
+"""Action types by their names in YAML."""
 _PLAIN: Final = {"keep": "fields", "set": "values", "remember": "values", "forget": "names", "call": "name"}
-"""Actions of one parameter are written without its name."""
+"""Actions of one parameter, which YAML writes without its name."""
 
 
 def action_of(name: str, given: Value) -> Action:
-    """Make an action of its name and what stands after it.
-
-    Raises
-    ------
-    PolicyError
-    """
+    """Return the action of a name and the value after it in YAML."""
     if name not in ACTIONS:
-        raise PolicyError("There is no such action.", found=brief(name), expected=", ".join(ACTIONS))
+        raise PolicyError("Unknown action.", found=brief(name), expected=", ".join(ACTIONS))
     kind = ACTIONS[name]
     if name == "drop":
         if given is not None:
@@ -302,7 +501,7 @@ def action_of(name: str, given: Value) -> Action:
         raise PolicyError(
             f"{name} takes parameters by name.", found=brief(given), expected=f"{{{', '.join(known)}}}"
         )
-    if unknown := [each for each in given if each not in known]:
+    if unknown := [parameter for parameter in given if parameter not in known]:
         raise PolicyError(
             f"{name} has no parameter {unknown[0]!r}.", found=brief(unknown[0]), expected=", ".join(known)
         )
@@ -317,7 +516,7 @@ def action_of(name: str, given: Value) -> Action:
 
 
 def described(action: Action) -> Value:
-    """Give an action as :func:`action_of` takes it, as JSON can hold it."""
+    """Return an action as :func:`action_of` reads it, as JSON."""
     if isinstance(action, Drop):
         return "drop"
     if action.NAME in _PLAIN:

@@ -1,40 +1,151 @@
-"""Policies that are Python functions, for trusted notebooks: they run as they are.
+"""Policies that are Python functions, for trusted notebooks, and the bounds on their run time.
 
-A function is given the message, which it cannot change, and the state. It gives back the message to be sent:
-the one that was published, or another one (:func:`~mudkit.systems.sublim._policy.message.create_message`);
-nothing drops it. What it raises, and what goes beyond a limit (lines run, size of the state and of the
-message), stops it for this message only: the state is as it was before, and other subscribers notice
-nothing. It is no sandbox: :mod:`~mudkit.systems.sublim._policy.watching` says what cannot be ended.
+A function gets the message, which it cannot change, and the state. It returns the message to send: the
+published one, or another one (:func:`~mudkit.systems.sublim.create_message`); None drops it. An exception, or
+exceeding a limit (lines run, size of state and message), stops it for this message only; its state is
+unchanged, and other subscribers are not affected. It is not a sandbox.
+
+The limit on lines counts Python's trace events: lines, calls, and the instructions of a loop that is a
+single jump to itself (``while True: pass`` on one line begins no line). The count, and so the outcome, is the
+same in every run. Not counted:
+
+* A call into a library that checks for signals (``10**10**10``, a backtracking regular expression) is
+  interrupted after :data:`MAX_CPU_S` seconds of processor time, in the main thread; so is a function that is
+  already traced, by a debugger or a coverage tool.
+* A call into a library that does not (``sum(itertools.count())``) **cannot be interrupted**, except by ending
+  the process.
+
+Memory is left to the operating system: it refuses ``"a" * 10**12``, which raises a ``MemoryError`` like any
+other exception. A bare ``except:`` around an endless loop catches the interruption; ``except Exception`` does
+not.
 """
 
 from __future__ import annotations
 
+import dis
+import signal
+import sys
+import threading
 from collections.abc import Callable
-from typing import ClassVar, TypeAlias
+from types import CodeType, FrameType, TracebackType
+from typing import ClassVar, Final, TypeAlias
 
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Displayed, View
-from mudkit.systems.sublim._policy.deciding import DROPPED, SENT, STOPPED, Seen, Verdict
 from mudkit.systems.sublim._policy.message import frozen_fields, thawed_fields
-from mudkit.systems.sublim._policy.problems import PolicyError
-from mudkit.systems.sublim._policy.state import Beyond, State, checked_bytes
-from mudkit.systems.sublim._policy.watching import TooLong, Watched, error_text
+from mudkit.systems.sublim._policy.state import LimitExceeded, State, checked_bytes
+from mudkit.systems.sublim._policy.text import PolicyError
+from mudkit.systems.sublim._policy.verdict import DROPPED, SENT, STOPPED, Seen, Verdict
 from mudkit.wire import Fields, Value
 
-__all__ = ["FunctionPolicy", "policy"]
+__all__ = [
+    "MAX_CPU_S",
+    "MAX_LINES",
+    "FunctionPolicy",
+    "TooLong",
+    "Watched",
+    "error_text",
+    "policy",
+]
+
+MAX_LINES: Final = 20_000
+"""Lines of Python that a policy function or a registered method may run for one message."""
+MAX_CPU_S: Final = 2.0
+"""Processor time that it may use; lines inside a library call are not counted."""
+
+_KNOWN_CODE: Final = 1024
+_Trace: TypeAlias = Callable[[FrameType, str, object], "_Trace | None"]
+
+
+class TooLong(BaseException):
+    """A function has run for too long. Not an Exception, so ``except Exception`` does not catch it."""
+
+
+class Watched:
+    """Context manager that raises :class:`TooLong` when its body runs for too long."""
+
+    __slots__ = ("_before", "_handler", "_is_clocked", "_left")
+
+    def __enter__(self) -> None:
+        self._left = MAX_LINES
+        self._is_clocked = threading.current_thread() is threading.main_thread() and not any(
+            signal.getitimer(signal.ITIMER_VIRTUAL)
+        )
+        if self._is_clocked:
+            self._handler = signal.signal(signal.SIGVTALRM, _late)
+            signal.setitimer(signal.ITIMER_VIRTUAL, MAX_CPU_S)
+        self._before = sys.gettrace()
+        if self._before is None:  # keep the trace function of a debugger or coverage tool
+            sys.settrace(self._trace)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sys.settrace(self._before)
+        if self._is_clocked:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+            signal.signal(signal.SIGVTALRM, self._handler)
+
+    def _trace(self, frame: FrameType, event: str, argument: object) -> _Trace:
+        self._left -= 1
+        if self._left < 0:
+            raise TooLong(f"more than {MAX_LINES} lines for one message")
+        if event == "call" and _jumps_to_itself(frame.f_code):
+            frame.f_trace_opcodes = True
+        return self._trace
+
+
+def error_text(error: BaseException) -> str:
+    """Return type and text of an exception; a user's exception may fail in ``str``."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
+def _late(number: int, frame: FrameType | None) -> None:
+    raise TooLong(f"more than {MAX_CPU_S:g} s of processor time for one message")
+
+
+_jumping: dict[int, tuple[CodeType, bool]] = {}
+"""Results by ``id`` of the code, which is referenced so that the id stays unique; hashing code is slow."""
+
+
+def _jumps_to_itself(code: CodeType) -> bool:
+    known = _jumping.get(id(code))
+    if known is None:
+        if len(_jumping) >= _KNOWN_CODE:
+            _jumping.clear()
+        known = _jumping[id(code)] = code, _has_tight_loop(code)
+    return known[1]
+
+
+def _has_tight_loop(code: CodeType) -> bool:
+    """Return whether code has a jump back over nothing, for which Python emits no line event."""
+    empty_from: int | None = None
+    for instruction in dis.get_instructions(code):
+        if empty_from is None:
+            empty_from = instruction.offset
+        if instruction.opcode in dis.hasjrel and empty_from <= instruction.argval <= instruction.offset:
+            return True
+        if instruction.opname not in ("NOP", "EXTENDED_ARG"):
+            empty_from = None
+    return False
+
 
 Decides: TypeAlias = Callable[[Fields, State], Fields | None]
 
 
 @check_init
 class FunctionPolicy(Displayed):
-    """A function as a policy; :func:`policy` makes it.
+    """Policy that calls a function; :func:`policy` creates it.
 
     Parameters
     ----------
     function : callable
+        ``f(message, state)``, which returns the message to send, or None.
     variables : mapping of str to object
-        First values of the manual variables.
+        Initial manual variables.
     """
 
     kind: ClassVar = "function"
@@ -45,7 +156,7 @@ class FunctionPolicy(Displayed):
         self.variables = dict(variables)
         try:
             State(self.variables, {}, 0.0).check()
-        except Beyond as error:
+        except LimitExceeded as error:
             raise PolicyError("These variables cannot be kept.", found=str(error)) from None
 
     def decide(
@@ -55,16 +166,16 @@ class FunctionPolicy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> Verdict:
-        """Decide about one message, as :meth:`mudkit.systems.sublim.Policy.decide`."""
+        """Decide about one message, see :meth:`mudkit.systems.sublim.Policy.decide`."""
         state = State(thawed_fields(variables), automatic, now_s)
         try:
             with Watched():
                 out = self.function(frozen_fields(message), state)
-            made = None if out is None else thawed_fields(out)
-            checked_bytes(made, "the message")
-            return Verdict.of(DROPPED if made is None else SENT, made, None, state, variables)
-        except (Exception, SystemExit, TooLong) as error:  # whatever the function does is its own affair
-            why = str(error) if isinstance(error, Beyond | TooLong) else error_text(error)
+            result = None if out is None else thawed_fields(out)
+            checked_bytes(result, "the message")
+            return Verdict.of(DROPPED if result is None else SENT, result, None, state, variables)
+        except (Exception, SystemExit, TooLong) as error:  # a user's function may raise anything
+            why = str(error) if isinstance(error, LimitExceeded | TooLong) else error_text(error)
             return Verdict(STOPPED, None, None, variables, why)
 
     def explain(
@@ -74,9 +185,9 @@ class FunctionPolicy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> list[Seen]:
-        """Say what it was given: a function has no rules to show."""
-        values = {f"message.{name}": each for name, each in message.items()}
-        values |= {f"state.{name}": each for name, each in {**variables, **automatic}.items()}
+        """Return the values passed to the function, as a single rule."""
+        values = {f"message.{name}": value for name, value in message.items()}
+        values |= {f"state.{name}": value for name, value in {**variables, **automatic}.items()}
         return [Seen(0, self.name, None, True, values)]
 
     def __call__(self, message: Fields, state: State) -> Fields | None:
@@ -96,8 +207,9 @@ def policy(
     Parameters
     ----------
     function : callable
+        The function.
     **variables
-        First values of the manual variables: ``@policy(patients=[1, 2])``.
+        Initial manual variables: ``@policy(patients=[1, 2])``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Messages: what is published never changes; a policy makes another one."""
+"""Messages of policies: immutable as published, copied and changed by a policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mudkit.arguments import check_arguments
 from mudkit.errors import brief
 from mudkit.sources.parameters import whole_number
-from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 RATIO: Final = "_ratio"
-"""A field that was compressed has a companion of this ending: by how much, all in all."""
+"""Suffix of the field with the total compression ratio of another field."""
 _MAX_RATIO: Final = 1_000_000.0
 _MAX_SAMPLES: Final = 1 << 30
 
@@ -42,16 +42,16 @@ _methods: dict[str, Method] = {}
 
 
 def frozen_fields(message: Fields) -> Fields:
-    """Return a message whose fields nobody can change."""
-    return MappingProxyType({name: frozen(each) for name, each in message.items()})
+    """Return a read-only view of a message."""
+    return MappingProxyType({name: frozen(value) for name, value in message.items()})
 
 
 def frozen(value: Value) -> Value:
-    """Give a value that nobody can change: mappings are read-only, lists are tuples."""
+    """Return an immutable value: mappings become read-only, lists become tuples."""
     if isinstance(value, Mapping):
         return frozen_fields(value)
     if isinstance(value, list | tuple):
-        return tuple(frozen(each) for each in value)
+        return tuple(frozen(item) for item in value)
     return value
 
 
@@ -65,74 +65,81 @@ def create_message(message: Fields | None = None, **fields: Value) -> dict[str, 
         Message to copy.
     **fields
         Fields to set.
+
+    Returns
+    -------
+    dict
+        The message, which can be changed.
     """
     return {**thawed_fields(message or {}), **fields}
 
 
 def thawed_fields(message: Fields) -> dict[str, Value]:
-    """Return a message whose fields can be changed."""
+    """Return a mutable copy of a message."""
     return {name: thawed(value) for name, value in message.items()}
 
 
 def thawed(value: Value) -> Value:
-    """Undo :func:`frozen`: what JSON can hold."""
+    """Return a mutable copy of a value, the inverse of :func:`frozen`."""
     if isinstance(value, Mapping):
         return thawed_fields(value)
-    return [thawed(each) for each in value] if isinstance(value, list | tuple) else value
+    return [thawed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @check_arguments
 def compress(message: dict[str, Value], field: str, ratio: Value) -> dict[str, Value]:
     """Compress a field, with loss.
 
-    Bytes are the samples of a signal, one byte each: every ``ratio`` of them become their mean. What is lost
-    is what changes faster than twice the new step: :func:`mudkit.sources.ecg_loss_percent` says how much of
-    an electrocardiogram that is. Of a text the first part stays. Any other field stays as it is.
+    Bytes are samples of a signal, one byte each: groups of ``ratio`` samples are replaced by their mean,
+    which removes changes faster than twice the new sampling interval; :func:`mudkit.sources.ecg_loss_percent`
+    says how much of an electrocardiogram that is. A text is truncated. Other fields are unchanged.
 
     Parameters
     ----------
     message : dict
-        It is changed, and given back.
+        Changed in place, and returned.
     field : str
+        Name of the field.
     ratio : float
-        How many times smaller; at most 1, or anything but a number, changes nothing.
+        Compression ratio; a value of at most 1, or that is not a number, changes nothing.
     """
     value = message.get(field)
     if not isinstance(value, bytes | str) or not value or not _is_number(ratio) or not ratio > 1.0:
         return message
-    wanted = max(round(len(value) / min(ratio, _MAX_RATIO)), 1)
-    if wanted >= len(value):
+    length = max(round(len(value) / min(ratio, _MAX_RATIO)), 1)
+    if length >= len(value):
         return message
-    message[field] = _means(value, wanted) if isinstance(value, bytes) else value[:wanted]
-    message[field + RATIO] = round(ratio_of(message, field) * len(value) / wanted, 6)
+    message[field] = _means(value, length) if isinstance(value, bytes) else value[:length]
+    message[field + RATIO] = round(ratio_of(message, field) * len(value) / length, 6)
     return message
 
 
 @check_arguments
 def resize(message: dict[str, Value], field: str, pixels: Value) -> dict[str, Value]:
-    """Shorten a field to the width of a display: one sample, or one character, per pixel.
+    """Reduce a field to the width of a display: one sample, or one character, per pixel.
 
     Parameters
     ----------
     message : dict
-        It is changed, and returned.
+        Changed in place, and returned.
     field : str
+        Name of the field.
     pixels : float
-        Width. Any other value changes nothing: None if the device does not report it.
+        Width; None if the device does not report it. Anything but a number of at least 1 changes nothing.
     """
     value = message.get(field)
     if not isinstance(value, bytes | str) or not _is_number(pixels) or pixels < 1 or len(value) <= pixels:
         return message
-    wanted = int(pixels)
+    length = int(pixels)
     before = ratio_of(message, field)
-    message[field] = _means(value, wanted) if isinstance(value, bytes) else value[:wanted]
-    message[field + RATIO] = round(before * len(value) / wanted, 6)
+    message[field] = _means(value, length) if isinstance(value, bytes) else value[:length]
+    message[field + RATIO] = round(before * len(value) / length, 6)
     return message
 
 
 @check_arguments
 def expand(samples: bytes, length: int) -> bytes:
-    """Draw a line through compressed samples again: as many as there were, between the means.
+    """Interpolate compressed samples to their original number, linearly between the means.
 
     Parameters
     ----------
@@ -140,6 +147,11 @@ def expand(samples: bytes, length: int) -> bytes:
         Compressed samples.
     length : int
         Number of samples before compression.
+
+    Returns
+    -------
+    bytes
+        ``length`` samples.
     """
     whole_number("length", length, -(1 << 62), _MAX_SAMPLES)
     if not samples or length <= 0:
@@ -150,17 +162,17 @@ def expand(samples: bytes, length: int) -> bytes:
 
 
 def ratio_of(message: Fields, field: str) -> float:
-    """Say by how much a field was compressed so far."""
+    """Return the compression ratio of a field so far."""
     ratio = message.get(field + RATIO)
     return float(ratio) if _is_number(ratio) and ratio >= 1 else 1.0
 
 
 @check_arguments
 def method(name: str) -> Callable[[_F], _F]:
-    """Register a method of one's own, which policies then call by its name.
+    """Register a function as a method that policies call by name.
 
-    It is given the message to be sent, which it may change, and the state, which it may not; what it gives
-    back is sent instead, and nothing (``None``) drops the message.
+    It receives the message to be sent, which it may change, and the state, which it may not. Its result is
+    sent instead; None drops the message.
 
     Parameters
     ----------
@@ -170,10 +182,10 @@ def method(name: str) -> Callable[[_F], _F]:
     Raises
     ------
     PolicyError
-        The name is none.
+        ``name`` is not an identifier.
     """
     if not str(name).isidentifier():
-        raise PolicyError("This cannot be the name of a method.", found=brief(name), expected="a name")
+        raise PolicyError("Invalid name of a method.", found=brief(name), expected="a name")
 
     def register(function: _F) -> _F:
         _methods[name] = function
@@ -183,16 +195,10 @@ def method(name: str) -> Callable[[_F], _F]:
 
 
 def method_of(name: str) -> Method:
-    """Find a method that was registered.
-
-    Raises
-    ------
-    PolicyError
-        There is none.
-    """
+    """Return a registered method."""
     if name not in _methods:
         raise PolicyError(
-            "There is no such method.",
+            "Unknown method.",
             found=brief(name),
             expected=", ".join(sorted(_methods)) or "none yet",
             remedy="register it with @method before the policy is read",
@@ -204,14 +210,14 @@ def _is_number(value: Value) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
-def _means(samples: bytes, wanted: int) -> bytes:
-    """Give so many means of the samples, each over an equal part, rounded."""
-    begins, widths = _parts(len(samples), wanted)
+def _means(samples: bytes, count: int) -> bytes:
+    """Return the rounded means of ``count`` equal parts of the samples."""
+    begins, widths = _parts(len(samples), count)
     sums = np.add.reduceat(np.frombuffer(samples, dtype=np.uint8), begins, dtype=np.int64)
     return ((2 * sums + widths) // (2 * widths)).astype(np.uint8).tobytes()
 
 
 @lru_cache(maxsize=256)
-def _parts(length: int, wanted: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    edges = np.arange(wanted + 1, dtype=np.int64) * length // wanted
+def _parts(length: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    edges = np.arange(count + 1, dtype=np.int64) * length // count
     return edges[:-1], np.diff(edges)

@@ -1,13 +1,11 @@
-"""Declarative policies: ordered rules over a message, the subscriber's state and time.
+"""Declarative policies: ordered rules over a message, the subscriber's state and the time.
 
-The first rule that holds fires, and no other; when none does, the message is dropped. A condition is a
-predicate of the one language. Its scopes are ``message`` (as published), ``state`` (automatic and manual
-variables) and ``clock`` (``clock.now_s``: when the message was published, seconds since 1970, which ``hour``
-and ``weekday`` take). A field that a message does not have is NULL: a comparison with it is not TRUE, and
-the rule does not fire.
+The first rule whose condition is TRUE fires; if none does, the message is dropped. A condition is a predicate
+over ``message`` (as published), ``state`` (automatic and manual variables) and ``clock`` (``clock.now_s``:
+time of publication, seconds since 1970, the argument of ``hour`` and ``weekday``). A missing field is NULL,
+and a comparison with it is not TRUE.
 
-A policy is compiled when it is read. It can do nothing but what its rules say: there is no other state, no
-loop and no Python in reach; :mod:`~mudkit.systems.sublim._policy.limits` bounds what it keeps and sends.
+A policy is compiled when it is read. It has no other state, no loop and no access to Python.
 """
 
 from __future__ import annotations
@@ -17,26 +15,47 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path as File
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Displayed, View, first_rows, one_line
 from mudkit.errors import MudkitError, brief
+from mudkit.events import size_bytes
 from mudkit.files import existing
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
-from mudkit.systems.sublim._policy.actions import Action, Every, Summary, action_of, described
-from mudkit.systems.sublim._policy.deciding import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
-from mudkit.systems.sublim._policy.execution import Doing, Step
-from mudkit.systems.sublim._policy.limits import MAX_ACTIONS, MAX_BOOKS_BYTES, MAX_RULES, MAX_VARIABLES
+from mudkit.systems.sublim._policy.actions import (
+    MAX_BOOKS_BYTES,
+    Action,
+    Every,
+    Execution,
+    Step,
+    Summary,
+    action_of,
+    described,
+)
+from mudkit.systems.sublim._policy.function import TooLong, error_text
 from mudkit.systems.sublim._policy.message import thawed
-from mudkit.systems.sublim._policy.problems import Path, Places, PolicyError
-from mudkit.systems.sublim._policy.state import AUTOMATIC, Beyond, State, Tables
-from mudkit.systems.sublim._policy.watching import TooLong, error_text
-from mudkit.systems.sublim._policy.yaml_text import read_yaml
+from mudkit.systems.sublim._policy.state import AUTOMATIC, MAX_VARIABLES, LimitExceeded, State, Tables
+from mudkit.systems.sublim._policy.text import Path, Places, PolicyError, read_yaml
+from mudkit.systems.sublim._policy.verdict import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
 from mudkit.wire import Fields, Value
 
-__all__ = ["SCOPES", "Policy", "Rule"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "MAX_ACTIONS",
+    "MAX_RULES",
+    "SCOPES",
+    "Policy",
+    "Rule",
+    "decision_table",
+]
+
+MAX_RULES: Final = 64
+MAX_ACTIONS: Final = 16
+"""Actions of a rule."""
 
 SCOPES: Final = ("message", "state", "clock")
 _PARTS: Final = ("policy", "message", "variables", "rules")
@@ -48,16 +67,16 @@ _LANGUAGE: Final = Language(SCOPES, bound=())
 @check_init
 @dataclass(frozen=True)
 class Rule:
-    """A condition, and what is done with a message for which it is TRUE.
+    """Condition, and the actions on a message for which it is TRUE.
 
     Parameters
     ----------
     when : str or None
-        A predicate; None: always.
+        Predicate; None: always TRUE.
     do : Action or sequence of Action
-        One after the other; nothing: the message is sent as it is.
+        Actions in order; none: the message is sent unchanged.
     name : str
-        The name, for explanations.
+        Name in explanations; by default ``rule`` and its number.
     """
 
     when: str | None = None
@@ -74,12 +93,12 @@ class Rule:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """What is done, in order."""
+        """Actions in order."""
         return tuple(self.do) if isinstance(self.do, Sequence) else (self.do,)
 
     def describe(self) -> dict[str, Value]:
-        """Give it as JSON can hold it."""
-        return {"name": self.name, "when": self.when, "do": [described(each) for each in self.actions]}
+        """Return the rule as JSON."""
+        return {"name": self.name, "when": self.when, "do": [described(action) for action in self.actions]}
 
 
 @dataclass(frozen=True)
@@ -96,20 +115,21 @@ class Policy(Displayed):
     Parameters
     ----------
     name : str
+        Name of the policy.
     rules : sequence of Rule
+        Rules; the first whose condition is TRUE fires.
     message : mapping of str to str, optional
-        The fields that messages may have, and their kinds (``number``, ``string``, ``boolean``, ``point``,
-        ``struct``, ``bytes``); a rule that names another one is refused. Without, any field may be named.
+        Fields of messages and their kinds (``number``, ``string``, ``boolean``, ``point``, ``struct``,
+        ``bytes``); a rule that names another field is refused. Without, any field may be named.
     variables : mapping of str to object, optional
-        First values of the manual variables; a list is a table of the language
-        (:class:`~mudkit.systems.sublim._policy.state.Tables`).
+        Initial manual variables; a list is a table of the language, for ``lookup``.
     places : Places, optional
-        Where each part stands in the text that it was read from, for errors; :meth:`from_yaml` gives it.
+        Places of its parts in the text, for errors; set by :meth:`from_yaml`.
 
     Raises
     ------
     PolicyError
-        A part is unknown or of no use; for a policy of a text it says the line.
+        A part is unknown or invalid; the error names the line of a policy that was read from a text.
 
     Examples
     --------
@@ -139,7 +159,7 @@ class Policy(Displayed):
         self.variables: dict[str, Value] = dict(variables or {})
         if not self.rules or len(self.rules) > MAX_RULES:
             raise self.places.error(
-                ("rules",), "A policy has rules.", found=str(len(self.rules)), expected=f"1 to {MAX_RULES}"
+                ("rules",), "A policy needs rules.", found=str(len(self.rules)), expected=f"1 to {MAX_RULES}"
             )
         _check_declared(self.message, self.variables, self.places)
         self.language = self._language()
@@ -150,29 +170,34 @@ class Policy(Displayed):
         self._decides = [
             (
                 number,
-                None if each.predicate is None else each.predicate.form.matches,
-                () if each.predicate is None else each.predicate.constants,
-                each.steps,
+                None if compiled.predicate is None else compiled.predicate.form.matches,
+                () if compiled.predicate is None else compiled.predicate.constants,
+                compiled.steps,
             )
-            for number, each in enumerate(self._compiled)
+            for number, compiled in enumerate(self._compiled)
         ]
 
     @classmethod
     @check_arguments
     def from_yaml(cls, source: str | os.PathLike[str]) -> Policy:
-        """Read a policy from a file, or from a text of several lines.
+        """Read a policy from a YAML file, or from a text of several lines.
 
         Parameters
         ----------
         source : str or path-like
-            The name of a YAML file, or its text, if there is an end of a line in it.
+            Name of the file, or the text itself if it contains a line feed.
+
+        Returns
+        -------
+        Policy
+            The policy, not checked yet: see :func:`~mudkit.systems.sublim.findings`.
 
         Raises
         ------
         InputMissing
-            There is no such file.
+            The file does not exist.
         PolicyError
-            With the line.
+            The text is not a policy; the error names the line.
         """
         if isinstance(source, str) and "\n" in source:
             return cls.read(*read_yaml(source, ""))
@@ -182,13 +207,21 @@ class Policy(Displayed):
     @classmethod
     @check_arguments
     def read(cls, plain: Value, places: Places | None = None) -> Policy:
-        """Make a policy of plain data, as YAML holds it and :meth:`describe` gives it."""
+        """Build a policy from plain data, as in YAML and from :meth:`describe`.
+
+        Parameters
+        ----------
+        plain : mapping
+            Parts of the policy.
+        places : Places, optional
+            Places of the parts in the text, for errors.
+        """
         places = places or Places()
         parts = _checked_parts(plain, (), _PARTS, places)
         rules = parts.get("rules")
         if not isinstance(rules, Sequence) or isinstance(rules, str):
-            raise places.error(("rules",), "A policy has a list of rules.", found=brief(rules, 80))
-        made = [_rule(number, each, places) for number, each in enumerate(rules)]
+            raise places.error(("rules",), "A policy needs a list of rules.", found=brief(rules, 80))
+        rules_read = [_rule(number, rule, places) for number, rule in enumerate(rules)]
         named: list[Fields] = []
         for part in ("message", "variables"):
             if not isinstance(fields := parts.get(part) or {}, Mapping):
@@ -196,10 +229,12 @@ class Policy(Displayed):
             named.append(fields)
         message, variables = named
         kinds = {name: str(kind) for name, kind in message.items()}
-        return cls(str(parts.get("policy", "")), made, message=kinds, places=places, variables=variables)
+        return cls(
+            str(parts.get("policy", "")), rules_read, message=kinds, places=places, variables=variables
+        )
 
     def describe(self) -> dict[str, Value]:
-        """Give it as JSON can hold it: what is sent to the access point."""
+        """Return the policy as JSON, as sent to the access point."""
         return {
             "policy": self.name,
             "message": dict(self.message),
@@ -208,11 +243,11 @@ class Policy(Displayed):
         }
 
     def predicate(self, number: int) -> Predicate | None:
-        """Give the condition of a rule, from 0; None: it always holds."""
+        """Return the compiled condition of a rule, from 0; None: always TRUE."""
         return self._compiled[number].predicate
 
     def steps(self, number: int) -> tuple[Step, ...]:
-        """Give what is done by a rule, from 0, action by action."""
+        """Return the compiled actions of a rule, from 0."""
         return self._compiled[number].steps
 
     def fires(
@@ -222,7 +257,7 @@ class Policy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> int | None:
-        """Say which rule fires, from 0; None: none does."""
+        """Return the rule that fires, from 0; None: none does."""
         state = {**variables, **automatic}
         clock, tables = {"now_s": now_s}, Tables(state)
         for number, matches, constants, _ in self._decides:
@@ -237,31 +272,31 @@ class Policy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> Verdict:
-        """Decide about one message; nothing that is given is changed.
+        """Decide about one message; the arguments are not changed.
 
         Parameters
         ----------
         message : mapping
-            As published.
+            Message as published.
         variables, automatic : mapping
-            Both kinds of the subscriber's variables.
+            Manual and automatic variables of the subscriber.
         now_s : float
-            When it was published, seconds since 1970.
+            Time of publication, seconds since 1970.
         """
         state = State(variables, automatic, now_s, self._books)
         everything, clock, tables = state.all, {"now_s": now_s}, Tables(state.all)
         try:
             for number, matches, constants, steps in self._decides:
                 if matches is None or matches(constants, tables, message, everything, clock):
-                    doing = Doing(message, state, clock, tables, self._room_bytes)
+                    execution = Execution(message, state, clock, tables, self._room_bytes)
                     for step in steps:
-                        if not step(doing):
-                            outcome = DROPPED if doing.held is None else HELD
-                            return Verdict.of(outcome, None, number, state, variables, doing.held)
-                    return Verdict.of(SENT, doing.out, number, state, variables)
-        except (Beyond, MudkitError, TooLong) as error:
+                        if not step(execution):
+                            outcome = DROPPED if execution.hold_reason is None else HELD
+                            return Verdict.of(outcome, None, number, state, variables, execution.hold_reason)
+                    return Verdict.of(SENT, execution.out, number, state, variables)
+        except (LimitExceeded, MudkitError, TooLong) as error:
             return Verdict(STOPPED, None, None, variables, str(error))
-        except (Exception, SystemExit) as error:  # a registered method may do anything
+        except (Exception, SystemExit) as error:  # a registered method may raise anything
             return Verdict(STOPPED, None, None, variables, error_text(error))
         return Verdict(DROPPED, None, None, variables)
 
@@ -272,24 +307,24 @@ class Policy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> list[Seen]:
-        """Say what each rule saw, up to the one that fired; nothing is changed."""
+        """Return what each rule saw, up to the one that fired; the arguments are not changed."""
         scopes = {"message": message, "state": {**variables, **automatic}, "clock": {"now_s": now_s}}
         seen = []
-        for number, each in enumerate(self._compiled):
+        for number, compiled in enumerate(self._compiled):
             truth = True
             named: dict[str, Value] = {}
-            if each.predicate is not None:
-                truth = each.predicate(
+            if compiled.predicate is not None:
+                truth = compiled.predicate(
                     message, state=scopes["state"], clock=scopes["clock"], tables=Tables(scopes["state"])
                 )  # type: ignore[assignment]
-                named = values_of(each.predicate, scopes)
-            seen.append(Seen(number, each.rule.name, each.rule.when, truth, named))
+                named = values_of(compiled.predicate, scopes)
+            seen.append(Seen(number, compiled.rule.name, compiled.rule.when, truth, named))
             if truth is True:
                 break
         return seen
 
     def __reduce__(self) -> tuple[partial[Policy], tuple[str, tuple[Rule, ...]]]:
-        """Copy and store it as what it was made of: what is compiled of that are functions."""
+        """Copy and pickle by the constructor's arguments: compiled rules are functions."""
         parts = partial(Policy, message=self.message, variables=self.variables, places=self.places)
         return parts, (self.name, self.rules)
 
@@ -308,14 +343,14 @@ class Policy(Displayed):
     def _language(self) -> Language:
         if not self.message:
             return _LANGUAGE
-        # Bytes are NULL to predicates, whatever they are declared to be.
+        # Predicates read bytes as NULL.
         fields = {name: "string" if kind == "bytes" else kind for name, kind in self.message.items()}
         return Language(SCOPES, bound=(), schema={"message": fields, "clock": {"now_s": "number"}})
 
     def _variables_of_books(self) -> dict[tuple[int, int], str]:
-        """Return the variable of each action that keeps books, by the places of rule and action.
+        """Return the variable of each action that keeps books, by the positions of rule and action.
 
-        The default name is no identifier: no expression, action or other rule can name it.
+        The default name is not an identifier, so no expression, action or other rule can name it.
         """
         variables: dict[tuple[int, int], str] = {}
         sharing: dict[str, Every | Summary] = {}
@@ -355,34 +390,34 @@ def _rule(number: int, plain: Value, places: Places) -> Rule:
     parts = _checked_parts(plain, path, _RULE, places)
     when = parts.get("when")
     if when is not None and not isinstance(when, str):
-        raise places.error((*path, "when"), "A condition is a text.", found=brief(when))
+        raise places.error((*path, "when"), "A condition must be a text.", found=brief(when))
     given = parts.get("do", [])
-    actions = given if isinstance(given, list) else [given]
-    made: list[Action] = []
-    for place, each in enumerate(actions):
-        with places.at((*path, "do", place) if isinstance(given, list) else (*path, "do")):
-            if isinstance(each, str):
-                made.append(action_of(each, None))
-            elif isinstance(each, Mapping) and len(each) == 1:
-                ((name, after),) = each.items()
-                made.append(action_of(name, after))
+    listed = given if isinstance(given, list) else [given]
+    actions: list[Action] = []
+    for position, item in enumerate(listed):
+        with places.at((*path, "do", position) if isinstance(given, list) else (*path, "do")):
+            if isinstance(item, str):
+                actions.append(action_of(item, None))
+            elif isinstance(item, Mapping) and len(item) == 1:
+                ((name, after),) = item.items()
+                actions.append(action_of(name, after))
             else:
                 raise PolicyError(
-                    "This is not one action.", found=brief(each, 80), expected="drop, or keep: [pulse]"
+                    "Expected one action.", found=brief(item, 80), expected="drop, or keep: [pulse]"
                 )
     with places.at(path):
-        return Rule(when, made, str(parts.get("name") or ""))
+        return Rule(when, actions, str(parts.get("name") or ""))
 
 
 def _checked_parts(plain: Value, path: Path, known: Sequence[str], places: Places) -> Fields:
-    """Return what has only known parts."""
+    """Return a mapping that has known keys only."""
     if not isinstance(plain, Mapping):
-        raise places.error(path, "Here parts are named.", found=brief(plain, 80), expected=", ".join(known))
+        raise places.error(path, "Expected named parts.", found=brief(plain, 80), expected=", ".join(known))
     for name in plain:
         if name not in known:
             raise places.error(
                 (*path, name),
-                f"There is no part {name!r} here.",
+                f"Unknown part {name!r}.",
                 found=brief(name),
                 expected=", ".join(known),
             )
@@ -394,7 +429,7 @@ def _check_declared(message: Mapping[str, str], variables: Fields, places: Place
         if kind not in _FIELD_KINDS:
             raise places.error(
                 ("message", name),
-                "There is no such kind of field.",
+                "Unknown kind of field.",
                 found=brief(kind),
                 expected=", ".join(_FIELD_KINDS),
             )
@@ -416,9 +451,55 @@ def _check_declared(message: Mapping[str, str], variables: Fields, places: Place
     with places.at(("variables",)):
         try:
             State(variables, {}, 0.0).check()
-        except Beyond as error:
+        except LimitExceeded as error:
             raise PolicyError("These variables cannot be kept.", found=str(error)) from None
 
 
 def _action_text(action: Action) -> str:
     return one_line(described(action))
+
+
+@check_arguments
+def decision_table(
+    policy: Policy,
+    messages: Mapping[str, Fields],
+    states: Mapping[str, Fields],
+    variables: Fields | None = None,
+    now_s: float = 0.0,
+) -> pd.DataFrame:
+    """Decide about each message in each state, independently; nothing is changed.
+
+    Parameters
+    ----------
+    policy : Policy
+        Policy that decides.
+    messages : mapping of str to mapping
+        Messages by label.
+    states : mapping of str to mapping
+        Automatic variables by label.
+    variables : mapping, optional
+        Manual variables; by default the initial ones of the policy.
+    now_s : float
+        Time of publication, seconds since 1970.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``message, state, rule, name, outcome, fields, bytes``: labels, number of the rule from 1 (0: none
+        fires) and its name, the outcome as in :class:`Verdict`, and names and size of the fields sent (empty
+        and 0 if none are).
+    """
+    import pandas as pd
+
+    kept = policy.variables if variables is None else variables
+    rows = []
+    for message, body in messages.items():
+        for state, automatic in states.items():
+            verdict = policy.decide(body, kept, automatic, now_s)
+            rule = -1 if verdict.rule is None else verdict.rule
+            name = policy.rules[rule].name if rule >= 0 else "no rule"
+            out = verdict.out or {}
+            size = size_bytes(out) if out else 0
+            rows.append((message, state, rule + 1, name, verdict.outcome, ", ".join(out), size))
+    columns = ["message", "state", "rule", "name", "outcome", "fields", "bytes"]
+    return pd.DataFrame(rows, columns=columns)

@@ -1,15 +1,15 @@
-"""The state of one subscriber: a tuple space of variables, each known by its name.
+"""State of a subscriber: a tuple space of named variables.
 
-Automatic variables are maintained by the system. The text of the paper lost the names of its three; they are
-ours:
+The system maintains the automatic variables. Their names are ours; the text of the paper lost its three:
 
 ==================  ====================================================================================
-``battery``         charge left, per cent; NULL on a charger
-``bandwidth_kbps``  what the device's link carries towards it, as the device knows it; NULL without limit
-``display_px``      width of the display, pixels, as the device's context says
+``battery``         remaining charge, per cent; NULL on a charger
+``bandwidth_kbps``  bandwidth of the device's downlink as the device knows it; NULL if unlimited
+``display_px``      width of the display in pixels, from the device's context
 ==================  ====================================================================================
 
-Manual variables belong to the policy.
+Manual variables belong to the policy. Rate limits and summaries store their records, called books, in manual
+variables of their own.
 """
 
 from __future__ import annotations
@@ -20,31 +20,38 @@ from typing import Any, Final
 from mudkit.arguments import check_init
 from mudkit.events import size_bytes
 from mudkit.systems.arguments import MAX_DEPTH, is_storable
-from mudkit.systems.sublim._policy.limits import MAX_STATE_BYTES, MAX_VARIABLES
 from mudkit.systems.sublim._policy.message import thawed
 from mudkit.wire import Fields, Value
 
-__all__ = ["AUTOMATIC", "KINDS", "Beyond", "State", "Tables", "checked_bytes"]
+__all__ = [
+    "AUTOMATIC",
+    "KINDS",
+    "MAX_STATE_BYTES",
+    "MAX_VARIABLES",
+    "LimitExceeded",
+    "State",
+    "Tables",
+    "checked_bytes",
+]
+
+MAX_VARIABLES: Final = 64
+"""Manual variables of a subscriber, without books."""
+MAX_STATE_BYTES: Final = 65_536
+"""All manual variables of a subscriber as JSON, without books."""
 
 AUTOMATIC: Final = ("battery", "bandwidth_kbps", "display_px")
 KINDS: Final = dict.fromkeys(AUTOMATIC, "number")
 LISTED: Final = {"listed": True}
 
 
-class Beyond(Exception):
-    """A policy has gone beyond a limit."""
+class LimitExceeded(Exception):
+    """A policy has exceeded a limit."""
 
 
 def checked_bytes(value: Value, what: str) -> int:
-    """Return the size of a value as it is sent.
-
-    Raises
-    ------
-    Beyond
-        It cannot be sent or stored.
-    """
+    """Return the encoded size of a value; raise LimitExceeded if it cannot be sent or stored."""
     if not is_storable(value, has_bytes=True):
-        raise Beyond(
+        raise LimitExceeded(
             f"{what} holds something else than None, truth values, finite numbers, texts, bytes, and lists "
             f"and mappings of these at most {MAX_DEPTH} deep, whose names are texts"
         )
@@ -53,17 +60,18 @@ def checked_bytes(value: Value, what: str) -> int:
 
 @check_init
 class State(Fields):
-    """Variables that a policy reads and changes while it decides.
+    """Variables that a policy reads and changes during a decision.
 
     Parameters
     ----------
     variables : mapping
-        The manual variables, which stay as they are: changes are in :attr:`variables`.
+        Manual variables; copied on the first change, see :attr:`variables`.
     automatic : mapping
+        Automatic variables.
     now_s : float
-        When the message was published, seconds since 1970.
+        Time of publication, seconds since 1970.
     books : frozenset of str
-        The variables in which rate limits and summaries keep books, which bound themselves.
+        Variables in which rate limits and summaries keep their books, which have limits of their own.
     """
 
     __slots__ = ("_automatic", "_books", "_by_hand", "_is_own", "all", "now_s", "variables")
@@ -80,28 +88,22 @@ class State(Fields):
         self._is_own = False
         self._books = books
         self._by_hand: set[str] = set()
-        """What the policy has set itself: only this can go beyond a limit."""
+        """Variables set by the policy itself: only these can exceed a limit."""
         self.now_s = now_s
         self.all: dict[str, Value] = {**variables, **automatic}
-        """Both kinds, as predicates see them."""
+        """Manual and automatic variables, as predicates see them."""
 
     @property
     def is_changed(self) -> bool:
-        """Whether a manual variable was set or removed."""
+        """True if a manual variable was set or removed."""
         return self._is_own
 
     def get_property(self, name: str) -> Any:
-        """Give a variable, ``None`` when there is none (the paper's ``getProperty``)."""
+        """Return a variable, None if it is absent (the paper's ``getProperty``)."""
         return self.all.get(name)
 
     def set_property(self, name: str, value: Value) -> None:
-        """Set a manual variable; setting an automatic one does nothing (``setProperty``).
-
-        Raises
-        ------
-        Beyond
-            The variables then take more than a policy may use.
-        """
+        """Set a manual variable; setting an automatic one has no effect (``setProperty``)."""
         if name in AUTOMATIC:
             return
         self._own()[name] = thawed(value)
@@ -109,31 +111,32 @@ class State(Fields):
         self.all[name] = value
 
     def set_books(self, name: str, books: dict[str, Value]) -> None:
-        """Set the books of a rate limit or a summary: made small, and of what can be stored."""
+        """Set the books of a rate limit or a summary, which are bounded and storable."""
         self._own()[name] = self.all[name] = books
 
     def remove_property(self, name: str) -> None:
-        """Remove a manual variable; removing an automatic one does nothing (``removeProperty``)."""
+        """Remove a manual variable; removing an automatic one has no effect (``removeProperty``)."""
         if name not in AUTOMATIC and name in self.variables:
             del self._own()[name]
             del self.all[name]
 
     def check(self) -> None:
-        """Refuse a state that is larger than it may be.
+        """Check the size of the manual variables.
 
         Raises
         ------
-        Beyond
+        LimitExceeded
+            They are too many or too large, or cannot be stored.
         """
         if self._is_own and not self._by_hand:
-            return  # what else is there was within the limit before
+            return  # the others were within the limits before
         left_out = self._books - self._by_hand
         kept = {name: value for name, value in self.variables.items() if name not in left_out}
         if len(kept) > MAX_VARIABLES:
-            raise Beyond(f"{len(kept)} variables; a policy may keep {MAX_VARIABLES}")
+            raise LimitExceeded(f"{len(kept)} variables; a policy may keep {MAX_VARIABLES}")
         taken = checked_bytes(kept, "a variable")
         if taken > MAX_STATE_BYTES:
-            raise Beyond(f"variables of {taken} bytes; a policy may keep {MAX_STATE_BYTES}")
+            raise LimitExceeded(f"variables of {taken} bytes; a policy may keep {MAX_STATE_BYTES}")
 
     def _own(self) -> dict[str, Value]:
         if not self._is_own:
@@ -153,9 +156,9 @@ class State(Fields):
 
 
 class Tables(Mapping[str, "_Listed"]):
-    """The lists of a state as tables of the language: ``lookup('patients', message.patient, 'listed')``.
+    """Lists of a state as tables of the language: ``lookup('patients', message.patient, 'listed')``.
 
-    It is TRUE for what the variable's list holds, and NULL otherwise.
+    TRUE for the items of the variable's list, else NULL.
     """
 
     __slots__ = ("_all",)
@@ -167,7 +170,7 @@ class Tables(Mapping[str, "_Listed"]):
         return _Listed(self._all.get(name))
 
     def __contains__(self, name: object) -> bool:
-        return True  # a variable that was removed lists nothing
+        return True  # a removed variable is an empty list
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)
@@ -183,8 +186,8 @@ class _Listed:
         self._values = values if isinstance(values, list | tuple) else ()
 
     def get(self, key: Value) -> dict[str, bool] | None:
-        for each in self._values:
-            # To Python TRUE equals 1; in the language it is of another kind.
-            if each == key and isinstance(each, bool) is isinstance(key, bool):
+        for item in self._values:
+            # In Python TRUE equals 1; in the language it is of another kind.
+            if item == key and isinstance(item, bool) is isinstance(key, bool):
                 return LISTED
         return None

@@ -1,55 +1,55 @@
-"""Whether a policy sends more on a lower battery, all else equal: what the checker refuses, with a witness.
+"""Policies that send more on a lower battery, all else equal: refused, with a witness.
 
-A policy is tried in contexts (:mod:`~mudkit.systems.sublim.check.contexts`) on each charge that matters. On
-two of them, the message and all else being the same, it sends more on one if it sends all that it sends on
-the other, each field at least as long and at least as often, and something more, longer or more often.
-Whoever is refused is shown the two charges and what is sent. What cannot be tried is taken, with a warning.
+A policy is tried in contexts (:mod:`~mudkit.systems.sublim.check.contexts`) at each critical battery level.
+It sends more at one of two levels if it sends everything that it sends at the other, each field at least as
+long and at least as often, and something in addition, longer or more often. The error shows both levels, and
+what is sent. What cannot be tried is accepted, with a warning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Final, NamedTuple
 
-from mudkit.predicates import Language
-from mudkit.predicates.expression import Expression
 from mudkit.predicates.python import compile_tree
 from mudkit.predicates.values import EVERY_KIND
-from mudkit.systems.sublim._policy.actions import Action, Call, Compress, Drop, Every, Resize, Summary
-from mudkit.systems.sublim._policy.execution import Doing
+from mudkit.systems.sublim._policy.actions import (
+    Action,
+    Call,
+    Compress,
+    Drop,
+    Every,
+    Execution,
+    Resize,
+    Summary,
+)
 from mudkit.systems.sublim._policy.message import RATIO
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.state import State, Tables
-from mudkit.systems.sublim.check.atoms import given_expressions
-from mudkit.systems.sublim.check.contexts import Context, Contexts
+from mudkit.systems.sublim.check.cases import expressions_of, parsed
+from mudkit.systems.sublim.check.contexts import BATTERY, Context, Contexts
 from mudkit.wire import Fields, Value
 
 __all__ = ["More", "Sends", "more_on_less"]
 
-_BATTERY: Final = ("state", ("battery",))
 _LINK: Final = ("bandwidth_kbps", "display_px")
 _SHOWN: Final = 60
 _MAX_PAIRS: Final = 200_000
-"""Of charges in a context that are compared."""
+"""Pairs of battery levels to compare, over all contexts."""
 
 
 class Sends(NamedTuple):
-    """What is sent of one message.
+    """Content that a policy sends for one message.
 
-    Parameters
-    ----------
-    lengths : dict of str to int, or None
-        The length of each field, in bytes; None: nothing is sent.
-    limits : tuple of (float, str or None)
-        The limits: at most once in so many seconds, for each value of an expression; None: for all.
+    ``lengths`` has the length of each field in bytes; None: nothing is sent. ``limits`` are rate limits: an
+    interval in seconds, for each value of an expression, or for all messages together (None).
     """
 
     lengths: dict[str, int] | None
     limits: tuple[tuple[float, str | None], ...] = ()
 
     def is_more(self, other: Sends) -> bool:
-        """Say whether it is more in some way, and less in none."""
+        """Return whether it is more in some respect, and less in none."""
         if self.lengths is None:
             return False
         return other.lengths is None or (self._covers(other) and not other._covers(self))
@@ -75,18 +75,7 @@ class Sends(NamedTuple):
 
 
 class More(NamedTuple):
-    """That a policy sends more on a lower battery, or (of a warning) what could not be told.
-
-    Parameters
-    ----------
-    rule : int
-        The rule that fires on the lower battery, from 0.
-    text : str
-    is_error : bool
-    lower, higher : float
-        The two levels of the battery, per cent.
-    context : Context or None
-    """
+    """Finding that a policy sends more on a lower battery or, as a warning, what could not be decided."""
 
     rule: int
     text: str
@@ -97,12 +86,9 @@ class More(NamedTuple):
 
 
 def more_on_less(policy: Policy) -> Iterator[More]:
-    """Look for contexts in which a policy sends more on a lower battery.
-
-    One is shown for each two rules.
-    """
+    """Yield the contexts in which a policy sends more on a lower battery, one per pair of rules."""
     contexts = Contexts(policy)
-    if not any(_BATTERY in atom.names() for atom in (*contexts.conditions, *contexts.computed)):
+    if not any(BATTERY in atom.names() for atom in (*contexts.conditions, *contexts.computed)):
         return
     trial = _Trial(policy, contexts)
     yield from trial.findings()
@@ -126,7 +112,7 @@ class _Trial:
         }
         self._seen: dict[int, set[bool]] = {number: set() for number in self._open}
         names = policy.language.scopes.names
-        self._say = {
+        self._evaluators = {
             number: compile_tree(atom.node, names, kind=EVERY_KIND) for number, atom in self._open.items()
         }
 
@@ -134,7 +120,7 @@ class _Trial:
         groups: dict[tuple[tuple[int, ...], tuple[str, ...]], tuple[Context, list[int]]] = {}
         for context in self._contexts.distinguished():
             fires = [self._fires(context, level) for level in self._levels]
-            self._look(context)
+            self._try_conditions(context)
             if len(set(fires)) > 1 or self._computes[fires[0]]:
                 groups.setdefault((tuple(fires), self._contexts.shared(context)), (context, fires))
         for base, fires in groups.values():
@@ -149,7 +135,7 @@ class _Trial:
             self._unsure.setdefault(0, "the conditions tell too many contexts apart; some were drawn")
         for number, seen in self._seen.items():
             atom = self._open[number]
-            if len(seen) < 2 and atom.names() != {_BATTERY}:
+            if len(seen) < 2 and atom.names() != {BATTERY}:
                 names = ", ".join(sorted(".".join((scope, *path)) for scope, path in atom.names()))
                 self._unsure.setdefault(0, f"a condition on {names} was tried one way only")
         for rule, why in self._unsure.items():
@@ -190,18 +176,18 @@ class _Trial:
             if mine != theirs and less != more:
                 self._unsure.setdefault(less, f"{' and '.join(mine or theirs)} was tried with some values")
 
-    def _look(self, context: Context) -> None:
-        for number in list(self._say):
+    def _try_conditions(self, context: Context) -> None:
+        for number in list(self._evaluators):
             for level in (0.0, 50.0, 100.0):
                 state = {**context.variables, **context.automatic, "battery": level}
                 constants = self._open[number].constants
-                truth = self._say[number](
+                truth = self._evaluators[number](
                     constants, Tables(state), context.message, state, {"now_s": context.now_s}
                 )
                 if isinstance(truth, bool):
                     self._seen[number].add(truth)
             if len(self._seen[number]) == 2:
-                del self._say[number]
+                del self._evaluators[number]
 
     def _fires(self, context: Context, level: float) -> int:
         fired = self._policy.fires(
@@ -210,20 +196,20 @@ class _Trial:
         return -1 if fired is None else fired
 
     def _key(self, per: str | None) -> str | None:
-        """Give the expression of a limit, if it is not the same for all messages."""
+        """Return the expression of a limit; None if it is the same for all messages."""
         if per is None:
             return None
-        names = _read(per, self._policy.language).names()
+        names = parsed(per, self._policy.language).names()
         changes = {name.split(".")[0] for name in names["state"]} & {*self._contexts.changed, *_LINK}
         return " ".join(per.split()) if names["message"] or names["clock"] or changes else None
 
     def _sends(self, context: Context, number: int, level: float) -> Sends | None:
-        """Say what a rule sends, its limits aside; None: that cannot be told."""
+        """Return what a rule sends, regardless of its limits; None if that cannot be decided."""
         if number < 0:
             return Sends(None)
         automatic = {**context.automatic, "battery": level}
         state = State(context.variables, automatic, context.now_s)
-        doing = Doing(context.message, state, {"now_s": context.now_s}, Tables(state.all))
+        execution = Execution(context.message, state, {"now_s": context.now_s}, Tables(state.all))
         limits = []
         for action, step in zip(self._policy.rules[number].actions, self._policy.steps(number), strict=True):
             if isinstance(action, Drop):
@@ -234,38 +220,32 @@ class _Trial:
             if isinstance(action, Call):
                 self._unsure.setdefault(number, f"nobody knows what {action.name!r} makes of a message")
                 return None
-            if not _is_computable(self._policy, action, doing):
+            if not _is_computable(self._policy, action, execution):
                 self._unsure.setdefault(number, "an action computes with what is not there")
                 return None
             try:
-                step(doing)
-            except Exception as error:  # it would be stopped: nothing is sent for a reason of its own
+                step(execution)
+            except Exception as error:  # the policy would be stopped
                 self._unsure.setdefault(number, f"{action.NAME} fails: {error}")
                 return None
-        return Sends(_lengths(doing.out, context.message), tuple(limits))
+        return Sends(_lengths(execution.out, context.message), tuple(limits))
 
 
 def _computes_with_battery(policy: Policy, number: int) -> bool:
     return any(
-        "battery" in _read(text, policy.language).names()["state"]
+        "battery" in expression.names()["state"]
         for action in policy.rules[number].actions
-        for text in given_expressions(action)
+        for expression in expressions_of(action, policy.language)
     )
 
 
-@lru_cache(maxsize=256)
-def _read(text: str, language: Language) -> Expression:
-    return Expression(text, language=language)
-
-
-def _is_computable(policy: Policy, action: Action, doing: Doing) -> bool:
-    """Say whether a ratio or a number of pixels is there; what is not known restricts nothing."""
+def _is_computable(policy: Policy, action: Action, execution: Execution) -> bool:
+    """Return whether the ratio or number of pixels of an action is a number."""
     if not isinstance(action, Compress | Resize):
         return True
-    for text in given_expressions(action):
-        expression = _read(text, policy.language)
+    for expression in expressions_of(action, policy.language):
         value = expression.evaluate(
-            expression.constants, doing.tables, doing.message, doing.state.all, doing.clock
+            expression.constants, execution.tables, execution.message, execution.state.all, execution.clock
         )
         if not isinstance(value, int | float) or isinstance(value, bool):
             return False
@@ -273,14 +253,14 @@ def _is_computable(policy: Policy, action: Action, doing: Doing) -> bool:
 
 
 def _unknown(policy: Policy, number: int, field: str) -> tuple[str, ...]:
-    """Give what a rule does to a field by more than the battery."""
+    """Return the reductions of a field by a rule that depend on more than the battery."""
     unknown = []
     for action in policy.rules[number].actions if number >= 0 else ():
         if isinstance(action, Compress | Resize) and action.field == field:
-            for text in given_expressions(action):
-                names = _read(text, policy.language).names()
+            for expression in expressions_of(action, policy.language):
+                names = expression.names()
                 if names["message"] or names["clock"] or names["state"] - {"battery"}:
-                    unknown.append(f"{action.NAME} by {text}")
+                    unknown.append(f"{action.NAME} by {expression.text}")
     return tuple(unknown)
 
 

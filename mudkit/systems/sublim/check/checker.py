@@ -1,15 +1,16 @@
-"""What is wrong with a policy that can be read: the checker, asked when a policy is set.
+"""Checker of declarative policies, applied when a policy is set.
 
 ===============  =======================================================================================
-unknown name     a rule looks at a variable that is neither automatic nor set by anybody, or looks up in a
-                 list that there is not
-unreachable      no situation is left for a rule: those before it, or its own condition, take all
-contradiction    two rules hold in the same situations and do something else; or the actions of one rule
-                 undo each other
+unknown name     a rule reads a variable that is neither automatic nor set by any rule, or looks up in a list
+                 that does not exist
+unreachable      the conditions of earlier rules, or its own, leave no situation in which a rule fires
+contradiction    two rules hold in the same situations and act differently; or the actions of one rule undo
+                 each other
 more on less     on a lower battery, all else equal, more is sent: more fields, longer ones, more often; with
                  a witness (:mod:`~mudkit.systems.sublim.check.charge`)
-not checked      the conditions tell too many situations apart to look at all, or it depends on what nobody
-                 knows before whether more is sent on a lower battery (warnings)
+not checked      a warning: the conditions distinguish too many situations to try all; or it depends on
+unknown
+                 values whether more is sent on a lower battery
 ===============  =======================================================================================
 """
 
@@ -22,11 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.arguments import check_arguments
-from mudkit.predicates import tree
-from mudkit.predicates.expression import Expression
-from mudkit.predicates.values import Constant
 from mudkit.systems.sublim._policy.actions import (
-    Action,
     Call,
     Compress,
     Drop,
@@ -40,11 +37,10 @@ from mudkit.systems.sublim._policy.actions import (
 )
 from mudkit.systems.sublim._policy.message import RATIO
 from mudkit.systems.sublim._policy.policy import Policy, Rule
-from mudkit.systems.sublim._policy.problems import PolicyError
 from mudkit.systems.sublim._policy.state import AUTOMATIC
-from mudkit.systems.sublim.check.atoms import given_expressions
+from mudkit.systems.sublim._policy.text import PolicyError
+from mudkit.systems.sublim.check.cases import TRUE, Atom, Situations, expressions_of
 from mudkit.systems.sublim.check.charge import more_on_less
-from mudkit.systems.sublim.check.situations import TRUE, Situations
 
 __all__ = [
     "CONTRADICTION",
@@ -65,17 +61,18 @@ NOT_CHECKED: Final = "not checked"
 
 
 class Finding(NamedTuple):
-    """Something that the checker has found.
+    """Result of the checker.
 
     Parameters
     ----------
     kind : str
-        One of the constants of this module.
+        ``"unknown name"``, ``"unreachable"``, ``"contradiction"``, ``"more on less"`` or ``"not checked"``.
     rule : int
-        The number of the rule, from 0.
+        Index of the rule, from 0.
     line : int or None
-        The line in the policy's text; None: it has none.
+        Line in the policy's text; None if it has none.
     text : str
+        Explanation.
     """
 
     kind: str
@@ -85,7 +82,7 @@ class Finding(NamedTuple):
 
     @property
     def is_error(self) -> bool:
-        """Whether a policy with it is refused."""
+        """True if a policy with this finding is refused."""
         return self.kind != NOT_CHECKED
 
 
@@ -101,10 +98,10 @@ def findings(policy: Policy) -> list[Finding]:
     Returns
     -------
     list of Finding
-        The findings in the order of the rules; empty: nothing is wrong with it.
+        Findings in the order of the rules; empty if the policy is correct.
     """
     all_findings = [*_unknown(policy), *_undone(policy), *_by_situation(policy), *_by_charge(policy)]
-    return sorted(all_findings, key=lambda each: (each.rule, each.kind))
+    return sorted(all_findings, key=lambda finding: (finding.rule, finding.kind))
 
 
 @check_arguments
@@ -116,19 +113,24 @@ def checked(policy: Policy) -> Policy:
     policy : Policy
         Policy to check.
 
+    Returns
+    -------
+    Policy
+        The same policy.
+
     Raises
     ------
     PolicyError
-        With all that was found.
+        The checker has found errors, all of which it lists.
     """
-    errors = [each for each in findings(policy) if each.is_error]
+    errors = [finding for finding in findings(policy) if finding.is_error]
     if errors:
         first = errors[0]
         raise PolicyError(
             f"The policy is refused: {first.kind}.",
             line=first.line,
             where=policy.places.where(("rules", first.rule)),
-            found="; ".join(f"{each.kind}: {each.text}" for each in errors),
+            found="; ".join(f"{finding.kind}: {finding.text}" for finding in errors),
             expected="rules that can all fire, agree, and send no more on a lower battery",
         )
     return policy
@@ -151,7 +153,7 @@ def _unknown(policy: Policy) -> Iterator[Finding]:
             elif isinstance(action, Every | Summary) and action.variable:
                 known.add(action.variable)
     for number, rule in enumerate(policy.rules):
-        for part, names, tables in _looked_at(policy, number, rule):
+        for part, names, tables in _names_read(policy, number, rule):
             for name in sorted(names):
                 if name.split(".")[0] not in known:
                     detail = f"there is no state.{name}; there are {', '.join(sorted(known))}"
@@ -163,49 +165,36 @@ def _unknown(policy: Policy) -> Iterator[Finding]:
 
 
 def _unknown_fields(policy: Policy, number: int, rule: Rule) -> Iterator[Finding]:
-    made: set[str] = set()
+    created: set[str] = set()
     for action in rule.actions:
-        looked: tuple[str, ...] = ()
+        read: tuple[str, ...] = ()
         if isinstance(action, Keep):
-            looked = action.fields
+            read = action.fields
         elif isinstance(action, Compress | Resize):
-            looked = (action.field,)
+            read = (action.field,)
         elif isinstance(action, Summary):
-            looked = action.of
-        for name in looked:
-            if name not in policy.message and name not in made:
+            read = action.of
+        for name in read:
+            if name not in policy.message and name not in created:
                 detail = f"a message has no field {name!r}; it has {', '.join(policy.message)}"
                 yield _finding(policy, UNKNOWN, number, detail, "do")
         if isinstance(action, SetField):
-            made |= action.values.keys()
+            created |= action.values.keys()
         elif isinstance(action, Compress | Resize):
-            made.add(action.field + RATIO)
+            created.add(action.field + RATIO)
         elif isinstance(action, Call):
             return  # it may have made any field
 
 
-def _looked_at(policy: Policy, number: int, rule: Rule) -> Iterator[tuple[str, set[str], set[str]]]:
+def _names_read(policy: Policy, number: int, rule: Rule) -> Iterator[tuple[str, set[str], set[str]]]:
     predicate = policy.predicate(number)
     if predicate is not None:
-        yield "when", predicate.names()["state"], _tables(predicate.form.root, predicate.constants)
+        tables = Atom(predicate.form.root, predicate.constants).tables()
+        yield "when", predicate.names()["state"], tables
     for action in rule.actions:
-        for expression in _expressions(policy, action):
-            yield "do", expression.names()["state"], _tables(expression.root, expression.constants)
-
-
-def _expressions(policy: Policy, action: Action) -> Iterator[Expression]:
-    return (Expression(each, language=policy.language) for each in given_expressions(action))
-
-
-def _tables(root: tree.Node, constants: tuple[Constant, ...]) -> set[str]:
-    tables = set()
-    for node in tree.walk(root):
-        if isinstance(node, tree.Call) and node.function.name == "lookup":
-            table = node.args[0]
-            name = constants[table.slot] if isinstance(table, tree.Constant) else None
-            if isinstance(name, str):
-                tables.add(name)
-    return tables
+        for expression in expressions_of(action, policy.language):
+            tables = Atom(expression.root, expression.constants).tables()
+            yield "do", expression.names()["state"], tables
 
 
 # -- actions of one rule
@@ -217,8 +206,8 @@ def _undone(policy: Policy) -> Iterator[Finding]:
         touched: dict[str, str] = {}
         for place, action in enumerate(rule.actions):
             if isinstance(action, Drop) and any(
-                isinstance(each, Keep | SetField | Compress | Resize | Every | Summary)
-                for each in rule.actions
+                isinstance(other, Keep | SetField | Compress | Resize | Every | Summary)
+                for other in rule.actions
             ):
                 yield _finding(policy, CONTRADICTION, number, "it drops what it prepares to send", "do")
             if isinstance(action, Drop) and place < len(rule.actions) - 1:
@@ -243,8 +232,8 @@ def _undone(policy: Policy) -> Iterator[Finding]:
 
 
 def _by_charge(policy: Policy) -> Iterator[Finding]:
-    for each in more_on_less(policy):
-        yield _finding(policy, MORE_ON_LESS if each.is_error else NOT_CHECKED, each.rule, each.text)
+    for more in more_on_less(policy):
+        yield _finding(policy, MORE_ON_LESS if more.is_error else NOT_CHECKED, more.rule, more.text)
 
 
 # -- situations
@@ -275,6 +264,6 @@ def _taken(policy: Policy, number: int, holds: list[NDArray[np.bool_]]) -> Findi
                 break
             detail = f"it holds exactly when {policy.rules[earlier].name!r} does, which does something else"
             return _finding(policy, CONTRADICTION, number, detail)
-    first = [each for each in range(number) if (holds[each] & holds[number]).any()]
-    names = " or ".join(repr(policy.rules[each].name) for each in first)
+    overlapping = [earlier for earlier in range(number) if (holds[earlier] & holds[number]).any()]
+    names = " or ".join(repr(policy.rules[earlier].name) for earlier in overlapping)
     return _finding(policy, UNREACHABLE, number, f"{names} always comes before it")

@@ -1,22 +1,20 @@
-"""Contexts in which a policy is tried: messages, variables and times between which its rules tell apart.
+"""Contexts to try a policy on: messages, variables and times that its rules distinguish.
 
-What a name may be follows from the constants that stand beside it: each of them, what lies below, between and
-above, and NULL. A name that only an action computes with is sensible: it is there, and a number of its is
-positive. Manual variables are those with which a policy begins, and those to which it comes by itself.
+The values of a name are the critical values of the atoms that contain it: its constants, values below,
+between and above them, and NULL. A name that only actions compute with has a plausible value: present, and
+positive if it is a number. Manual variables have their initial values, and values that the policy itself
+sets when it is run.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
-
-import numpy as np
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeGuard
 
 from mudkit.predicates import tree
-from mudkit.predicates.expression import Expression
-from mudkit.sources.streams import Stream
+from mudkit.predicates.values import Point
 from mudkit.systems.sublim._policy.actions import (
     Call,
     Compress,
@@ -29,49 +27,42 @@ from mudkit.systems.sublim._policy.actions import (
     Summary,
 )
 from mudkit.systems.sublim._policy.policy import Policy
-from mudkit.systems.sublim.check.atoms import (
-    _MAX_LEVELS,
+from mudkit.systems.sublim.check.cases import (
     Atom,
+    Cases,
+    Draw,
     Name,
-    _is_number,
-    _points,
+    Other,
     atoms,
-    battery_levels,
-    given_expressions,
-    is_of_kind,
-    is_plain,
+    critical_values,
+    expressions_of,
 )
-from mudkit.systems.sublim.check.situations import Other, critical
 from mudkit.wire import Fields, Value
 
-__all__ = [
-    "Context",
-    "Contexts",
-]
+__all__ = ["BATTERY", "Context", "Contexts"]
 
-_T = TypeVar("_T")
-
-_AT_ONCE: Final = 1024
-_MOST: Final = 2_000
-"""Contexts that are tried; of more, so many are drawn."""
-_LEAST: Final = 40
+BATTERY: Final[Name] = ("state", ("battery",))
+_MAX_CONTEXTS: Final = 2_000
+"""Contexts to try; if there are more, as many are drawn."""
+_MIN_CONTEXTS: Final = 40
 _MAX_CONDITIONS: Final = 200_000
-"""Conditions that are evaluated: of rules, contexts and charges."""
+"""Conditions to evaluate: of rules, contexts and battery levels."""
 _MAX_COMPUTED: Final = 60
-"""Of values that only actions look at, for each context that conditions tell apart."""
+"""Values of names that only actions read, per context that conditions distinguish."""
+_MAX_LEVELS: Final = 160
 _STATES: Final = 8
 _STEPS: Final = 120
 _NUMBERS: Final = (1.0, 10.0, 60.0, 1000.0)
 _LENGTHS: Final = (64, 4_096)
-_LONGEST: Final = 200_000
+_MAX_LENGTH: Final = 200_000
 _BEGIN_S: Final = 1_767_225_600.0
 _HOUR_S: Final = 3_600.0
 _OTHER: Final = "another_field"
-_SENSIBLE: Final = {"bandwidth_kbps": (56.0, 500.0, 5_000.0), "display_px": (320.0, 1_080.0)}
+_PLAUSIBLE: Final = {"bandwidth_kbps": (56.0, 500.0, 5_000.0), "display_px": (320.0, 1_080.0)}
 
 
 class Context(NamedTuple):
-    """What a decision depends on, the battery left out."""
+    """Input of a decision, without the battery."""
 
     message: Fields
     variables: Fields
@@ -79,39 +70,12 @@ class Context(NamedTuple):
     now_s: float
 
 
-class _Draw:
-    """What is drawn for a policy is the same at every check."""
-
-    def __init__(self, name: str) -> None:
-        self._stream, self._step = Stream(0, f"contexts of a policy, {name}"), 0
-        self._words: list[int] = []
-
-    def choice(self, values: Sequence[_T]) -> _T:
-        """Draw one of some."""
-        if not self._words:
-            steps = np.arange(self._step, self._step + _AT_ONCE)
-            self._step += _AT_ONCE
-            self._words = self._stream.words(0, steps)[0].tolist()
-        return values[self._words.pop() % len(values)]
-
-
 class Contexts:
-    """The contexts of a policy.
+    """Contexts of a policy.
 
-    Parameters
-    ----------
-    policy : Policy
-
-    Attributes
-    ----------
-    conditions : list of Atom
-        The conditions of all rules.
-    computed : list of Atom
-        What actions compute.
-    changed : set of str
-        Manual variables that the policy changes.
-    is_whole : bool
-        Whether none was left out.
+    ``conditions`` are the atoms of all rules, ``computed`` the expressions of actions, ``levels`` the battery
+    levels to try, ``changed`` the manual variables that the policy changes. ``is_whole`` is False if some
+    contexts were left out.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -119,52 +83,51 @@ class Contexts:
         self._actions = [action for rule in policy.rules for action in rule.actions]
         predicates = [policy.predicate(number) for number in range(len(policy.rules))]
         self.conditions = [
-            atom for each in predicates if each is not None for atom in atoms(each.form.root, each.constants)
+            atom
+            for predicate in predicates
+            if predicate is not None
+            for atom in atoms(predicate.form.root, predicate.constants)
         ]
-        expressions = [
-            Expression(text, language=policy.language)
+        self.computed = [
+            Atom(expression.root, expression.constants)
             for action in self._actions
-            for text in given_expressions(action)
+            for expression in expressions_of(action, policy.language)
         ]
-        self.computed = [Atom(each.root, each.constants) for each in expressions]
         self._in_conditions = {name for atom in self.conditions for name in atom.names()}
         self._in_actions = {name for atom in self.computed for name in atom.names()}
-        looked = {path[0] for scope, path in self._in_conditions if scope == "message"}
-        made = {name for each in self._actions if isinstance(each, SetField) for name in each.values}
-        self._missing = sorted(made - looked)
-        """Fields that rules set, and a message need not have."""
-        self.levels = battery_levels(self.conditions, self.computed, policy.variables)
+        read = {path[0] for scope, path in self._in_conditions if scope == "message"}
+        written = {name for action in self._actions if isinstance(action, SetField) for name in action.values}
+        self._missing = sorted(written - read)
+        """Fields that rules set, and that a message may lack."""
+        self.levels = _battery_levels(self.conditions, self.computed, policy.variables)
         self.is_whole = len(self.levels) <= _MAX_LEVELS
         self.levels = self.levels[:: -(-len(self.levels) // _MAX_LEVELS)]
         self.states: list[Fields] = [policy.variables]
         self.changed = self._changed()
-        if self._looked_at() & self.changed:
+        if self._read_variables() & self.changed:
             self.states = self._reached()
 
     def distinguished(self) -> Iterator[Context]:
-        """Give the contexts that conditions can tell apart."""
+        """Yield the contexts that conditions distinguish."""
         affordable = _MAX_CONDITIONS // (len(self.levels) * len(self._policy.rules))
-        yield from self._drawn(
-            self._in_conditions, max(min(affordable, _MOST), _LEAST), _Draw("told apart"), self.states
-        )
+        limit = max(min(affordable, _MAX_CONTEXTS), _MIN_CONTEXTS)
+        yield from self._drawn(self._in_conditions, limit, Draw("told apart"), self.states)
 
     def computed_with(self, context: Context) -> Iterator[Context]:
-        """Give a context with all that only actions look at, and with contents of some lengths."""
+        """Yield variants of a context: values that only actions read, and lengths of the contents."""
         rest = self._in_actions - self._in_conditions
-        yield from self._drawn(rest, _MAX_COMPUTED, _Draw("computed with"), [context.variables], context)
+        yield from self._drawn(rest, _MAX_COMPUTED, Draw("computed with"), [context.variables], context)
 
     def shared(self, context: Context) -> tuple[str, ...]:
-        """Give what both conditions and actions look at."""
+        """Return the values that both conditions and actions read."""
         names = sorted(self._in_conditions & self._in_actions)
-        return (repr(context.variables), *(repr(_at(context, each)) for each in names))
+        return (repr(context.variables), *(repr(_at(context, name)) for name in names))
 
-    def _looked_at(self) -> set[str]:
-        """Give the manual variables on which a decision depends."""
+    def _read_variables(self) -> set[str]:
         names = {path[0] for scope, path in self._in_conditions | self._in_actions if scope == "state"}
         return {*names, *(table for atom in (*self.conditions, *self.computed) for table in atom.tables())}
 
     def _changed(self) -> set[str]:
-        """Give those that the policy changes."""
         names: set[str] = set()
         for action in self._actions:
             if isinstance(action, Remember):
@@ -176,46 +139,46 @@ class Contexts:
         return names
 
     def _reached(self) -> list[Fields]:
-        """Give states to which the policy comes by itself."""
-        policy, draw, looked = self._policy, _Draw("reached"), sorted(self._looked_at())
+        """Return states that the policy reaches on random messages."""
+        policy, draw, read = self._policy, Draw("reached"), sorted(self._read_variables())
         reached: dict[str, Fields] = {}
-        if any(isinstance(each, Call) for each in self._actions):
-            return self.states  # nobody calls a user's method for a look
+        if any(isinstance(action, Call) for action in self._actions):
+            return self.states  # a user's method is not called by the checker
         names = self._in_conditions | self._in_actions
         state: Fields = policy.variables
-        reached[repr([state.get(each) for each in looked])] = state
+        reached[repr([state.get(name) for name in read])] = state
         for step, context in enumerate(
             itertools.islice(self._drawn(names, _STEPS, draw, [policy.variables]), _STEPS)
         ):
             automatic = {**context.automatic, "battery": draw.choice(self.levels)}
             state = policy.decide(context.message, state, automatic, context.now_s + 60.0 * step).variables
             if len(reached) < _STATES:
-                reached.setdefault(repr([state.get(each) for each in looked]), state)
+                reached.setdefault(repr([state.get(name) for name in read]), state)
         return list(reached.values())
 
     def _drawn(
         self,
         names: set[Name],
-        most: int,
-        draw: _Draw,
+        limit: int,
+        draw: Draw,
         states: Sequence[Fields],
         base: Context | None = None,
     ) -> Iterator[Context]:
-        choices: list[tuple[Name, list[Value]]] = [
-            (name, self._values(name))
+        values = {
+            name: self._values(name)
             for name in sorted(names)
             if name[0] != "state" or name[1] in (("bandwidth_kbps",), ("display_px",))
-        ]
+        }
         lengths = self._lengths() if base is not None else [_LENGTHS[0]]
         missing = [[], self._missing] if base is not None and self._missing else [[]]
-        sizes = [len(states), len(lengths), len(missing), *(len(values) for _, values in choices)]
-        if math.prod(sizes) <= most:
-            drawn: Iterable[Iterable[int]] = itertools.product(*map(range, sizes))
-        else:
-            self.is_whole = False
-            drawn = ([draw.choice(range(size)) for size in sizes] for _ in range(most))
-        for state, length, left_out, *places in drawn:
-            given = {name: values[place] for (name, values), place in zip(choices, places, strict=True)}
+        sizes: dict[Name | str, int] = {
+            "state": len(states), "length": len(lengths), "missing": len(missing),
+            **{name: len(choices) for name, choices in values.items()},
+        }  # fmt: skip
+        cases = Cases(sizes, limit)
+        self.is_whole = self.is_whole and cases.is_whole
+        for state, length, left_out, *places in cases.drawn(draw):
+            given = {name: values[name][place] for name, place in zip(values, places, strict=True)}
             given |= {("message", (name,)): None for name in missing[left_out]}
             yield self._context(states[state], lengths[length], given, base)
 
@@ -229,7 +192,7 @@ class Contexts:
             fixed = {path[0] for scope, path in self._in_conditions if scope == "message"}
             message |= {name: value for name, value in base.message.items() if name in fixed}
             message = {
-                name: each for name, each in message.items() if name not in fixed or name in base.message
+                name: value for name, value in message.items() if name not in fixed or name in base.message
             }
             automatic, now_s = dict(base.automatic), base.now_s
         for (scope, path), value in given.items():
@@ -256,9 +219,11 @@ class Contexts:
         return {name: samples[kind] for name, kind in kinds.items()}
 
     def _guessed(self) -> dict[str, str]:
-        """Guess the fields of a message that a policy does not declare, and one that it does not name."""
+        """Guess the fields of messages that the policy does not declare, and add an unknown one."""
         kinds = {
-            path[0]: "number" for scope, path in self._in_conditions | self._in_actions if scope == "message"
+            path[0]: "number"
+            for scope, path in sorted(self._in_conditions | self._in_actions)
+            if scope == "message"
         }
         for action in self._actions:
             if isinstance(action, Keep):
@@ -271,16 +236,16 @@ class Contexts:
         return {**kinds, _OTHER: "string"}
 
     def _lengths(self) -> list[int]:
-        sized = [each for each in self._actions if isinstance(each, Resize | Compress)]
+        sized = [action for action in self._actions if isinstance(action, Resize | Compress)]
         if not sized:
             return [_LENGTHS[0]]
         numbers = [
-            float(each.pixels)
-            for each in sized
-            if isinstance(each, Resize) and not isinstance(each.pixels, str)
+            float(action.pixels)
+            for action in sized
+            if isinstance(action, Resize) and not isinstance(action.pixels, str)
         ]
-        numbers += [each for atom in self.computed for each in atom.values() if _is_number(each)]
-        longest = min(2.0 * max(numbers, default=0.0), _LONGEST)
+        numbers += [number for atom in self.computed for number in atom.values() if _is_number(number)]
+        longest = min(2.0 * max(numbers, default=0.0), _MAX_LENGTH)
         return [*_LENGTHS, *([int(longest)] if longest > _LENGTHS[-1] else [])]
 
     def _values(self, name: Name) -> list[Value]:
@@ -289,8 +254,8 @@ class Contexts:
         constants = [value for atom in around for value in atom.values()]
         kind = self._policy.message.get(path[0]) if scope == "message" and len(path) == 1 else None
         if not around:
-            return self._sensible(scope, path, kind)
-        values: list[Value] = [each for each in critical(constants) if not isinstance(each, Other)]
+            return self._plausible(scope, path, kind)
+        values: list[Value] = [value for value in critical_values(constants) if not isinstance(value, Other)]
         if not all(atom.is_simple for atom in around):
             values += _NUMBERS if kind in (None, "number") else ()
             values += ["x"] if kind == "string" else []
@@ -301,31 +266,32 @@ class Contexts:
             values += [True, False]
         if scope == "clock":
             values = [_BEGIN_S + hour * _HOUR_S for hour in (*range(24), *range(36, 180, 24))]
-            values += [each for each in constants if _is_number(each) and each > 1e6]
+            values += [value for value in constants if _is_number(value) and value > 1e6]
         if scope == "state":
-            values = [each for each in values if each is None or (_is_number(each) and each >= 0)]
-        right = [each for each in values if is_of_kind(each, kind)]
-        if all(each is None for each in right):
-            right += self._sensible(scope, path, kind)
-        return list({(type(each).__name__, repr(each)): each for each in right}.values())
+            values = [value for value in values if value is None or (_is_number(value) and value >= 0)]
+        matching = [value for value in values if _is_of_kind(value, kind)]
+        if all(value is None for value in matching):
+            matching += self._plausible(scope, path, kind)
+        return list({(type(value).__name__, repr(value)): value for value in matching}.values())
 
-    def _sensible(self, scope: str, path: tuple[str, ...], kind: str | None) -> list[Value]:
+    def _plausible(self, scope: str, path: tuple[str, ...], kind: str | None) -> list[Value]:
         if scope == "clock":
             return [_BEGIN_S]
         if scope == "state":
-            return list(_SENSIBLE.get(path[0], _NUMBERS))
+            return list(_PLAUSIBLE.get(path[0], _NUMBERS))
         if kind in ("string", "bytes", "boolean", "point", "struct"):
             return [self._message(_LENGTHS[0])[path[0]]]
-        if any(isinstance(each.node, tree.Name) and (scope, path) in each.names() for each in self.computed):
+        if any(isinstance(atom.node, tree.Name) and (scope, path) in atom.names() for atom in self.computed):
             return [60.0, "x" * _LENGTHS[0]]
         return list(_NUMBERS)
 
     def _listed(self, around: Sequence[Atom]) -> list[Value]:
         members: list[Value] = []
-        for table in {table for atom in around for table in atom.tables()}:
+        for table in sorted({table for atom in around for table in atom.tables()}):
             for state in self.states:
                 values = state.get(table)
-                members += [each for each in values[:3] if is_plain(each)] if isinstance(values, list) else []
+                if isinstance(values, list):
+                    members += [item for item in values[:3] if isinstance(item, int | float | str)]
         return members
 
 
@@ -342,7 +308,7 @@ def _at(context: Context, name: Name) -> Value:
 
 
 def _put(message: dict[str, Value], path: tuple[str, ...], value: Value) -> None:
-    """Give a field a value; without one it is not there."""
+    """Set a field of a message; None removes it."""
     for part in path[:-1]:
         known = message.get(part)
         inner = dict(known) if isinstance(known, Mapping) else {}
@@ -351,3 +317,45 @@ def _put(message: dict[str, Value], path: tuple[str, ...], value: Value) -> None
     message.pop(path[-1], None)
     if value is not None:
         message[path[-1]] = value
+
+
+def _battery_levels(conditions: Sequence[Atom], computed: Sequence[Atom], variables: Fields) -> list[float]:
+    """Return the critical battery levels, per cent; every integer if a condition computes with the level."""
+    in_conditions = [atom for atom in conditions if BATTERY in atom.names()]
+    in_actions = [atom for atom in computed if BATTERY in atom.names()]
+    levels = {0.0, 50.0, 100.0}
+    numbers = {float(value) for atom in in_actions for value in atom.values() if _is_number(value)}
+    if not all(atom.is_simple for atom in in_conditions):
+        numbers |= {float(value) for value in variables.values() if _is_number(value)}
+        levels |= {float(level) for level in range(101)}
+    if in_actions:
+        levels |= {10.0 * tenth for tenth in range(11)}
+    levels |= {number for number in numbers if 0.0 <= number <= 100.0}
+    for value in {float(value) for atom in in_conditions for value in atom.values() if _is_number(value)}:
+        levels |= {value, value - 0.1, value + 0.1, value - 1.0, value + 1.0}
+    return sorted({round(level, 6) for level in levels})
+
+
+def _is_of_kind(value: Value, kind: str | None) -> bool:
+    if value is None or kind in (None, "struct"):
+        return True
+    if kind == "number":
+        return _is_number(value)
+    if kind == "boolean":
+        return isinstance(value, bool)
+    return isinstance(value, Mapping) if kind == "point" else isinstance(value, str)
+
+
+def _is_number(value: Value) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _points(constants: Sequence[Value]) -> list[Value]:
+    """Return places near to, and far from, the constant places of a condition."""
+    places = [(value.lat, value.lon) for value in constants if isinstance(value, Point)]
+    numbers = [value for value in constants if _is_number(value)]
+    places += [
+        (lat, lon) for lat, lon in itertools.pairwise(numbers) if abs(lat) <= 90.0 and abs(lon) <= 180.0
+    ]
+    far = [(-lat, lon - math.copysign(180.0, lon)) for lat, lon in places]
+    return [{"lat": float(lat), "lon": float(lon)} for lat, lon in (*places, *far)]

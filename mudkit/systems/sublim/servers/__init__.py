@@ -1,1 +1,1 @@
-"""The machines of servers: the publish server and the access points with their agents (SUBLIM 3, 4)."""
+"""Servers of SUBLIM: the publish server, and access points with and without state."""

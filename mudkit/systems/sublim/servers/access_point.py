@@ -1,21 +1,18 @@
-"""An access point with SUBLIM: it decides for the subscribers that are attached to it (section 3).
+"""Access point with SUBLIM: applies the policies of the subscribers attached to it (section 3).
 
-Its rules:
+Rules:
 
 ================  ====================================================================================
-messages          each in its order, for each subscriber of whom it is the next; what is missing is
-                  asked for
-start             of a store with subscribers: ask them to attach, and serve them from then on
-attach            mine: it is there, at this address; else ask whoever serves it to hand it over
-left              of another incarnation of the subscriber than is served here, or it is served elsewhere
-                  since: forget it
-unknown           a subscriber whose state is lost: ask it to attach
-report            the automatic variables; the newest count
-policy            check it, and decide by it from the next message on
-got               out of the queue, and the next one
-ask, parcel, …    see :mod:`~mudkit.systems.sublim.servers.handover`
-timer, link up    the same again of what was not answered
+Messages          decide each in order, for each subscriber whose next message it is; request missing ones
+start             with stored subscribers: ask them to attach, and serve them once they have
+Attach, Left      see :mod:`~mudkit.systems.sublim.servers.handover`; so are messages of access points
+Report            store the automatic variables; the newest count
+SetPolicy         check it, and apply it starting at the next message
+DeliveryAck       remove from the queue, and send the next one
+timer, link up    retransmit what is unanswered
 ================  ====================================================================================
+
+It asks a client to attach (Identify) whose state is lost.
 """
 
 from __future__ import annotations
@@ -44,12 +41,9 @@ from mudkit.events import (
     size_bytes,
 )
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim import operations
-from mudkit.systems.sublim._policy.function import FunctionPolicy
-from mudkit.systems.sublim._policy.limits import MAX_TEXT
+from mudkit.systems.sublim._policy.function import FunctionPolicy, error_text
 from mudkit.systems.sublim._policy.policy import Policy
-from mudkit.systems.sublim._policy.problems import PolicyError
-from mudkit.systems.sublim._policy.watching import error_text
+from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError
 from mudkit.systems.sublim.check.checker import checked
 from mudkit.systems.sublim.messages import (
     FROM_CLIENT,
@@ -69,14 +63,16 @@ from mudkit.systems.sublim.messages import (
     PolicySet,
     PolicyText,
     Problem,
+    ReadState,
     Replay,
     Report,
     Reported,
+    Served,
     SetPolicy,
     StateTransfer,
 )
 from mudkit.systems.sublim.servers.agent import AGAIN, Agent, AnyPolicy
-from mudkit.systems.sublim.servers.handover import HANDOVER, Handover, Heard
+from mudkit.systems.sublim.servers.handover import HANDOVER, Handover, HandoverMessage
 from mudkit.systems.sublim.servers.plain_access_point import PlainService
 from mudkit.systems.sublim.sites import Site
 from mudkit.wire import as_wire
@@ -84,24 +80,17 @@ from mudkit.wire import as_wire
 __all__ = ["AccessPointMachine"]
 
 _SERVER: Final = "server"
-"""The timer by which the publish server is asked again."""
+"""Timer of requests to the publish server."""
 _JOIN: Final = "join"
 _REPLAY: Final = "replay"
 _IDENTIFY: Final = "identify"
 
 
 class AccessPointMachine:
-    """An access point's machine.
+    """Machine of an access point.
 
-    Parameters
-    ----------
-    ports : Ports
-    server : str
-        Address of the publish server.
-    functions : mapping of str to FunctionPolicy
-        Those that trusted notebooks have set, by name: a function is not sent.
-    sites : sequence of Site
-        The access points, as they are put up.
+    ``server`` is the publish server's address. ``functions`` are the policies that trusted notebooks have
+    set, by name: a function is not sent.
     """
 
     def __init__(
@@ -113,27 +102,27 @@ class AccessPointMachine:
         self._sites = sites
         kept = ports.store.get("log", Follower) or Follower()
         self._log = Follower(kept.lineage, kept.former)
-        self._asked: int | None = None
-        """From which number on messages were asked for and have not come."""
+        self._requested_seq: int | None = None
+        """First number of the messages requested and not received."""
         self._unanswered: RetransmitTimer[str] = RetransmitTimer(_SERVER)
         self._plain = PlainService()
         self._agents: dict[str, Agent] = {}
         self._behind: set[str] = set()
-        """Names of subscribers of whom it is not known that they have all messages."""
+        """Subscribers that may lack messages."""
         for key in self._store.keys("agent "):
             self._begin(key.removeprefix("agent "))
-        self._over = Handover(ports, self._agents, self._begin, self._log)
+        self._handover = Handover(ports, self._agents, self._begin, self._log)
         self._unconfirmed: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY)
         """Subscribers that are asked to attach."""
         self._is_awake = False
 
     def overview(self) -> View:
-        """Return its subscribers and what waits for them, as a display shows it."""
+        """Return the subscribers and their queues for the display."""
         rows = (
             (
                 agent.name,
                 None if agent.policy is None else agent.policy.name,
-                agent.waiting,
+                agent.queued,
                 not agent.is_away,
             )
             for agent in self._agents.values()
@@ -148,35 +137,35 @@ class AccessPointMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         if not self._is_awake:
-            self._is_awake, self._over.start_us = True, now_us
+            self._is_awake, self._handover.start_us = True, now_us
             for restored in self._agents.values():
                 restored.suspend(now_us)
         match event:
             case Received():
                 return self._received(now_us, event)
             case SendFailed(message=Identify()):
-                return self._not_there(now_us, event.to)
+                return self._stop_asking(now_us, event.to)
             case SendFailed(message=Plain()):
-                self._plain.is_away(event.to)
+                self._plain.remove_address(event.to)
             case TimerFired(name=name) if name.startswith(AGAIN):
                 agent = self._agents.get(name.removeprefix(AGAIN))
-                return agent.overdue(now_us) if agent is not None else ()
+                return agent.retransmit_overdue(now_us) if agent is not None else ()
             case TimerFired(name=name) if name == HANDOVER:
-                return self._over.again(now_us)
+                return self._handover.retransmit_overdue(now_us)
             case TimerFired(name=name) if name == _IDENTIFY:
                 late = self._unconfirmed.overdue(now_us)
                 return [*self._identify(now_us, late), *self._unconfirmed.fired(now_us)]
             case TimerFired():
-                return self._again(now_us)
+                return self._retransmit(now_us)
             case LinkUp():
-                flushed = [each for agent in self._agents.values() for each in agent.again(now_us)]
-                asked = self._identify(now_us, list(self._agents))
-                return [*self._join(now_us), *flushed, *asked, *self._over.again_all(now_us)]
+                flushed = [effect for agent in self._agents.values() for effect in agent.resend(now_us)]
+                identify = self._identify(now_us, list(self._agents))
+                return [*self._join(now_us), *flushed, *identify, *self._handover.retransmit_all(now_us)]
             case SendFailed(to=to, message=Deliver(subscriber=name)):
                 agent = self._agents.get(name)
                 if agent is not None and agent.record.address == to:
                     agent.is_away = True
-            case Call(op_id=op_id, operation=operations.State(subscriber=name)):
+            case Call(op_id=op_id, operation=ReadState(subscriber=name)):
                 return (Complete(op_id, self._state(name, now_us)),)
         return ()
 
@@ -192,8 +181,8 @@ class AccessPointMachine:
                 effects += self._unconfirmed.sent(now_us, name)
         return effects
 
-    def _not_there(self, now_us: int, address: str) -> Sequence[Effect]:
-        """Ask subscribers no more that are not at an address: they attach when they have a link."""
+    def _stop_asking(self, now_us: int, address: str) -> Sequence[Effect]:
+        """Stop asking the subscribers at an address: they attach when they are connected."""
         names = [name for name in self._unconfirmed if self._address(name) in ("", address)]
         return [effect for name in names for effect in self._unconfirmed.answered(now_us, name)]
 
@@ -201,57 +190,57 @@ class AccessPointMachine:
         agent = self._agents.get(name)
         return "" if agent is None else agent.record.address
 
-    def _again(self, now_us: int) -> Sequence[Effect]:
-        """Ask the publish server again for what it should have answered by now."""
+    def _retransmit(self, now_us: int) -> Sequence[Effect]:
+        """Retransmit overdue requests to the publish server."""
         late = self._unanswered.overdue(now_us)
         effects: list[Effect] = []
         if _JOIN in late:
             effects += self._join(now_us)
         if _REPLAY in late:
-            self._asked = None
+            self._requested_seq = None
             effects += [*self._unanswered.answered(now_us, _REPLAY), *self._catch_up(now_us)]
         return [*effects, *self._unanswered.fired(now_us)]
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
-        """Take what may come from who has sent it: the server, another access point, or a subscriber."""
+        """Handle a message that its sender may send: publish server, access point or subscriber."""
         source = event.source
         if source == self._server:
             messages = FROM_PUBLISHER.decode(event.message)
             return dropped(event) if messages is None else self._messages(now_us, messages)
         if any(site.address == source and site.is_stateful for site in self._sites):
-            told = FROM_POINT.decode(event.message)
-            if told is None or (isinstance(told, StateTransfer) and not self._is_readable(told)):
+            transfer = FROM_POINT.decode(event.message)
+            if transfer is None or (isinstance(transfer, StateTransfer) and not self._is_readable(transfer)):
                 return dropped(event)
-            return self._handed_over(now_us, source, told)
+            return self._hand_over(now_us, source, transfer)
         message = FROM_CLIENT.decode(event.message)
         if message is None or message.subscriber != event.sender:
             return dropped(event)
         agent = self._agents.get(message.subscriber)
         match message:
             case Attach() | Left():
-                return self._handed_over(now_us, source, message)
+                return self._hand_over(now_us, source, message)
             case Hello() | Bye():
-                self._plain.heard(source, message)
+                self._plain.subscribe(source, message)
             case DeliveryAck(seq=seq) if agent is not None:
-                return agent.acked(now_us, seq)
+                return agent.acknowledge(now_us, seq)
             case Report() if agent is not None:
                 return self._report(source, agent, message)
             case SetPolicy() if agent is not None:
                 return self._set_policy(source, agent, message)
-            case Report() | SetPolicy() if self._over.has_lost(message.subscriber):
+            case Report() | SetPolicy() if self._handover.has_lost(message.subscriber):
                 return (Send(source, Identify(message.incarnation)),)
         return ()
 
-    def _handed_over(self, now_us: int, source: str, message: Heard) -> Sequence[Effect]:
-        # Until it knows which message is the next, it cannot begin with anybody.
+    def _hand_over(self, now_us: int, source: str, message: HandoverMessage) -> Sequence[Effect]:
+        # The next message is unknown: no subscriber can start.
         if self._log.last_seq is None:
             return []
-        moved = self._over.heard(now_us, source, message)
+        moved = self._handover.handle(now_us, source, message)
         self._behind.add(message.subscriber)
         return [*moved, *self._identify(now_us, list(self._unconfirmed)), *self._catch_up(now_us)]
 
     def _is_readable(self, state: StateTransfer) -> bool:
-        """Say whether the policy of a subscriber that is handed over can be read."""
+        """Return whether the policy of a transferred subscriber can be read."""
         try:
             return state.policy is None or self._read(state.policy) is not None
         except MudkitError:
@@ -267,74 +256,76 @@ class AccessPointMachine:
         if not self._log.hear(lineage, message.last):
             return ()
         if is_first:
-            self._over.start_seq = message.messages[0].seq - 1 if message.messages else message.last
+            self._handover.start_seq = message.messages[0].seq - 1 if message.messages else message.last
             effects += self._unanswered.answered(now_us, _JOIN)
         if lineage != before:
             self._store.put("log", self._log)
-            self._asked = None
+            self._requested_seq = None
             effects += self._unanswered.answered(now_us, _REPLAY)
         for agent in self._agents.values():
             effects += agent.follow(lineage, message.last)
             agent.skip(message.first)
-            for each in message.messages:
-                if agent.is_confirmed and each.seq == agent.record.next_seq:
-                    effects += agent.decide(now_us, each)
+            for published in message.messages:
+                if agent.is_confirmed and published.seq == agent.record.next_seq:
+                    effects += agent.decide(now_us, published)
         self._behind = set(self._agents)
-        if self._asked is not None and any(each.seq <= self._asked for each in message.messages):
-            self._asked = None
+        if self._requested_seq is not None and any(
+            published.seq <= self._requested_seq for published in message.messages
+        ):
+            self._requested_seq = None
             effects += self._unanswered.answered(now_us, _REPLAY)
         have = Have(self._log.last_seq or 0, last_start(lineage) or UNSET)
         flooded = self._plain.flood(message)
         return [*effects, *flooded, *self._catch_up(now_us), Send(self._server, have)]
 
     def _catch_up(self, now_us: int) -> Sequence[Effect]:
-        """Ask for what some subscriber has missed, unless that is on its way."""
+        """Request the messages that a subscriber lacks, unless already requested."""
         last_seq = self._log.last_seq
-        if self._asked is not None or last_seq is None:
+        if self._requested_seq is not None or last_seq is None:
             return ()
         behind = [self._agents[name] for name in self._behind & self._agents.keys()]
         next_of = {agent.name: agent.record.next_seq for agent in behind if agent.is_confirmed}
         self._behind = {name for name, seq in next_of.items() if seq <= last_seq}
         if not self._behind:
             return ()
-        self._asked = min(next_of.values())
-        return Send(self._server, Replay(self._asked)), *self._unanswered.sent(now_us, _REPLAY)
+        self._requested_seq = min(next_of.values())
+        return Send(self._server, Replay(self._requested_seq)), *self._unanswered.sent(now_us, _REPLAY)
 
     def _report(self, source: str, agent: Agent, message: Report) -> Sequence[Effect]:
         if message.incarnation != agent.record.incarnation:
-            return ()  # a late copy, or it will attach first
-        agent.reported(message.seq, message.automatic)
+            return ()  # a late copy, or a client that has to attach first
+        agent.record_report(message.seq, message.automatic)
         return (Send(source, Reported(message.incarnation, message.seq)),)
 
     def _set_policy(self, source: str, agent: Agent, message: SetPolicy) -> Sequence[Effect]:
         if message.incarnation != agent.record.incarnation:
             return ()
-        if agent.has_used(message.seq, message.policy):
+        if agent.is_number_used(message.seq, message.policy):
             return (Send(source, PolicySet(message.incarnation, agent.record.policy, taken=True)),)
         answer = PolicySet(message.incarnation, message.seq)
         if message.seq > agent.record.policy:
             try:
-                agent.use(message.seq, message.policy, self._checked(message.policy))
+                agent.set_policy(message.seq, message.policy, self._checked(message.policy))
             except MudkitError as error:
-                agent.change(replace(agent.record, policy=message.seq))  # what was set before goes on
+                agent.update(replace(agent.record, policy=message.seq))  # the previous policy stays
                 answer = replace(answer, problem=Problem(error.summary, error.where, error.found))
         return (Send(source, answer),)
 
     def _checked(self, sent: PolicyText) -> AnyPolicy:
-        """Make a policy of what was sent: checked here too, since anybody may send."""
+        """Return the policy in a message, checked: the client's own check is not trusted."""
         if "function" not in sent and size_bytes(sent) > MAX_TEXT:
             raise PolicyError("The policy is too long.", expected=f"at most {MAX_TEXT} bytes")
-        made = self._read(sent)
-        return checked(made) if isinstance(made, Policy) else made
+        policy = self._read(sent)
+        return checked(policy) if isinstance(policy, Policy) else policy
 
     def _read(self, sent: PolicyText) -> AnyPolicy:
-        """Make a policy of what was sent or stored."""
+        """Return the policy in a message or in the store."""
         if "function" in sent:
             name = sent["function"]
             policy = self._functions.get(name) if isinstance(name, str) else None
             if policy is None:
                 raise PolicyError(
-                    "This function is not known here.",
+                    "Unknown function.",
                     found=brief(name),
                     remedy="set it with set_policy, in the notebook of the access point",
                 )
@@ -343,7 +334,7 @@ class AccessPointMachine:
             return Policy.read(sent)
         except MudkitError:
             raise
-        except Exception as error:  # whatever was sent in the place of names and values
+        except Exception as error:  # names and values of any type
             raise PolicyError("The policy cannot be read.", found=error_text(error)) from error
 
     def _begin(self, name: str) -> Agent:
@@ -352,10 +343,10 @@ class AccessPointMachine:
         self._behind.add(name)
         return self._agents[name]
 
-    def _state(self, name: str, now_us: int) -> operations.Served | None:
+    def _state(self, name: str, now_us: int) -> Served | None:
         agent = self._agents.get(name)
         if agent is None:
             return None
-        served: operations.Served = as_wire(agent.record)
+        served: Served = as_wire(agent.record)
         served["now_us"] = now_us
         return served

@@ -1,4 +1,4 @@
-"""A subscriber's agent on an access point: state, policy, and what waits to be delivered (section 4)."""
+"""Agent of a subscriber at an access point: state, policy, and queue of deliveries (SUBLIM, section 4)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Follower, Lineage, rolled_back, shared_seq
 from mudkit.events import Effect, Record, Send, Store, size_bytes
-from mudkit.systems.sublim._policy.deciding import SENT, STOPPED, Verdict
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.policy import Policy
+from mudkit.systems.sublim._policy.verdict import SENT, STOPPED, Verdict
 from mudkit.systems.sublim.messages import (
     Automatic,
     Body,
@@ -27,20 +27,20 @@ from mudkit.systems.sublim.messages import (
     StateTransfer,
 )
 
-__all__ = ["AGAIN", "WAITING", "WINDOW", "Agent", "AnyPolicy", "fresh"]
+__all__ = ["AGAIN", "MAX_QUEUED", "WINDOW", "Agent", "AnyPolicy", "initial_state"]
 
 WINDOW: Final = 8
-"""So many messages are on their way to a device at a time; the others wait, and move with the state."""
-WAITING: Final = 5_000
-"""So many messages wait for a device that is away; beyond, the oldest goes."""
+"""Maximum number of deliveries in flight to a device; the others are queued, and move with the state."""
+MAX_QUEUED: Final = 5_000
+"""Capacity of the queue of a device that is away; beyond, the oldest delivery is dropped."""
 AGAIN: Final = "again "
 _SHOWN: Final = 200
 
 AnyPolicy = Policy | FunctionPolicy
 
 
-def fresh(subscriber: str, epoch: int, log: Follower) -> StateTransfer:
-    """Return the state of a subscriber of whom nobody has heard: the next message is the first."""
+def initial_state(subscriber: str, epoch: int, log: Follower) -> StateTransfer:
+    """Return the state of an unknown subscriber: it starts at the next message."""
     kept = Kept(
         epoch=0, address="", report=0, automatic=Automatic(), variables={}, next_seq=(log.last_seq or 0) + 1,
         last_seq=0, policy=0, stopped=0, skipped=0, incarnation="", lineage=log.lineage or UNSET,
@@ -49,39 +49,30 @@ def fresh(subscriber: str, epoch: int, log: Follower) -> StateTransfer:
 
 
 class Agent:
-    """One subscriber's, as long as this access point serves it.
-
-    Parameters
-    ----------
-    store : Store
-    name : str
-        The name of the subscriber.
-    policy : Policy or FunctionPolicy or None
-        None: everything is sent as it is.
-    """
+    """Agent of one subscriber. Without a policy, it sends every message unchanged."""
 
     def __init__(self, store: Store, name: str, policy: AnyPolicy | None) -> None:
         self._store = store
         self.name = name
         self.policy = policy
         record = store.get(f"agent {name}", Kept)
-        assert record is not None, "whoever makes an agent has installed it"
+        assert record is not None, "installed before"
         self.record: Kept = record
-        self._waiting = deque(entry for _, entry in store.items(f"out {name}\n", Entry))
-        self._on_way: RetransmitTimer[int] = RetransmitTimer(AGAIN + name)
-        """The first of those that wait: they were sent, and nobody has confirmed them."""
+        self._queue = deque(entry for _, entry in store.items(f"out {name}\n", Entry))
+        self._in_flight: RetransmitTimer[int] = RetransmitTimer(AGAIN + name)
+        """Deliveries in flight: the first ones of the queue."""
         self.is_away = False
         self.is_confirmed = True
-        """False: its client has not attached since a start of this access point, whose store may be old."""
+        """False until the client attaches after a start, because the store may be outdated."""
 
     @property
-    def waiting(self) -> int:
-        """Number of messages that wait for its subscriber."""
-        return len(self._waiting)
+    def queued(self) -> int:
+        """Length of the queue."""
+        return len(self._queue)
 
     @staticmethod
     def install(store: Store, name: str, state: StateTransfer) -> None:
-        """Store what a state transfer brings."""
+        """Store the content of a state transfer."""
         store.put(f"agent {name}", state.record)
         if state.policy is None:
             store.delete(f"policy {name}")
@@ -90,65 +81,64 @@ class Agent:
         for entry in state.out:
             store.put(_key(name, entry.seq), entry)
 
-    def pack(self, epoch: int) -> StateTransfer:
-        """Give all that moves with the subscriber."""
+    def export(self, epoch: int) -> StateTransfer:
+        """Return the state to transfer."""
         policy = self._store.get(f"policy {self.name}", dict)
-        return StateTransfer(self.name, epoch, self.record, policy, list(self._waiting))
+        return StateTransfer(self.name, epoch, self.record, policy, list(self._queue))
 
     def remove(self) -> None:
-        """Forget it: it is a state transfer now."""
+        """Delete the stored state."""
         self._store.delete(f"agent {self.name}")
         self._store.delete(f"policy {self.name}")
-        for entry in self._waiting:
+        for entry in self._queue:
             self._store.delete(_key(self.name, entry.seq))
 
-    def change(self, record: Kept) -> None:
-        """Keep another record."""
+    def update(self, record: Kept) -> None:
+        """Replace and store the record."""
         self.record = record
         self._store.put(f"agent {self.name}", record)
 
-    def reported(self, seq: int, automatic: Automatic) -> None:
-        """Store automatic variables, unless newer ones are known; a restored client may repeat a number."""
+    def record_report(self, seq: int, automatic: Automatic) -> None:
+        """Store automatic variables unless newer ones are known; a restored client may reuse a number."""
         if seq > self.record.report or (seq == self.record.report and automatic != self.record.automatic):
-            self.change(replace(self.record, report=seq, automatic=automatic))
+            self.update(replace(self.record, report=seq, automatic=automatic))
 
-    def belongs_to(self, incarnation: str) -> None:
-        """Go on for another incarnation of the client, which counts its reports and policies from 1."""
+    def set_incarnation(self, incarnation: str) -> None:
+        """Serve another incarnation of the client, which numbers its reports and policies from 1."""
         if incarnation != self.record.incarnation:
-            self.change(replace(self.record, incarnation=incarnation, report=0, policy=0))
+            self.update(replace(self.record, incarnation=incarnation, report=0, policy=0))
 
-    def has_used(self, seq: int, sent: PolicyText) -> bool:
-        """Return whether a number is of another policy: the client was restored, or it is a late copy."""
+    def is_number_used(self, seq: int, sent: PolicyText) -> bool:
+        """Return whether another policy has this number: the client was restored, or it is a late copy."""
         is_last = seq == self.record.policy and sent == self._store.get(f"policy {self.name}", dict)
         return 0 < seq <= self.record.policy and not is_last
 
-    def use(self, seq: int, sent: PolicyText, policy: AnyPolicy) -> None:
-        """Decide by another policy from the next message on; it begins with its own first variables."""
+    def set_policy(self, seq: int, sent: PolicyText, policy: AnyPolicy) -> None:
+        """Set the policy, starting at the next message, with its initial variables."""
         self.policy = policy
         self._store.put(f"policy {self.name}", sent)
-        self.change(replace(self.record, policy=seq, variables=dict(policy.variables), stopped=0))
+        self.update(replace(self.record, policy=seq, variables=dict(policy.variables), stopped=0))
 
     def suspend(self, now_us: int) -> None:
-        """Decide and deliver nothing until the client has attached: the store may be an old one."""
+        """Stop deciding and delivering until the client attaches: the store may be outdated."""
         self.is_confirmed = False
         if self.record.since_us is UNSET:
-            self.change(replace(self.record, since_us=now_us))
+            self.update(replace(self.record, since_us=now_us))
 
     def confirm(self, now_us: int, seen: int) -> Sequence[Effect]:
-        """Continue for a client that has deliveries up to a number.
+        """Resume for a client that has the deliveries up to ``seen``.
 
-        If these are more than were made here, the store is an old one: only messages that were published
-        after the start are decided about.
+        If this store has made fewer, it is an old one: only messages published after the start are decided.
         """
         record, self.is_confirmed = self.record, True
         if seen <= record.last_seq:
             if record.since_us is not UNSET:
-                self.change(replace(record, since_us=UNSET))
+                self.update(replace(record, since_us=UNSET))
             return ()
         effects: list[Effect] = []
-        while self._waiting:
+        while self._queue:
             effects += self._drop_first(now_us)
-        self.change(replace(record, last_seq=seen))
+        self.update(replace(record, last_seq=seen))
         lost = rolled_back(
             self.name, f"its access point does not know deliveries {record.last_seq + 1} to {seen}"
         )
@@ -161,19 +151,19 @@ class Agent:
             return ()
         known_seq = self.record.next_seq - 1
         shared = shared_seq(before, known_seq, lineage, last_seq)
-        self.change(replace(self.record, next_seq=shared + 1, lineage=lineage or UNSET))
+        self.update(replace(self.record, next_seq=shared + 1, lineage=lineage or UNSET))
         if shared == known_seq:
             return ()
         return (rolled_back("publish server", f"messages {shared + 1} to {known_seq} are gone"),)
 
     def skip(self, first_seq: int) -> None:
-        """Take note that messages before a number are no longer to be had."""
+        """Skip messages before a number, which the publish server has deleted."""
         missed = first_seq - self.record.next_seq
         if missed > 0:
-            self.change(replace(self.record, next_seq=first_seq, skipped=self.record.skipped + missed))
+            self.update(replace(self.record, next_seq=first_seq, skipped=self.record.skipped + missed))
 
     def decide(self, now_us: int, message: Published) -> Sequence[Effect]:
-        """Decide about the next message; what is to be sent waits behind what was decided before."""
+        """Apply the policy to the next message; queue what it sends."""
         record = self.record
         if record.since_us is not UNSET:
             if message.created_us < record.since_us:
@@ -190,9 +180,11 @@ class Agent:
         if verdict.outcome == SENT and verdict.out is not None:
             entry = Entry(record.last_seq + 1, message.item, dict(verdict.out))
             effects.append(delivery(message.item, self.name, created_us=message.created_us))
-        elif verdict.outcome == STOPPED and stopped == 1:  # told once: a policy may fail for every message
+        elif (
+            verdict.outcome == STOPPED and stopped == 1
+        ):  # reported once: a policy may fail for every message
             entry = Entry(record.last_seq + 1, message.item, problem=str(verdict.problem))
-        self.change(
+        self.update(
             replace(
                 record,
                 next_seq=message.seq + 1,
@@ -204,62 +196,62 @@ class Agent:
         self._store.crash_point("decided, not in the queue")
         if entry is None:
             return effects
-        return [*effects, *self._put(now_us, entry), *self.deliver(now_us)]
+        return [*effects, *self._enqueue(now_us, entry), *self.deliver(now_us)]
 
     def verdict(self, body: Body, at_s: float) -> Verdict:
-        """Say what would be decided about a message now."""
+        """Return the decision on a message in the current state."""
         if self.policy is None:
             return Verdict(SENT, dict(body), None, self.record.variables)
         return self.policy.decide(body, self.record.variables, self.record.automatic.known(), at_s)
 
     def deliver(self, now_us: int) -> Sequence[Effect]:
-        """Send what the window has room for."""
+        """Send queued deliveries while the window has room."""
         effects: list[Effect] = []
-        while self.is_confirmed and not self.is_away and len(self._on_way) < min(WINDOW, len(self._waiting)):
-            effects += self._send(now_us, self._waiting[len(self._on_way)])
+        while self.is_confirmed and not self.is_away and len(self._in_flight) < min(WINDOW, len(self._queue)):
+            effects += self._send(now_us, self._queue[len(self._in_flight)])
         return effects
 
-    def again(self, now_us: int) -> Sequence[Effect]:
-        """Send what waits again, from the first on: the device is there."""
-        return self._on_way.clear() if self.is_away else [*self._on_way.clear(), *self.deliver(now_us)]
+    def resend(self, now_us: int) -> Sequence[Effect]:
+        """Send the queue again from the start: the device is connected."""
+        return self._in_flight.clear() if self.is_away else [*self._in_flight.clear(), *self.deliver(now_us)]
 
-    def overdue(self, now_us: int) -> Sequence[Effect]:
-        """Send again what should have been confirmed, and what follows it: the device took none of it."""
+    def retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
+        """Retransmit overdue deliveries and all later ones, which the device cannot have taken."""
         if self.is_away:
-            return self._on_way.clear()
-        late = self._on_way.overdue(now_us)
+            return self._in_flight.clear()
+        late = self._in_flight.overdue(now_us)
         effects: list[Effect] = []
-        for entry in list(self._waiting)[: len(self._on_way)] if late else ():
+        for entry in list(self._queue)[: len(self._in_flight)] if late else ():
             if entry.seq >= min(late):
                 effects += self._send(now_us, entry)
-        return [*effects, *self._on_way.fired(now_us)]
+        return [*effects, *self._in_flight.fired(now_us)]
 
-    def acked(self, now_us: int, seq: int) -> Sequence[Effect]:
-        """Forget what the device has, and go on."""
+    def acknowledge(self, now_us: int, seq: int) -> Sequence[Effect]:
+        """Remove acknowledged deliveries, and send more."""
         effects: list[Effect] = []
-        while self._waiting and self._waiting[0].seq <= seq:
+        while self._queue and self._queue[0].seq <= seq:
             effects += self._drop_first(now_us)
         return [*effects, *self.deliver(now_us)]
 
     def _send(self, now_us: int, entry: Entry) -> Sequence[Effect]:
-        first = self._waiting[0].seq
+        first = self._queue[0].seq
         message = Deliver(self.name, first, entry.seq, entry.item, entry.body, entry.problem)
-        due = self._on_way.sent(now_us, entry.seq, size_bytes(message))
+        due = self._in_flight.sent(now_us, entry.seq, size_bytes(message))
         return Send(self.record.address, message), *due
 
-    def _put(self, now_us: int, entry: Entry) -> Sequence[Effect]:
+    def _enqueue(self, now_us: int, entry: Entry) -> Sequence[Effect]:
         effects: Sequence[Effect] = ()
-        if len(self._waiting) >= WAITING:
+        if len(self._queue) >= MAX_QUEUED:
             effects = self._drop_first(now_us)
-            self.change(replace(self.record, skipped=self.record.skipped + 1))
-        self._waiting.append(entry)
+            self.update(replace(self.record, skipped=self.record.skipped + 1))
+        self._queue.append(entry)
         self._store.put(_key(self.name, entry.seq), entry)
         return effects
 
     def _drop_first(self, now_us: int) -> Sequence[Effect]:
-        gone = self._waiting.popleft()
-        self._store.delete(_key(self.name, gone.seq))
-        return self._on_way.answered(now_us, gone.seq)
+        dropped = self._queue.popleft()
+        self._store.delete(_key(self.name, dropped.seq))
+        return self._in_flight.answered(now_us, dropped.seq)
 
 
 def _key(name: str, seq: int) -> str:

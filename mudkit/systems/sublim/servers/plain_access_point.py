@@ -1,14 +1,14 @@
-"""Access points without state: publish-subscribe as the paper found it (SUBLIM, sections 1 and 2).
+"""Access points without state: publish-subscribe before SUBLIM (sections 1 and 2).
 
-A server keeps the address of a subscriber and a predicate over the message, and nothing else: what cannot be
-delivered now is lost. They work beside SUBLIM (section 2, incremental deployment): access points with
-SUBLIM serve subscribers of this kind too, and those who have a state are served from afar, over the wired
-network, where only access points without SUBLIM are near.
+It stores the address and the predicate of each subscriber in memory; a message that cannot be delivered now
+is lost. Both kinds work side by side (section 2, incremental deployment): access points with SUBLIM serve
+plain subscribers too, and subscribers with state are served remotely, over the wired network, where only
+plain access points are near.
 
 ==========  ==========================================================================================
-hello       a subscriber is at this address, and wants messages for which its predicate is TRUE
-bye         it does not want them from here any more
-messages    each new one at once to those who want it
+Hello       subscribe: send messages for which the predicate is TRUE to this address
+Bye         unsubscribe
+Messages    send each new message to the subscribers whose predicate is TRUE
 ==========  ==========================================================================================
 """
 
@@ -53,37 +53,41 @@ from mudkit.systems.sublim.messages import (
 __all__ = ["LANGUAGE", "PlainAccessPointMachine", "PlainService"]
 
 LANGUAGE: Final = Language(("message",), bound=())
-"""Of their predicates: the message, and no state."""
-_JOIN_US: Final = 5_000_000
+"""Language of their predicates: fields of the message, without state."""
+_JOIN_INTERVAL_US: Final = 5_000_000
 _JOIN: Final = "join"
 
 
 class PlainService:
-    """What an access point does for subscribers without state."""
+    """Subscribers without state at one access point."""
 
     def __init__(self) -> None:
-        self._wanted: dict[str, tuple[str, Predicate]] = {}
-        """By subscriber: its address, and its predicate."""
+        self._subscriptions: dict[str, tuple[str, Predicate]] = {}
+        """Address and predicate by subscriber."""
         self._log = Follower()
         self._last = 0
 
-    def heard(self, source: str, message: Hello | Bye) -> None:
-        """Take what a subscriber says."""
+    def subscribe(self, source: str, message: Hello | Bye) -> None:
+        """Subscribe or unsubscribe."""
         match message:
             case Hello(subscriber=name, filter=text):
                 try:
-                    self._wanted[name] = source, Predicate.parse(text, language=LANGUAGE)
-                except PredicateError:  # the client has checked it: whoever sent this is none
-                    self._wanted.pop(name, None)
+                    self._subscriptions[name] = source, Predicate.parse(text, language=LANGUAGE)
+                except PredicateError:  # not from a client, which would have checked it
+                    self._subscriptions.pop(name, None)
             case Bye(subscriber=name):
-                self._wanted.pop(name, None)
+                self._subscriptions.pop(name, None)
 
-    def is_away(self, address: str) -> None:
-        """Take note that nobody is at an address."""
-        self._wanted = {name: each for name, each in self._wanted.items() if each[0] != address}
+    def remove_address(self, address: str) -> None:
+        """Remove the subscribers at an address."""
+        self._subscriptions = {
+            name: subscription
+            for name, subscription in self._subscriptions.items()
+            if subscription[0] != address
+        }
 
     def flood(self, announced: Messages) -> Sequence[Effect]:
-        """Send what is new to those who want it."""
+        """Send new messages to the subscribers whose predicate matches."""
         lineage: Lineage = {} if announced.lineage is UNSET else announced.lineage
         before = self._log.lineage
         if not self._log.hear(lineage, announced.last):
@@ -96,11 +100,11 @@ class PlainService:
                 continue
             self._last = message.seq
             sent = Plain(message.seq, message.item, message.body)
-            for name, (address, predicate) in list(self._wanted.items()):
+            for name, (address, predicate) in list(self._subscriptions.items()):
                 try:
                     is_wanted = predicate(message.body) is True
-                except PredicateError as error:  # a lookup, say: there is nothing to look up in
-                    del self._wanted[name]
+                except PredicateError as error:  # for instance a lookup: there are no tables
+                    del self._subscriptions[name]
                     detail = f"predicate of {name}: {error.summary}"
                     effects.append(Record("incidents", {"incident": "failed", "detail": detail}))
                     continue
@@ -111,14 +115,7 @@ class PlainService:
 
 
 class PlainAccessPointMachine:
-    """The machine of an access point without SUBLIM.
-
-    Parameters
-    ----------
-    ports : Ports
-    server : str
-        Address of the publish server.
-    """
+    """Machine of an access point without SUBLIM. ``server`` is the publish server's address."""
 
     def __init__(self, ports: Ports, server: str) -> None:
         self._server = server
@@ -126,7 +123,7 @@ class PlainAccessPointMachine:
         self._has_joined = False
 
     def overview(self) -> View:
-        """Return its server, as a display shows it."""
+        """Return the publish server for the display."""
         return View("", {"server": self._server, "joined": self._has_joined})
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -145,11 +142,11 @@ class PlainAccessPointMachine:
                 message = FROM_PLAIN_CLIENT.decode(event.message)
                 if message is None or message.subscriber != event.sender:
                     return dropped(event)
-                self._service.heard(source, message)
+                self._service.subscribe(source, message)
             case SendFailed(to=to, message=Plain()):
-                self._service.is_away(to)
+                self._service.remove_address(to)
             case LinkUp() | TimerFired() if not self._has_joined:
-                return Send(self._server, Join()), SetTimer(_JOIN, _JOIN_US)
+                return Send(self._server, Join()), SetTimer(_JOIN, _JOIN_INTERVAL_US)
             case Call(op_id=op_id):
-                return (Complete(op_id),)  # it keeps no state of anybody
+                return (Complete(op_id),)  # no state
         return ()

@@ -1,16 +1,15 @@
-"""The publish server: numbers the messages and floods them to the access points (SUBLIM, section 3).
+"""Publish server: numbers the messages and floods them to the access points (SUBLIM, section 3).
 
-The paper's is "a simple router"; this one also keeps the last messages, for access points that were away and
-for subscribers that come late from one. Its rules:
+The paper's is "a simple router". This one also stores the last messages, for access points that were away.
 
 =============  =======================================================================================
-publish        the next number; kept; to all access points
-join           an access point is there: it learns the last number
-replay         messages from a number on, some at a time; what is no longer kept is skipped, and said
-have           an access point has heard of all messages up to a number
-start          of a store that is not empty: the log continues with another start in its lineage; tell the
-               access points, which may know messages that an old backup had not seen
-timer          tell the last number to whoever has not said that it has heard of it
+publish        assign the next number, store, send to all access points
+Join           register the access point; send it the last number
+Replay         send stored messages starting at a number, a batch at a time; skip deleted ones
+Have           record that the access point has all messages up to a number
+start          with a store that is not empty: add a start to the log's lineage; announce it to the access
+               points, which may know messages that a restored backup lacks
+timer          announce the last number to access points that have not acknowledged it
 =============  =======================================================================================
 """
 
@@ -26,35 +25,23 @@ from mudkit.delivery.session import Incarnation, Lineage, continued, last_start
 from mudkit.display import View
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim.messages import TO_PUBLISHER, Have, Join, Messages, Published, Replay
-from mudkit.systems.sublim.operations import Publish
+from mudkit.systems.sublim.messages import TO_PUBLISHER, Have, Join, Messages, Publish, Published, Replay
 from mudkit.systems.sublim.sites import Site
 
-__all__ = ["AT_ONCE", "KEPT", "PublishServerMachine"]
+__all__ = ["MAX_STORED", "REPLAY_BATCH", "PublishServerMachine"]
 
-KEPT: Final = 10_000
-"""Messages that are kept for those who come late."""
-AT_ONCE: Final = 50
-"""Messages that are replayed together."""
-AGAIN_US: Final = 5_000_000
-_AGAIN: Final = "again"
+MAX_STORED: Final = 10_000
+"""Number of messages stored for replay."""
+REPLAY_BATCH: Final = 50
+"""Messages in a replay batch."""
+_TIMEOUT_US: Final = 5_000_000
+_ANNOUNCE: Final = "again"
 
 
 class PublishServerMachine:
-    """The server's machine.
+    """Machine of the publish server. ``start_us`` is time 0, in µs since 1970."""
 
-    Parameters
-    ----------
-    ports : Ports
-    start_us : int
-        What time 0 is, in µs since 1970.
-    sites : sequence of Site
-        The access points, as they are put up: nobody else is told of messages.
-    kept : int
-        The number of messages that are kept.
-    """
-
-    def __init__(self, ports: Ports, start_us: int, sites: Sequence[Site], kept: int = KEPT) -> None:
+    def __init__(self, ports: Ports, start_us: int, sites: Sequence[Site], kept: int = MAX_STORED) -> None:
         self._store = ports.store
         self._start_us = start_us
         self._sites = sites
@@ -62,37 +49,39 @@ class PublishServerMachine:
         self._last: int = ports.store.get("last", int) or 0
         points: list[str] | None = ports.store.get("points", list)
         self._points: dict[str, int] = {}
-        """Access points by address, and the last number that they have acknowledged in this start."""
+        """Last number acknowledged since this start, by address of the access point."""
         self._lineage: Lineage = ports.store.get("lineage", dict[str, int]) or {}
         self._restart: Incarnation | None = None
-        """True for a start that continues an existing log, until it has handled an event."""
+        """Incarnation of a start that continues an existing log, until the first event."""
         if points is not None or self._last:
             self._restart = Incarnation(ports)
             self._points = dict.fromkeys([*(points or []), *(site.address for site in sites)], -1)
         self._is_waiting = False
 
     def overview(self) -> View:
-        """Return what was published, as a display shows it."""
+        """Return the number of messages for the display."""
         behind = sum(last < self._last for last in self._points.values())
         return View("", {"messages published": self._last, "access points behind": behind or None})
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        if self._restart is not None:  # what a backup had not seen is no part of this log
+        if self._restart is not None:  # later messages of the log, if any, are lost
             self._lineage = continued(self._lineage, self._last, self._restart.id)
             self._store.put("lineage", self._lineage)
             self._restart = None
         match event:
-            case Call(op_id=op_id, operation=Publish() as asked):
-                return self._publish(now_us, op_id, asked)
+            case Call(op_id=op_id, operation=Publish() as request):
+                return self._publish(now_us, op_id, request)
             case Received():
                 return self._received(event)
             case LinkUp():
-                late = [each for each, last in self._points.items() if last < self._last]
-                return [*(Send(each, self._announcement()) for each in late), *self._timer(now_us, late)]
+                late = [point for point, last in self._points.items() if last < self._last]
+                return [*(Send(point, self._announcement()) for point in late), *self._timer(now_us, late)]
             case TimerFired():
-                late = [each for each, last in self._points.items() if self._left_us(now_us, last) == 0]
-                return [*(Send(each, self._announcement()) for each in late), *self._timer(now_us, late)]
+                late = [
+                    point for point, last in self._points.items() if self._remaining_us(now_us, last) == 0
+                ]
+                return [*(Send(point, self._announcement()) for point in late), *self._timer(now_us, late)]
         return ()
 
     def _received(self, event: Received) -> Sequence[Effect]:
@@ -108,47 +97,47 @@ class PublishServerMachine:
             case Replay(first=first):
                 return (Send(source, self._replayed(first)),)
             case Have(last=last, start=start):
-                if (start or "") == last_start(self._lineage):  # else it is about another log
+                if (start or "") == last_start(self._lineage):  # else it refers to another log
                     self._points[source] = max(self._points.get(source, 0), last)
         return ()
 
-    def _left_us(self, now_us: int, last: int) -> int | None:
-        """Say how long an access point still has to say that it has heard of the message after its last."""
+    def _remaining_us(self, now_us: int, last: int) -> int | None:
+        """Return the time left to acknowledge the message after ``last``; None if there is none."""
         if last >= self._last:
             return None
         kept = self._store.get(_key(last + 1), Published)
-        return 0 if kept is None else max(kept.created_us + AGAIN_US - now_us, 0)
+        return 0 if kept is None else max(kept.created_us + _TIMEOUT_US - now_us, 0)
 
-    def _timer(self, now_us: int, names: Sequence[str]) -> Sequence[Effect]:
-        """Set the timer for who has to be told next: each at its time, whatever is published meanwhile."""
-        left = [
-            AGAIN_US if each in names else left_us
-            for each, last in self._points.items()
-            if (left_us := self._left_us(now_us, last)) is not None
+    def _timer(self, now_us: int, announced: Sequence[str]) -> Sequence[Effect]:
+        """Set the timer for the access point that is due first."""
+        remaining_us = [
+            _TIMEOUT_US if point in announced else left_us
+            for point, last in self._points.items()
+            if (left_us := self._remaining_us(now_us, last)) is not None
         ]
-        self._is_waiting = bool(left)
-        return (SetTimer(_AGAIN, max(min(left), 1)),) if left else ()
+        self._is_waiting = bool(remaining_us)
+        return (SetTimer(_ANNOUNCE, max(min(remaining_us), 1)),) if remaining_us else ()
 
-    def _publish(self, now_us: int, op_id: int, asked: Publish) -> Sequence[Effect]:
+    def _publish(self, now_us: int, op_id: int, request: Publish) -> Sequence[Effect]:
         self._last += 1
-        item = asked.item or f"message {self._last}"
+        item = request.item or f"message {self._last}"
         at_s = (self._start_us + now_us) / 1e6
-        kept = Published(self._last, item, now_us, at_s, asked.body)
+        kept = Published(self._last, item, now_us, at_s, request.body)
         self._store.put("last", self._last)
         self._store.crash_point("numbered, not kept")
         self._store.put(_key(self._last), kept)
         self._store.delete(_key(self._last - self._kept))
         flooded = replace(self._announcement(), messages=[kept])
-        sent = [Send(each, flooded) for each in self._points]
-        timer = [] if self._is_waiting else [SetTimer(_AGAIN, AGAIN_US)]
+        sent = [Send(point, flooded) for point in self._points]
+        timer = [] if self._is_waiting else [SetTimer(_ANNOUNCE, _TIMEOUT_US)]
         self._is_waiting = True
         return [*sent, *timer, Complete(op_id, self._last)]
 
     def _replayed(self, first: int) -> Messages:
         begin = max(first, self._last - self._kept + 1)
-        seqs = range(begin, min(begin + AT_ONCE, self._last + 1))
-        entries = (self._store.get(_key(each), Published) for each in seqs)
-        return replace(self._announcement(), messages=[each for each in entries if each is not None])
+        seqs = range(begin, min(begin + REPLAY_BATCH, self._last + 1))
+        stored = (self._store.get(_key(seq), Published) for seq in seqs)
+        return replace(self._announcement(), messages=[entry for entry in stored if entry is not None])
 
     def _announcement(self) -> Messages:
         lineage = self._lineage or UNSET

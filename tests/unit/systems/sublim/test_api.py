@@ -18,7 +18,7 @@ from mudkit.systems.sublim import (
     policy,
 )
 from mudkit.systems.sublim._policy.actions import Drop, Keep
-from mudkit.systems.sublim.study.picu import picu
+from mudkit.systems.sublim.study import picu
 
 ECG = bytes(range(250)) * 4
 

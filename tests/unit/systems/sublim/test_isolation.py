@@ -8,7 +8,7 @@ from mudkit import Lab
 from mudkit.systems.sublim import AccessPoint, Policy, PolicyError, PublishServer, Rule, Subscriber, policy
 from mudkit.systems.sublim._policy.actions import Keep, Remember, SetField
 from mudkit.systems.sublim.check.checker import checked
-from mudkit.systems.sublim.operations import SetPolicy
+from mudkit.systems.sublim.messages import InstallPolicy
 
 
 def ward(**policies):
@@ -94,13 +94,13 @@ def test_an_access_point_checks_what_comes_although_the_client_has():
     lab, net, subscribers = ward(doctor=Policy("good", [Rule(None, [Keep(("number",))])]))
     sent = {"rules": [{"do": []}, {"when": "message.a = 1", "do": "drop"}]}
     with pytest.raises(PolicyError, match="unreachable"):
-        subscribers["doctor"].installed.call(SetPolicy(sent)).result()
-    with pytest.raises(PolicyError, match="no part"):
-        subscribers["doctor"].installed.call(SetPolicy({"policy": "x", "python": "exit()"})).result()
-    with pytest.raises(PolicyError, match="not known here"):
-        subscribers["doctor"].installed.call(SetPolicy({"function": "os.system"})).result()
+        subscribers["doctor"].installed.call(InstallPolicy(sent)).result()
+    with pytest.raises(PolicyError, match="Unknown part"):
+        subscribers["doctor"].installed.call(InstallPolicy({"policy": "x", "python": "exit()"})).result()
+    with pytest.raises(PolicyError, match="Unknown function"):
+        subscribers["doctor"].installed.call(InstallPolicy({"function": "os.system"})).result()
     with pytest.raises(PolicyError, match="too long"):
-        subscribers["doctor"].installed.call(SetPolicy({"policy": "x" * 70_000})).result()
+        subscribers["doctor"].installed.call(InstallPolicy({"policy": "x" * 70_000})).result()
     net.publish({"number": 1, "a": 1})
     lab.run(seconds=10)
     assert subscribers["doctor"].read().result() == [{"number": 1}]  # what was set before goes on

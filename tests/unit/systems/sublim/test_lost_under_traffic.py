@@ -11,9 +11,8 @@ from mudkit.delivery.session import Follower
 from mudkit.events import Call, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
-from mudkit.systems.sublim.messages import Published
-from mudkit.systems.sublim.operations import Publish
-from mudkit.systems.sublim.servers.agent import Agent, fresh
+from mudkit.systems.sublim.messages import Publish, Published
+from mudkit.systems.sublim.servers.agent import Agent, initial_state
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site
 
@@ -65,7 +64,7 @@ def test_a_lost_message_comes_while_others_are_published(every_s):
 
 
 def test_an_agent_sends_the_oldest_again_when_it_is_due_not_when_the_newest_is():
-    Agent.install(store := MemoryStore(), "doctor", fresh("doctor", 1, Follower()))
+    Agent.install(store := MemoryStore(), "doctor", initial_state("doctor", 1, Follower()))
     agent = Agent(store, "doctor", None)
     due_us = None
     for number in range(1, 8):
@@ -76,8 +75,8 @@ def test_an_agent_sends_the_oldest_again_when_it_is_due_not_when_the_newest_is()
                 due_us = now_us + each.delay_us
     assert due_us is not None
     assert 5_000_000 <= due_us < 5_100_000
-    agent.acked(4_000_000, 2)
-    (timer,) = agent.overdue(due_us)  # what is the oldest now has a deadline of its own
+    agent.acknowledge(4_000_000, 2)
+    (timer,) = agent.retransmit_overdue(due_us)  # what is the oldest now has a deadline of its own
     assert 7_000_000 <= due_us + timer.delay_us < 7_300_000
 
 

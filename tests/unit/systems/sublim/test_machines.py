@@ -20,12 +20,19 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Automatic, Published
-from mudkit.systems.sublim.operations import Publish, State
+from mudkit.systems.sublim.messages import (
+    FROM_CLIENT,
+    FROM_POINT,
+    TO_CLIENT,
+    Automatic,
+    Publish,
+    Published,
+    ReadState,
+)
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
-from mudkit.systems.sublim.servers.agent import WAITING, WINDOW, Agent, fresh
+from mudkit.systems.sublim.servers.agent import MAX_QUEUED, WINDOW, Agent, initial_state
 from mudkit.systems.sublim.servers.handover import Handover
-from mudkit.systems.sublim.servers.publish_server import AT_ONCE, PublishServerMachine
+from mudkit.systems.sublim.servers.publish_server import REPLAY_BATCH, PublishServerMachine
 from mudkit.systems.sublim.sites import Site
 from mudkit.wire import as_wire
 
@@ -73,7 +80,7 @@ def test_a_replay_gives_some_at_a_time_and_says_what_is_no_longer_kept():
     publish(machine, 70)
     (answer,) = sent(machine.handle(0, Received("ap", {"kind": "replay", "from": 1})), "messages")
     assert (answer["first"], answer["last"]) == (11, 70)
-    assert [each["number"] for each in answer["messages"]] == list(range(11, 11 + AT_ONCE))
+    assert [each["number"] for each in answer["messages"]] == list(range(11, 11 + REPLAY_BATCH))
     (rest,) = sent(machine.handle(0, Received("ap", {"kind": "replay", "from": 61})), "messages")
     assert [each["number"] for each in rest["messages"]] == list(range(61, 71))
     assert len(store.items("message ")) == 60
@@ -100,7 +107,7 @@ def test_it_goes_on_counting_after_a_restart_and_knows_its_access_points():
 
 
 def agent(store: MemoryStore) -> Agent:
-    Agent.install(store, "doctor", fresh("doctor", 1, Follower()))
+    Agent.install(store, "doctor", initial_state("doctor", 1, Follower()))
     return Agent(store, "doctor", None)
 
 
@@ -112,11 +119,11 @@ def test_a_window_is_under_way_and_the_others_wait():
     mine = agent(MemoryStore())
     effects = [each for number in range(1, WINDOW + 5) for each in mine.decide(0, message(number))]
     assert [each["number"] for each in sent(effects, "deliver")] == list(range(1, WINDOW + 1))
-    effects = mine.acked(0, 3)
+    effects = mine.acknowledge(0, 3)
     assert [(each["number"], each["first"]) for each in sent(effects, "deliver")] == [
         (WINDOW + n, 4) for n in (1, 2, 3)
     ]
-    assert len(sent(mine.again(0), "deliver")) == WINDOW
+    assert len(sent(mine.resend(0), "deliver")) == WINDOW
 
 
 def test_nothing_is_sent_to_a_device_that_is_away():
@@ -124,30 +131,30 @@ def test_nothing_is_sent_to_a_device_that_is_away():
     mine.is_away = True
     assert sent(mine.decide(0, message(1)), "deliver") == []
     mine.is_away = False
-    assert len(sent(mine.again(0), "deliver")) == 1
+    assert len(sent(mine.resend(0), "deliver")) == 1
 
 
 def test_of_what_waits_too_long_the_oldest_goes():
     store = MemoryStore()
     mine = agent(store)
     mine.is_away = True
-    for number in range(1, WAITING + 3):
+    for number in range(1, MAX_QUEUED + 3):
         mine.decide(0, message(number))
     mine.is_away = False
-    assert [each["number"] for each in sent(mine.again(0), "deliver")][:1] == [3]
-    assert len(store.items("out ")) == WAITING
+    assert [each["number"] for each in sent(mine.resend(0), "deliver")][:1] == [3]
+    assert len(store.items("out ")) == MAX_QUEUED
 
 
 def test_an_agent_is_as_it_was_after_a_restart():
     store = MemoryStore()
     mine = agent(store)
     mine.decide(0, message(1))
-    mine.reported(2, Automatic(battery=50))
-    mine.reported(1, Automatic(battery=60))  # an older one that comes late
+    mine.record_report(2, Automatic(battery=50))
+    mine.record_report(1, Automatic(battery=60))  # an older one that comes late
     again = Agent(store, "doctor", None)
     assert again.record == mine.record
     assert again.record.automatic == Automatic(battery=50)
-    assert again.pack(1) == mine.pack(1)
+    assert again.export(1) == mine.export(1)
 
 
 # -- handovers
@@ -179,10 +186,10 @@ class Point:
             "incarnation": LIFE,
             **more,
         }
-        return self.over.heard(0, client, FROM_CLIENT.decode(message))
+        return self.over.handle(0, client, FROM_CLIENT.decode(message))
 
     def hear(self, source: str, message: Any) -> Any:
-        return self.over.heard(0, source, FROM_POINT.decode(message))
+        return self.over.handle(0, source, FROM_POINT.decode(message))
 
 
 def handed_over() -> tuple[Point, Point, Any]:
@@ -208,7 +215,7 @@ def test_the_state_goes_from_one_to_the_other():
 def test_a_parcel_that_comes_twice_is_taken_once():
     _, two, state = handed_over()
     two.hear("one", state)
-    two.agents["doctor"].change(replace(two.agents["doctor"].record, variables={"a": 1}))
+    two.agents["doctor"].update(replace(two.agents["doctor"].record, variables={"a": 1}))
     (ask,) = sent(Point("three").attach(3, "two"), "ask")
     assert len(sent(two.hear("one", state), "parcel has come")) == 1
     assert two.agents["doctor"].record.variables == {"a": 1}
@@ -219,10 +226,10 @@ def test_a_parcel_that_comes_twice_is_taken_once():
 
 def test_a_parcel_is_sent_again_until_it_has_come():
     one, _, state = handed_over()
-    assert sent(one.over.again(4_000_000), "parcel") == [state]
-    assert sent(one.over.again_all(4_000_000), "parcel") == [state]
+    assert sent(one.over.retransmit_overdue(4_000_000), "parcel") == [state]
+    assert sent(one.over.retransmit_all(4_000_000), "parcel") == [state]
     one.hear("two", {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2})
-    assert one.over.again(9_000_000) == []
+    assert one.over.retransmit_overdue(9_000_000) == []
 
 
 def test_who_asks_one_that_it_has_left_is_told_where_to():
@@ -276,9 +283,9 @@ def test_a_subscriber_that_was_served_elsewhere_since_a_backup_is_asked_for_ther
     one, two, state = handed_over()
     two.hear("one", state)
     one.agents["doctor"] = old = Agent(two.store, "doctor", None)  # as one's backup had it
-    old.change(replace(old.record, epoch=1))
+    old.update(replace(old.record, epoch=1))
     old.suspend(0)
-    two.agents["doctor"].change(replace(two.agents["doctor"].record, epoch=2, last_seq=5))
+    two.agents["doctor"].update(replace(two.agents["doctor"].record, epoch=2, last_seq=5))
     (ask,) = sent(one.attach(3, "two"), "ask")
     (state,) = sent(two.hear("one", ask), "parcel")
     assert len(sent(one.hear("two", state), "attached")) == 1
@@ -299,9 +306,9 @@ def test_who_has_left_for_a_later_epoch_is_forgotten():
     one = Point("one")
     one.attach(3, "one", is_fresh=True)
     left = {"kind": "left", "subscriber": "doctor", "incarnation": LIFE, "epoch": 3}
-    one.over.heard(0, "pda", FROM_CLIENT.decode(left))
+    one.over.handle(0, "pda", FROM_CLIENT.decode(left))
     assert list(one.agents) == ["doctor"]  # a late copy: it has come back
-    one.over.heard(0, "pda", FROM_CLIENT.decode({**left, "epoch": 4}))
+    one.over.handle(0, "pda", FROM_CLIENT.decode({**left, "epoch": 4}))
     assert one.agents == {}
 
 
@@ -366,7 +373,7 @@ def test_what_is_no_longer_to_be_had_is_skipped_and_counted():
     machine.handle(0, Received("doctor", ATTACH))
     effects = machine.handle(0, flooded(7, 8, first=7))
     assert [each["body"]["n"] for each in sent(effects, "deliver")] == [7, 8]
-    (state,) = machine.handle(5, Call(1, State("doctor")))
+    (state,) = machine.handle(5, Call(1, ReadState("doctor")))
     assert (state.result["skipped"], state.result["now_us"]) == (6, 5)
 
 

@@ -20,8 +20,7 @@ from mudkit.systems.sublim import (
     policy,
 )
 from mudkit.systems.sublim._policy.actions import Compress, Every, Remember
-from mudkit.systems.sublim.device.client import ClientMachine
-from mudkit.systems.sublim.device.plain_client import PlainClientMachine
+from mudkit.systems.sublim.device import ClientMachine, PlainClientMachine
 from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.plain_access_point import PlainAccessPointMachine

@@ -257,3 +257,9 @@ def test_a_large_policy_is_checked_in_bounded_work(monkeypatch):
     result = findings(Policy("large", [*rules, Rule()]))
     assert NOT_CHECKED in {each.kind for each in result}
     assert len(decided) <= 40 * 160
+
+
+def test_the_witness_names_fields_in_a_fixed_order():
+    wide = " AND ".join(f"message.{name} > 1" for name in "fbdaec")
+    text = findings(Policy("wide", [Rule(f"{LOW} AND {wide}"), Rule(REST, Drop())]))[0].text
+    assert "of a message with a 2.0, b 2.0, c 2.0, d 2.0, e 2.0, f 2.0, another_field" in text

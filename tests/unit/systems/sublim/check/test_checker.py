@@ -24,8 +24,13 @@ from mudkit.systems.sublim.check.checker import (
     checked,
     findings,
 )
-from mudkit.systems.sublim.study.examples import disaster_policy, stock_policy
-from mudkit.systems.sublim.study.picu import picu, shared_timestamp_policy, stateless
+from mudkit.systems.sublim.study import (
+    disaster_policy,
+    picu,
+    shared_timestamp_policy,
+    stateless_picu,
+    stock_policy,
+)
 
 PULSE = Keep(("pulse",))
 
@@ -40,8 +45,8 @@ def found(*rules, **more):
         picu([1]),
         picu([]),
         shared_timestamp_policy([1]),
-        stateless([1]),
-        stateless([]),
+        stateless_picu([1]),
+        stateless_picu([]),
         stock_policy(["A"]),
         disaster_policy(1, 2),
     ],

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.systems.sublim import Policy, PolicyError, Rule, method
+from mudkit.events import size_bytes
+from mudkit.systems.sublim import Explanation, Policy, PolicyError, Rule, checked, method
 from mudkit.systems.sublim._policy.actions import (
     ACTIONS,
+    MAX_BOOKS_BYTES,
+    MAX_KEYS,
     Call,
     Compress,
     Drop,
@@ -20,6 +23,7 @@ from mudkit.systems.sublim._policy.actions import (
     action_of,
     described,
 )
+from mudkit.systems.sublim._policy.state import MAX_STATE_BYTES
 
 ECG = bytes(range(100))
 
@@ -102,7 +106,7 @@ def test_a_method_that_fails_stops_its_policy_and_spoils_nothing():
 
 
 def test_a_method_has_a_name():
-    with pytest.raises(PolicyError, match="cannot be the name"):
+    with pytest.raises(PolicyError, match="Invalid name of a method"):
         method("no name")
 
 
@@ -118,3 +122,217 @@ def test_each_action_comes_back_from_its_description(action):
     name, given = (plain, None) if isinstance(plain, str) else next(iter(plain.items()))
     assert action_of(name, given) == action
     assert ACTIONS[name] is type(action)
+
+
+# -- rate limits and summaries
+
+
+def play(policy, messages):
+    variables, sent = policy.variables, []
+    for now_s, message in messages:
+        verdict = policy.decide(message, variables, {}, now_s)
+        variables = verdict.variables
+        if verdict.out is not None:
+            sent.append((now_s, verdict.out))
+        else:
+            assert verdict.outcome == "held back"
+    return sent, variables
+
+
+def test_a_limit_is_per_value_and_forgets_what_is_over():
+    policy = Policy("limit", [Rule(None, [Every(300, "message.p", "sent")])])
+    sent, variables = play(
+        policy, [(0, {"p": 1}), (10, {"p": 2}), (299, {"p": 1}), (300, {"p": 1}), (700, {"p": 3})]
+    )
+    assert [(at, each["p"]) for at, each in sent] == [(0, 1), (10, 2), (300, 1), (700, 3)]
+    assert variables == {"sent": {"3.0": 700}}
+
+
+def test_what_is_held_back_says_why():
+    policy = Policy("limit", [Rule("message.p > 0", [Every(300, "message.p", "sent")], "limits")])
+    state = {"sent": {"1.0": 100.0}}
+    verdict = policy.decide({"p": 1}, state, {}, 250.0)
+    answer = str(Explanation(verdict, policy.explain({"p": 1}, state, {}, 250.0)))
+    assert answer == "held back: limits (message.p = 1); the last of 1.0 was sent 150 s ago, less than 300"
+    window = Policy("summary", [Rule(None, [Summary(60, ("p",))])])
+    assert "the window of all began 0 s ago" in window.decide({"p": 1}, {}, {}, 5.0).problem
+
+
+def test_a_limit_without_per_is_one_for_all():
+    policy = Policy("limit", [Rule(None, [Every(300)])])
+    sent, _ = play(policy, [(0, {"p": 1}), (10, {"p": 2}), (300, {"p": 2})])
+    assert [at for at, _ in sent] == [0, 300]
+
+
+def test_kinds_of_keys_are_told_apart():
+    policy = Policy("limit", [Rule(None, [Every(300, "message.p", "sent")])])
+    sent, _ = play(
+        policy,
+        [(0, {"p": 1}), (0, {"p": "1.0"}), (0, {"p": True}), (0, {}), (1, {"p": 1.0}), (1, {"p": None})],
+    )
+    assert len(sent) == 4
+
+
+def test_a_policy_that_has_spoilt_its_own_books_begins_them_again():
+    policy = Policy("limit", [Rule(None, [Every(300, variable="sent")])])
+    assert policy.decide({}, {"sent": 5}, {}, 0.0).variables == {"sent": {"all": 0.0}}
+
+
+def test_books_are_bounded():
+    policy = Policy("limit", [Rule(None, [Every(1e6, "message.p", "sent")])])
+    sent, variables = play(policy, [(at, {"p": at}) for at in range(MAX_KEYS + 10)])
+    assert len(sent) == MAX_KEYS + 10
+    assert len(variables["sent"]) == MAX_KEYS
+    assert "0.0" not in variables["sent"]
+
+
+def test_a_window_is_summed_up_when_it_is_over():
+    policy = Policy("summary", [Rule(None, [Summary(60, ("pulse",), "message.p", "window")])])
+    sent, variables = play(policy, [
+        (0, {"p": 1, "pulse": 60}), (10, {"p": 2, "pulse": 90}), (30, {"p": 1, "pulse": 80}),
+        (59, {"p": 1, "pulse": "?"}), (61, {"p": 1, "pulse": 100}), (70, {"p": 2}),
+    ])  # fmt: skip
+    assert sent == [
+        (61, {"p": 1, "pulse": {"count": 2, "min": 60, "max": 80, "mean": 70.0}}),
+        (70, {"p": 2, "pulse": {"count": 1, "min": 90, "max": 90, "mean": 90.0}}),
+    ]
+    assert variables["window"] == {
+        "1.0": {"since_s": 61, "pulse": [1, 100, 100, 100]},
+        "2.0": {"since_s": 70, "pulse": None},
+    }
+
+
+def test_a_window_without_a_number_is_told_so():
+    policy = Policy("summary", [Rule(None, [Summary(60, ("pulse",))])])
+    sent, _ = play(policy, [(0, {}), (60, {"pulse": 1})])
+    assert sent[0][1]["pulse"] == {"count": 0, "min": None, "max": None, "mean": None}
+
+
+@pytest.mark.parametrize("letter", ["k", '"', "\\", "é", "\n"])
+@pytest.mark.parametrize("length", [1, 20, 36, 50, 80, 5_000])
+def test_keys_of_any_length_stop_no_message(length, letter):
+    """../shared/repro/sublim_many_keys.py: books beyond the room of the state stopped the policy."""
+    policy = Policy("limit", [Rule(None, [Every(1e6, "message.k", "sent")])])
+    sent, variables = play(
+        policy, [(1267448400.123456 + at, {"k": f"{at:06d}" + letter * length}) for at in range(1_100)]
+    )
+    assert len(sent) == 1_100
+    assert len(variables["sent"]) == MAX_KEYS
+    assert size_bytes(variables) <= MAX_BOOKS_BYTES
+
+
+def test_long_keys_that_begin_alike_are_told_apart():
+    policy = Policy("limit", [Rule(None, [Every(300, "message.k")])])
+    sent, _ = play(
+        policy, [(0, {"k": "x" * 200 + "1"}), (0, {"k": "x" * 200 + "2"}), (1, {"k": "x" * 200 + "1"})]
+    )
+    assert len(sent) == 2
+
+
+def test_windows_with_long_keys_and_many_fields_stop_no_message():
+    fields = tuple(f"field_{n}" for n in range(20))
+    policy = Policy("summary", [Rule(None, [Summary(60, fields, "message.k", "window")])])
+    given = [
+        (1267448400.123456 + at, {"k": f"{at:06d}" * 9, **dict.fromkeys(fields, 1e299 / 7)})
+        for at in range(1_100)
+    ]
+    sent, variables = play(policy, given)
+    assert sent == []
+    assert 10 < len(variables["window"]) < MAX_KEYS
+    assert size_bytes(variables) <= MAX_BOOKS_BYTES
+    assert [each["k"] for _, each in given[-5:]] == [given[n][1]["k"] for n in range(1_095, 1_100)]
+
+
+def test_the_books_of_all_limits_share_one_room_and_leave_the_variables_theirs():
+    rules = [
+        Rule(f"message.n = {n}", [Every(1e6, "message.k", f"sent{n}"), Remember({"a": "message.a"})])
+        for n in range(4)
+    ]
+    policy = Policy("limits", rules)
+    big = "x" * (MAX_STATE_BYTES - 100)
+    sent, variables = play(policy, [(at, {"n": at % 4, "k": f"{at:040d}", "a": big}) for at in range(5_000)])
+    assert len(sent) == 5_000
+    assert size_bytes({name: each for name, each in variables.items() if name != "a"}) <= MAX_BOOKS_BYTES
+    assert min(len(variables[f"sent{n}"]) for n in range(4)) > 200
+
+
+def test_nothing_large_hides_among_the_books():
+    policy = Policy("hides", [Rule(None, [Remember({"sent": "message.a"}), Every(300, variable="sent")])])
+    verdict = policy.decide({"a": {"first": 1.0, "x": "y" * MAX_STATE_BYTES}}, {}, {}, 0.0)
+    assert verdict.outcome == "stopped"
+
+
+@pytest.mark.parametrize(
+    "spoilt", [{"all": "x"}, {"all": {}}, {"all": None}, {"all": {"since_s": 0.0, "p": [1]}}, {"b": "x"}]
+)
+def test_books_that_a_message_has_spoilt_stop_nothing(spoilt):
+    limit = Policy("l", [Rule(None, [Every(300, variable="sent")])])
+    window = Policy("s", [Rule(None, [Summary(60, ("p",), variable="window")])])
+    assert limit.decide({"p": 1}, {"sent": spoilt}, {}, 100.0).outcome == "sent"
+    assert window.decide({"p": 1}, {"window": spoilt}, {}, 100.0).outcome in ("sent", "held back")
+
+
+ALARM_EVERY_300_S = (0.0, 40), (10.0, 70), (20.0, 40), (30.0, 70), (40.0, 40), (310.0, 40)
+
+
+@pytest.mark.parametrize("per", [(None, None), (None, "message.patient"), ("message.patient", None)])
+def test_a_limit_of_one_rule_does_not_forget_that_of_another(per):
+    rules = [Rule("message.pulse < 50", Every(300, per[0])), Rule(None, Every(5, per[1]))]
+    sent, _ = play(
+        checked(Policy("p", rules)), [(at, {"patient": 7, "pulse": pulse}) for at, pulse in ALARM_EVERY_300_S]
+    )
+    assert [at for at, message in sent if message["pulse"] < 50] == [0.0, 310.0]
+    assert [at for at, message in sent if message["pulse"] > 50] == [10.0, 30.0]
+
+
+def test_two_limits_of_one_rule_both_hold():
+    policy = Policy("p", [Rule(None, [Every(5, "message.p"), Every(60)])])
+    sent, _ = play(policy, [(at, {"p": at % 20 // 10}) for at in range(0, 130, 10)])
+    assert [at for at, _ in sent] == [0, 60, 120]
+
+
+def test_a_summary_tells_of_the_messages_of_its_own_rule():
+    rules = [Rule("message.kind = 'a'", Summary(60, ("x",))), Rule(None, Summary(300, ("y",)))]
+    messages = [
+        (0.0, {"kind": "a", "x": 1}),
+        (10.0, {"kind": "b", "y": 5}),
+        (20.0, {"kind": "a", "x": 3}),
+        (30.0, {"kind": "b", "y": 7}),
+        (80.0, {"kind": "a", "x": 9}),
+        (320.0, {"kind": "b", "y": 1}),
+    ]
+    sent, _ = play(checked(Policy("p", rules)), messages)
+    assert [each.get("x") or each["y"] for _, each in sent] == [
+        {"count": 2, "min": 1, "max": 3, "mean": 2.0},
+        {"count": 2, "min": 5, "max": 7, "mean": 6.0},
+    ]
+
+
+def test_rules_share_a_limit_that_they_name_and_agree_on():
+    shared = Every(60, variable="sent")
+    policy = Policy("p", [Rule("message.p = 1", shared), Rule(None, shared)])
+    sent, _ = play(policy, [(0, {"p": 1}), (30, {"p": 2}), (60, {"p": 2}), (70, {"p": 1})])
+    assert [at for at, _ in sent] == [0, 60]
+
+
+@pytest.mark.parametrize(
+    "other", [Every(5, variable="v"), Every(60, "message.p", "v"), Summary(60, ("p",), variable="v")]
+)
+def test_rules_that_differ_do_not_share_a_variable(other):
+    with pytest.raises(PolicyError, match="a variable each") as caught:
+        Policy("p", [Rule("message.p = 1", Every(60, variable="v")), Rule(None, other)])
+    assert caught.value.where.startswith("rules.2.do")
+
+
+def test_no_rule_can_name_the_books_of_another():
+    policy = Policy("p", [Rule("message.p = 1", Every(60)), Rule(None, Every(60))])
+    _, variables = play(policy, [(0, {"p": 1}), (0, {"p": 2})])
+    assert len(variables) == 2
+    assert not any(name.isidentifier() for name in variables)
+
+
+def test_books_are_no_variables_of_which_there_may_be_so_many():
+    policy = Policy("p", [Rule(f"message.p = {n}", [Every(60), Every(600)]) for n in range(64)])
+    sent, variables = play(policy, [(0, {"p": n}) for n in range(64)])
+    assert len(sent) == 64
+    assert len(variables) == 128

@@ -13,9 +13,10 @@ import pytest
 
 from mudkit.errors import ParameterError
 from mudkit.systems.sublim import Policy, PolicyError, Rule, create_message, method, policy
-from mudkit.systems.sublim._policy import watching
+from mudkit.systems.sublim._policy import function as function_module
 from mudkit.systems.sublim._policy.actions import Call
-from mudkit.systems.sublim._policy.limits import MAX_MESSAGE_BYTES, MAX_STATE_BYTES, MAX_VARIABLES
+from mudkit.systems.sublim._policy.state import MAX_STATE_BYTES, MAX_VARIABLES
+from mudkit.systems.sublim._policy.verdict import MAX_MESSAGE_BYTES
 
 BODY = {"pulse": 48, "nested": {"a": [1, 2]}}
 
@@ -82,7 +83,7 @@ def loops(message, state):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """What a clock ends is ended soon: what it ends runs for hours otherwise."""
-    monkeypatch.setattr(watching, "MAX_CPU_S", 0.2)
+    monkeypatch.setattr(function_module, "MAX_CPU_S", 0.2)
 
 
 # fmt: off

@@ -9,7 +9,8 @@ import pytest
 from mudkit.errors import InputMissing
 from mudkit.systems.sublim import Policy, PolicyError, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Keep, Remember, SetField
-from mudkit.systems.sublim._policy.limits import MAX_ACTIONS, MAX_RULES, MAX_STATE_BYTES
+from mudkit.systems.sublim._policy.policy import MAX_ACTIONS, MAX_RULES
+from mudkit.systems.sublim._policy.state import MAX_STATE_BYTES
 from mudkit.systems.sublim.check.checker import checked, findings
 
 MESSAGE = {"patient": 7, "pulse": 48}
@@ -109,22 +110,22 @@ def test_unknown_names_are_refused_with_their_line():
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ("rules:\n  - when: message.a = 1\n    then: drop\n", 3, "no part 'then'"),
+        ("rules:\n  - when: message.a = 1\n    then: drop\n", 3, "Unknown part 'then'"),
         ("rules:\n  - when: 5\n", 2, "a text"),
-        ("policy: x\nrule: []\n", 2, "no part 'rule'"),
+        ("policy: x\nrule: []\n", 2, "Unknown part 'rule'"),
         ("policy: x\nrules: 5\n", 2, "a list of rules"),
-        ("policy: x\nrules: []\n", 2, "has rules"),
+        ("policy: x\nrules: []\n", 2, "needs rules"),
         ("policy: x\n", 1, "a list of rules"),
-        ("- a\n- b\n", 1, "parts are named"),
-        ("\n", None, "nothing in this policy"),
-        ("rules:\n  - do: [{keep: [a], drop: 1}]\n", 2, "not one action"),
+        ("- a\n- b\n", 1, "named parts"),
+        ("\n", None, "policy is empty"),
+        ("rules:\n  - do: [{keep: [a], drop: 1}]\n", 2, "Expected one action"),
         ("rules:\n  - do: {keep: pulse}\n", 2, "list of names"),
         ("rules:\n  - do:\n    - every: {per: message.a}\n", 3, "parameter of every is missing"),
-        ("rules:\n  - do:\n    - every: {seconds: -1}\n", 3, "no length of time"),
+        ("rules:\n  - do:\n    - every: {seconds: -1}\n", 3, "Expected a duration"),
         ("rules:\n  - do:\n    - every: {second: 1}\n", 3, "no parameter 'second'"),
         ("rules:\n  - do:\n    - every: 5\n", 3, "parameters by name"),
-        ("rules:\n  - do:\n    - compress: {field: a, ratio: 0.5}\n", 3, "no ratio"),
-        ("rules:\n  - do:\n    - call: nothing_of_that_name\n", 3, "no such method"),
+        ("rules:\n  - do:\n    - compress: {field: a, ratio: 0.5}\n", 3, "Invalid ratio"),
+        ("rules:\n  - do:\n    - call: nothing_of_that_name\n", 3, "Unknown method"),
         ("rules:\n  - do:\n    - set: {a: 'message.b +'}\n", 3, "too soon"),
         ("rules:\n  - do:\n    - drop: 5\n", 3, "takes nothing"),
         ("message: {a: float}\nrules:\n  - do: drop\n", 1, "kind of field"),
@@ -153,7 +154,7 @@ def test_an_error_survives_a_process_border():
 
 
 def test_a_policy_has_a_bounded_size():
-    with pytest.raises(PolicyError, match="has rules"):
+    with pytest.raises(PolicyError, match="needs rules"):
         Policy("many", [Rule()] * (MAX_RULES + 1))
     with pytest.raises(PolicyError, match="too many actions"):
         Rule(None, [Keep(("a",))] * (MAX_ACTIONS + 1))

@@ -6,13 +6,13 @@ import pytest
 
 from mudkit.reproduce.sublim.picu import SITUATIONS, cases, decision
 from mudkit.systems.sublim import Policy
-from mudkit.systems.sublim.study.picu import function, picu, shared_timestamp_policy, stateless
+from mudkit.systems.sublim.study import picu, picu_function, shared_timestamp_policy, stateless_picu
 
 ECG = bytes(1_000)
 MINE = (1, 2, 3, 4)
 
 
-@pytest.mark.parametrize("make", [picu, function])
+@pytest.mark.parametrize("make", [picu, picu_function])
 @pytest.mark.parametrize(("message", "automatic", "wanted"), SITUATIONS)
 def test_what_the_rules_let_through(make, message, automatic, wanted):
     policy = make(MINE)
@@ -20,7 +20,7 @@ def test_what_the_rules_let_through(make, message, automatic, wanted):
 
 
 def test_rules_and_function_agree_on_random_messages(scaled):
-    rules, same = picu(MINE), function(MINE)
+    rules, same = picu(MINE), picu_function(MINE)
     ours, theirs = rules.variables, same.variables
     for message, automatic, now_s in cases(scaled(10_000, 1_000), seed=5):
         one = rules.decide(message, ours, automatic, now_s)
@@ -41,7 +41,7 @@ def play(policy, pulses, battery=10):
     return sent
 
 
-@pytest.mark.parametrize("make", [picu, function])
+@pytest.mark.parametrize("make", [picu, picu_function])
 def test_the_limit_is_per_patient_and_holds_for_alarms_too(make):
     pulses = [(0, 1, 70), (10, 2, 70), (20, 1, 40), (299, 1, 40), (300, 1, 40), (300, 9, 40), (301, 9, 30)]
     assert play(make(MINE), pulses) == [(0, 1), (10, 2), (300, 1), (300, 9)]
@@ -54,11 +54,11 @@ def test_one_timestamp_starves_all_but_one():
 
 
 def test_the_stateless_one_looks_at_the_message_only():
-    policy = stateless(MINE)
+    policy = stateless_picu(MINE)
     assert policy.decide({"patient": 1, "pulse": 70, "ecg": ECG}, {}, {"battery": 1}).out["ecg"] == ECG
     assert policy.decide({"patient": 9, "pulse": 70}, {}, {}).out is None
     assert policy.decide({"patient": 9, "pulse": 49}, {}, {}).out is not None
-    assert stateless([]).decide({"patient": 9, "pulse": 49}, {}, {}).out is not None
+    assert stateless_picu([]).decide({"patient": 9, "pulse": 49}, {}, {}).out is not None
 
 
 def test_the_sample_is_the_same_policy():

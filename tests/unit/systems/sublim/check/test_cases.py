@@ -1,4 +1,4 @@
-"""Situations: what they say of a predicate is what the predicate says."""
+"""Cases and situations: a predicate has the truth that it has on messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.predicates import Language, Predicate
-from mudkit.systems.sublim.check.situations import FALSE, NULL, TRUE, Situations
+from mudkit.systems.sublim.check.cases import FALSE, NULL, TRUE, Cases, Draw, Situations
 
 LANGUAGE = Language(("message", "state", "clock"), bound=())
 ATOMS = [
@@ -50,9 +50,21 @@ def test_predicates_are_true_together_in_some_situation_when_they_are(some, mess
         )
 
 
-def test_a_situation_is_told_in_words():
-    result = Situations([Predicate.parse("a < 3 AND b = 'x'", language=LANGUAGE), None])
-    answer = {result.describe(number) for number in range(result.count)}
-    assert "message.a is NULL, message.b is x" in answer
-    assert "message.a is 2.0, message.b is something else" in answer
-    assert Situations([None]).describe(0) == "always"
+@given(st.lists(st.integers(1, 5), max_size=4))
+@examples(100)
+def test_positions_are_those_of_the_cases_in_order(sizes):
+    cases = Cases(dict(enumerate(sizes)), limit=10_000)
+    drawn = list(cases.drawn(Draw("never used")))
+    assert len(drawn) == cases.count
+    assert [list(cases.positions(axis)) for axis in range(len(sizes))] == [
+        [case[axis] for case in drawn] for axis in range(len(sizes))
+    ]
+
+
+def test_of_too_many_cases_as_many_as_the_limit_are_drawn():
+    cases = Cases({"a": 10, "b": 20}, limit=50)
+    drawn = list(cases.drawn(Draw("some")))
+    assert not cases.is_whole
+    assert len(drawn) == 50
+    assert all(0 <= a < 10 and 0 <= b < 20 for a, b in drawn)
+    assert drawn == list(cases.drawn(Draw("some")))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.systems.sublim._policy.limits import MAX_TEXT
-from mudkit.systems.sublim._policy.problems import PolicyError
-from mudkit.systems.sublim._policy.yaml_text import read_yaml
+from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError, read_yaml
 
 
 def test_parts_know_their_lines():
@@ -25,19 +23,19 @@ def test_parts_know_their_lines():
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ("a: &x [1]\nb: *x\n", 2, "no aliases"),
-        ("a: 1\na: 2\n", 2, "stands twice"),
-        ("a: !!python/object/apply:os.system ['ls']\n", 1, "not for a policy"),
-        ("a: !!binary aGVsbG8=\n", 1, "not for a policy"),
-        ("a: 2010-03-01\n", 1, "not for a policy"),
-        ("1: a\n", 1, "A name is a text"),
-        ("a: " + "[" * 20 + "]" * 20, 1, "nested too deep"),
+        ("a: &x [1]\nb: *x\n", 2, "cannot contain aliases"),
+        ("a: 1\na: 2\n", 2, "Duplicate name"),
+        ("a: !!python/object/apply:os.system ['ls']\n", 1, "cannot contain this kind"),
+        ("a: !!binary aGVsbG8=\n", 1, "cannot contain this kind"),
+        ("a: 2010-03-01\n", 1, "cannot contain this kind"),
+        ("1: a\n", 1, "A name must be a text"),
+        ("a: " + "[" * 20 + "]" * 20, 1, "nesting is too deep"),
         ("a: 1\n\tb: 2\n", 2, "not YAML"),
         ("a: b: c\n", 1, "not YAML"),
         ("{a: 1\n", 2, "not YAML"),
         ("a: 1\n---\nb: 2\n", 2, "not YAML"),
         ("a: \x07\n", None, "not YAML"),
-        ("# nothing\n", None, "nothing in this policy"),
+        ("# nothing\n", None, "policy is empty"),
     ],
 )
 def test_what_no_policy_needs(text, line, says):
@@ -49,7 +47,7 @@ def test_what_no_policy_needs(text, line, says):
 def test_a_text_that_is_too_long_or_nested_without_end_is_refused_at_once():
     with pytest.raises(PolicyError, match="too long"):
         read_yaml("a" * (MAX_TEXT + 1), "")
-    with pytest.raises(PolicyError, match="nested too deep"):
+    with pytest.raises(PolicyError, match="nesting is too deep"):
         read_yaml("[" * 5_000, "")
-    with pytest.raises(PolicyError, match="nested too deep"):
+    with pytest.raises(PolicyError, match="nesting is too deep"):
         read_yaml("[" * 5_000 + "]" * 5_000, "")

@@ -1,26 +1,25 @@
-"""The client of store and forward: an outbox, an inbox, and the last message seen of each sender.
+"""Machines of a device: the client of the relay, and the baseline that sends directly.
 
-Its rules:
+Rules of the client:
 
 ===============  ===================================================================================
-send (call)      into the outbox, durably, with the next number; sent when there is a link
-accepted         out of the outbox; the call is answered
-deliver          the next of its sender's incarnation: into the inbox, the application is told, the relay
-                 too; an old one is acknowledged only; one that is too early will come again
-read (call)      what has come into the inbox since the last read
-link up          say hello (the relay then delivers), send the outbox
-context changed  tell the relay whether the user is busy: it delivers, or waits
-hello            what the relay may not know yet (an incarnation, an address, whether the user is busy) is
-                 said until the relay says welcome; a server, whose network does not come up again, always
-                 says hello until then
-missing          send the outbox from there on; if that has gone long ago, the relay was restored from an old
-                 backup: say hello, which tells it from where to go on
-identify         say hello, with the nonce: the relay does not know who lives here
-timer            each hello and each message has a deadline of its own: what is overdue is said again, of
-                 the messages those after it, too (the relay has taken none of them)
+Submit (call)    store in the outbox under the next sequence number; send if connected
+Accepted         remove from the outbox; complete the call
+Deliver          the successor of the last one of its sender's incarnation: store in the inbox, notify the
+                 application, acknowledge. A duplicate: acknowledge. After a gap: send Lacks
+Read (call)      return the inbox entries added since the last read
+link up          send Hello, which triggers delivery, and the outbox
+context changed  send Hello if connected: it carries whether the user is busy
+hello            retransmit until Welcome if it has news for the relay (incarnation, address, busy), or
+                 on a server, whose link does not come up again
+Missing          send the outbox from that number on. If that is gone, the relay's store was restored from
+                 a backup: send Hello, which says where the outbox begins
+Identify         send Hello with its nonce
+timer            retransmit an overdue hello; retransmit an overdue message and all later ones, which the
+                 relay cannot have accepted
 ===============  ===================================================================================
 
-Whatever does not come from the relay's address, or is nothing that a relay says, is dropped.
+The client drops and records anything that is not a valid message from the relay's address.
 """
 
 from __future__ import annotations
@@ -55,6 +54,7 @@ from mudkit.events import (
 from mudkit.events import Send as SendTo
 from mudkit.systems.receiving import dropped
 from mudkit.systems.store_and_forward.messages import (
+    FROM_PEER,
     FROM_RELAY,
     Accepted,
     Deliver,
@@ -62,25 +62,28 @@ from mudkit.systems.store_and_forward.messages import (
     Hello,
     Identify,
     Lacks,
+    Message,
     Missing,
+    Read,
     Send,
+    Submit,
     Welcome,
 )
-from mudkit.systems.store_and_forward.operations import Read, Submit
 
-__all__ = ["APP", "ClientMachine"]
+__all__ = ["APP", "ClientMachine", "DirectMachine"]
 
 APP: Final = "messages"
-"""The application that is told of what comes."""
+"""Name of the application that is notified of new messages."""
 _RETRY: Final = "retry"
 _HELLO: Final = 0
-"""The key of a hello among what waits for an answer; messages begin with 1."""
+"""Key of the hello among the unacknowledged items; messages have keys from 1 on."""
 _SERVER: Final = "server"
-"""The network of a server, see :class:`mudkit.events.LinkUp`."""
+"""Network of a server, see :class:`mudkit.events.LinkUp`."""
+_DIRECT_PORT: Final = "direct"
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """A message in the inbox."""
+    """Message in the inbox."""
 
     key: str
     sender: str = msgspec.field(name="from")
@@ -88,7 +91,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What the relay has to know to deliver."""
+    """State that the relay needs for delivery."""
 
     incarnation: str
     address: str
@@ -96,15 +99,16 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class ClientMachine:
-    """One device's machine.
+    """Client of the relay.
 
     Parameters
     ----------
     ports : Ports
+        Store, address and entropy of the host.
     me : str
-        Its name, which stays when its address changes.
+        Name of the device, which stays when its address changes.
     relay : str
-        The relay's address.
+        Address of the relay.
     """
 
     def __init__(self, ports: Ports, me: str, relay: str) -> None:
@@ -113,23 +117,23 @@ class ClientMachine:
         self._relay = relay
         self._has_link = self._is_server = False
         self._address = ports.address
-        self._nonce: str | None = None  # what the relay has last asked for a hello with
+        self._nonce: str | None = None  # of the relay's last Identify
         self._outbox = Outbox(ports, Send)
         self._inbox = Inbox(self._store)
         self._lacks_us: dict[tuple[str, str, int], int] = {}
-        """Time of the last report to the relay on the messages of a sender."""
-        self._calls: dict[int, int] = {}  # op_id by sequence number: callers do not outlive the machine
+        """Time of the last report of a gap, by sender, incarnation and last number."""
+        self._calls: dict[int, int] = {}  # op_id by sequence number; callers do not outlive the machine
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
     def overview(self) -> View:
-        """Return its relay and what waits, as a display shows it."""
+        """Return the relay and the length of the outbox for the display."""
         return View("", {"relay": self._relay, "waiting to be sent": len(self._outbox)})
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Call(op_id=op_id, operation=Submit() as asked):
-                return self._take(op_id, asked, now_us)
+            case Call(op_id=op_id, operation=Submit() as submitted):
+                return self._submit(op_id, submitted, now_us)
             case Call(op_id=op_id, operation=Read()):
                 return self._read(op_id, now_us)
             case Call(op_id=op_id):
@@ -160,24 +164,22 @@ class ClientMachine:
         return ()
 
     def is_next(self, seen: int, message: Deliver) -> bool:
-        """Say whether a message is the one after those that are in the inbox.
-
-        A relay that has lost its store does not know what this device has had: then ``after`` is lower than
-        ``seen``.
+        """Return whether a message follows those in the inbox.
 
         Parameters
         ----------
         seen : int
-            Sequence number of the last message of this sender in the inbox, 0 before the first.
+            Sequence number of the sender's last message in the inbox, 0 before the first.
         message : Deliver
-            ``seq`` is its own, ``after`` the one of the message that the sender sent here before it.
+            ``seq`` is its number, ``after`` that of its predecessor, lower than ``seen`` if the relay
+            has lost its store and does not know what this device has.
         """
         return message.after <= seen < message.seq
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
         match FROM_RELAY.decode(event.message):
             case Deliver(to=to) as message if to == self._me:
-                return self._deliver(message, now_us)
+                return self._store_delivery(message, now_us)
             case Identify(nonce=nonce):
                 is_said = _HELLO in self._unanswered and nonce == self._nonce
                 self._nonce = nonce
@@ -187,28 +189,30 @@ class ClientMachine:
             case Accepted(incarnation=life, seq=number):
                 return self._accepted(now_us, self._outbox.seq(life, number))
             case Welcome(incarnation=life, seq=seq):
-                return self._welcome(now_us, seq) if life == self._outbox.incarnation else ()
+                return self._welcomed(now_us, seq) if life == self._outbox.incarnation else ()
             case Missing(incarnation=life, seq=number):
                 seq = self._outbox.seq(life, number)
                 return self._missing(now_us, seq) if self._has_link and seq else ()
 
     def _missing(self, now_us: int, seq: int) -> Sequence[Effect]:
-        """Send from a number on; a relay that asks for what it has had was restored from an old backup."""
+        """Retransmit from a sequence number on; send a hello if that number is gone."""
         is_restored = seq < self._outbox.first_seq
         greeting = self._hello(now_us, must=True) if is_restored and _HELLO not in self._unanswered else ()
         return [*greeting, *self._send_from(now_us, seq)]
 
-    def _take(self, op_id: int, asked: Submit, now_us: int) -> Sequence[Effect]:
+    def _submit(self, op_id: int, submitted: Submit, now_us: int) -> Sequence[Effect]:
         seq = self._outbox.last_seq + 1
         life, number = self._outbox.name(seq)
-        item = asked.item or f"{self._me} {life} {number}"
-        message = Send(seq=number, incarnation=life, key=item, sender=self._me, to=asked.to, text=asked.text)
+        item = submitted.item or f"{self._me} {life} {number}"
+        message = Send(
+            seq=number, incarnation=life, key=item, sender=self._me, to=submitted.to, text=submitted.text
+        )
         try:
             self._outbox.add(message)
         except OutboxFull as error:
             return (Complete(op_id, error=error),)
         self._calls[seq] = op_id
-        created = delivery(item, asked.to, created_us=now_us)
+        created = delivery(item, submitted.to, created_us=now_us)
         return (created, *self._send_from(now_us, seq)) if self._has_link else (created,)
 
     def _accepted(self, now_us: int, seq: int) -> Sequence[Effect]:
@@ -221,7 +225,7 @@ class ClientMachine:
         is_next_batch = self._outbox.name(self._outbox.first_seq).incarnation != accepted.incarnation
         return [*effects, *self._send_from(now_us, 0)] if is_next_batch and self._has_link else effects
 
-    def _deliver(self, message: Deliver, now_us: int) -> Sequence[Effect]:
+    def _store_delivery(self, message: Deliver, now_us: int) -> Sequence[Effect]:
         seen = self._inbox.last_seq(message.sender, message.incarnation)
         effects: list[Effect] = []
         if self.is_next(seen, message):
@@ -234,7 +238,7 @@ class ClientMachine:
             effects.append(Notify(APP, {"from": message.sender, "text": message.text}))
             effects.append(delivery(message.key, self._me, delivered_us=now_us))
             seen = message.seq
-        if message.seq > seen:  # one before it is missing
+        if message.seq > seen:  # its predecessor is missing
             return self._lacks(now_us, message, seen)
         answer = Delivered(
             seq=message.seq,
@@ -247,7 +251,7 @@ class ClientMachine:
         return [*effects, SendTo(self._relay, answer)]
 
     def _lacks(self, now_us: int, message: Deliver, seen: int) -> Sequence[Effect]:
-        """Report to the relay the last message of a sender in order, once per retransmission timeout."""
+        """Report the sender's last message in order, at most once per retransmission timeout."""
         last = message.sender, message.incarnation, seen
         if now_us - self._lacks_us.get(last, -DEFAULT_TIMEOUT_US) < DEFAULT_TIMEOUT_US:
             return ()
@@ -272,13 +276,13 @@ class ClientMachine:
         read = [delivery(message.key, self._me, read_us=now_us) for message in new]
         return (*read, Complete(op_id, result))
 
-    # -- being heard
+    # -- hello and outbox
 
     def _hello(self, now_us: int, *, must: bool = False) -> Sequence[Effect]:
-        """Say hello: until it is heard, if it must be, or says what the relay may not know."""
+        """Send a hello; retransmit it until acknowledged if it must be, or has news for the relay."""
         seq = (self._store.get("hello", int) or 0) + 1
         self._store.put("hello", seq)
-        known = self._known()
+        known = self._hello_state()
         oldest, first = self._outbox.name(self._outbox.first_seq)
         is_news = must or _HELLO in self._unanswered or self._store.get("told", _Known) != known
         hello = Hello(
@@ -293,21 +297,21 @@ class ClientMachine:
         )
         if not is_news:
             return (SendTo(self._relay, hello),)
-        self._store.delete("told")  # until it has heard this, nobody knows which of them it has heard
+        self._store.delete("told")  # unknown until the welcome
         return SendTo(self._relay, hello), *self._unanswered.sent(now_us, _HELLO)
 
-    def _known(self) -> _Known:
+    def _hello_state(self) -> _Known:
         return _Known(self._outbox.incarnation, self._address, self._store.get("busy", bool) or False)
 
-    def _welcome(self, now_us: int, seq: int) -> Sequence[Effect]:
-        if seq != self._store.get("hello", int):  # it has heard an older one
+    def _welcomed(self, now_us: int, seq: int) -> Sequence[Effect]:
+        if seq != self._store.get("hello", int):  # answers an older hello
             return ()
-        self._store.put("told", self._known())
+        self._store.put("told", self._hello_state())
         self._nonce = None
         return self._unanswered.answered(now_us, _HELLO)
 
     def _send_from(self, now_us: int, first_seq: int) -> Sequence[Effect]:
-        """Send the current batch of the outbox from a sequence number on."""
+        """Send the current batch of the outbox, starting at a sequence number."""
         waiting = self._outbox.batch(first_seq)
         return [effect for seq, message in waiting for effect in self._send(now_us, seq, message)]
 
@@ -323,3 +327,41 @@ class ClientMachine:
         if messages:
             effects += self._send_from(now_us, min(messages))
         return [*effects, *self._unanswered.fired(now_us)]
+
+
+class DirectMachine:
+    """Baseline without a relay: a message that cannot be sent now is lost.
+
+    Parameters
+    ----------
+    ports : Ports
+        Unused: the machine stores nothing.
+    me : str
+        Name of the device; its address begins with it while the device does not move.
+    """
+
+    def __init__(self, ports: Ports, me: str) -> None:
+        self._me = me
+        self._unread: list[str] = []
+
+    def overview(self) -> View:
+        """Return the number of unread messages for the display."""
+        return View("", {"not read": len(self._unread)})
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Call(op_id=op_id, operation=Submit(to=to, text=text, item=str(item))):
+                sent = SendTo(f"{to}/{_DIRECT_PORT}", Message(key=item, text=text))
+                return delivery(item, to, created_us=now_us), sent, Complete(op_id)
+            case Call(op_id=op_id, operation=Read()):
+                read = [delivery(item, self._me, read_us=now_us) for item in self._unread]
+                self._unread.clear()
+                return (*read, Complete(op_id, len(read)))
+            case Received(source=source):
+                message = FROM_PEER.decode(event.message)
+                if message is None or not source.endswith(f"/{_DIRECT_PORT}"):
+                    return dropped(event)
+                self._unread.append(message.key)
+                return (delivery(message.key, self._me, delivered_us=now_us),)
+        return ()

@@ -1,4 +1,4 @@
-"""What a policy decided about a message, and why."""
+"""Decision of a policy about a message, and its explanation."""
 
 from __future__ import annotations
 
@@ -7,38 +7,50 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mudkit.events import size_bytes
 from mudkit.predicates import Predicate
-from mudkit.systems.sublim._policy.limits import MAX_MESSAGE_BYTES
-from mudkit.systems.sublim._policy.state import Beyond, State
+from mudkit.systems.sublim._policy.state import LimitExceeded, State
 from mudkit.wire import Fields, Value
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DROPPED", "HELD", "SENT", "STOPPED", "Explanation", "Seen", "Verdict", "values_of"]
+__all__ = [
+    "DROPPED",
+    "HELD",
+    "MAX_MESSAGE_BYTES",
+    "SENT",
+    "STOPPED",
+    "Explanation",
+    "Seen",
+    "Verdict",
+    "values_of",
+]
+
+MAX_MESSAGE_BYTES: Final = 262_144
+"""Message that a policy sends, as encoded."""
 
 SENT: Final = "sent"
 DROPPED: Final = "dropped"
 HELD: Final = "held back"
-"""Dropped because the last one is not long enough ago, or a window is not over."""
+"""Dropped by a rate limit, or added to the window of a summary."""
 STOPPED: Final = "stopped"
-"""Dropped because the policy failed or went beyond a limit; the state is as it was before."""
+"""Dropped because the policy failed or exceeded a limit; the state is unchanged."""
 
 
 class Verdict(NamedTuple):
-    """A decision.
+    """Decision about one message.
 
     Parameters
     ----------
     outcome : str
-        One of :data:`SENT`, :data:`DROPPED`, :data:`HELD`, :data:`STOPPED`.
+        ``"sent"``, ``"dropped"``, ``"held back"`` or ``"stopped"``.
     out : dict or None
-        What is sent.
+        Message that is sent.
     rule : int or None
-        Which rule fired, from 0; None: none did, or the policy is a function.
+        Index of the rule that fired; None: none did, or the policy is a function.
     variables : mapping
-        The manual variables from now on; the same object as before when nothing changed.
+        Manual variables after the decision; the same object as before if unchanged.
     problem : str or None
-        Why it was stopped, or held back.
+        Reason it was stopped or held back.
     """
 
     outcome: str
@@ -57,11 +69,12 @@ class Verdict(NamedTuple):
         before: Fields,
         problem: str | None = None,
     ) -> Verdict:
-        """Make a verdict, if it keeps to the limits.
+        """Return a verdict whose message and variables are within the limits.
 
         Raises
         ------
-        Beyond
+        LimitExceeded
+            The message or the variables exceed a limit.
         """
         if out is not None:
             check_message(out)
@@ -72,32 +85,16 @@ class Verdict(NamedTuple):
 
 
 def check_message(out: Value) -> None:
-    """Refuse a message that is none or too large; what rules make of one that was published can be sent.
-
-    Raises
-    ------
-    Beyond
-    """
+    """Raise LimitExceeded if a message is not a mapping, or is too large."""
     if not isinstance(out, dict):
-        raise Beyond(f"the message is {type(out).__name__}; it is a mapping or nothing")
+        raise LimitExceeded(f"the message is {type(out).__name__}; it is a mapping or nothing")
     taken = size_bytes(out)
     if taken > MAX_MESSAGE_BYTES:
-        raise Beyond(f"a message of {taken} bytes; a policy may send {MAX_MESSAGE_BYTES}")
+        raise LimitExceeded(f"a message of {taken} bytes; a policy may send {MAX_MESSAGE_BYTES}")
 
 
 class Seen(NamedTuple):
-    """What one rule saw.
-
-    Parameters
-    ----------
-    number : int
-        The number of the rule, from 0.
-    name, when : str
-    truth : bool or None
-        None is NULL.
-    values : dict of str to object
-        The values that it saw, by name with its scope; a list by its lookup.
-    """
+    """Evaluation of one rule: its truth (None is NULL) and the values of the names in its condition."""
 
     number: int
     name: str
@@ -107,11 +104,12 @@ class Seen(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why a subscriber gets a message, or does not.
+    """Reason why a subscriber gets a message, or does not.
 
     Parameters
     ----------
     verdict : Verdict
+        The decision.
     seen : list of Seen
         The rules up to the one that fired.
     """
@@ -120,22 +118,22 @@ class Explanation(NamedTuple):
     seen: list[Seen]
 
     def table(self) -> pd.DataFrame:
-        """Give the rules as a table: ``rule, when, holds, saw``."""
+        """Return the rules as a table: ``rule, when, holds, saw``."""
         import pandas as pd
 
         rows = [
             (
-                each.name,
-                each.when or "always",
-                "NULL" if each.truth is None else str(each.truth).upper(),
-                _written(each.values),
+                rule.name,
+                rule.when or "always",
+                "NULL" if rule.truth is None else str(rule.truth).upper(),
+                _written(rule.values),
             )
-            for each in self.seen
+            for rule in self.seen
         ]
         return pd.DataFrame(rows, columns=["rule", "when", "holds", "saw"])
 
     def __str__(self) -> str:
-        fired = next((each for each in self.seen if each.number == self.verdict.rule), None)
+        fired = next((rule for rule in self.seen if rule.number == self.verdict.rule), None)
         why = "no rule fires" if fired is None else f"{fired.name} ({_written(fired.values) or 'always'})"
         verdict = self.verdict
         parts = [verdict.problem] if verdict.outcome == STOPPED else [why, verdict.problem]
@@ -143,7 +141,7 @@ class Explanation(NamedTuple):
 
 
 def values_of(predicate: Predicate, scopes: Mapping[str, Fields]) -> dict[str, Value]:
-    """Give the values that a predicate sees, by scope and name."""
+    """Return the values that a predicate reads, by scope and name."""
     values = {}
     for scope, names in predicate.names().items():
         for name in sorted(names):

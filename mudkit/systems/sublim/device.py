@@ -1,25 +1,27 @@
-"""The SUBLIM client on a device: it attaches, keeps the automatic variables up to date, and takes messages.
+"""Machines of a device: the SUBLIM client, and the client without state (section 3).
 
-Its rules:
+Rules of the SUBLIM client:
 
 ================  ====================================================================================
-link up           attach to the best access point; it may be the same as before
-context changed   another access point is better: attach there, with the next epoch. An automatic
-                  variable has changed by more than a share: report, but not too often
-attached          this one serves it from now on; send it what it does not have yet
-identify          the access point has started again, or has lost the state: attach again. It is not the
-                  one that serves this incarnation: say that it has left
-behind            an older incarnation, or a newer store of it, had reached this epoch: attach with the next
-beyond            reports or policies have higher numbers at the access point: continue after these
-set policy        with the next number, until the access point says that it has it
-deliver           the next one: into the inbox, the application is told. In any case say which was last.
-                  From an access point that does not serve this incarnation: say that it has left
-read              what has come since the last read
-timer             the same again of what was not answered
+link up           attach to the best access point, which may be the current one
+context changed   another access point is better: attach there with the next epoch. An automatic variable
+                  has changed by more than a share: report, at most once per interval
+Attached          this access point serves it; send it the policy and the report that it lacks
+Identify          the access point has restarted or lost the state: attach again. From one that does not
+                  serve this incarnation: send Left
+Behind            an older incarnation, or a newer store of it, had reached this epoch: attach with the next
+taken             the access point knows higher numbers of reports or policies: continue after these
+set policy        send with the next number until acknowledged
+Deliver           the next one: store in the inbox, notify the application. In any case acknowledge the last
+                  one in order. From an access point that does not serve this incarnation: send Left
+read              return and delete the inbox
+timer             retransmit the attachment, policy or report that is overdue
 ================  ====================================================================================
 
-An attachment, a report and a policy that were not answered have a deadline each: what comes and goes
-meanwhile does not put any of them off.
+Attachment, policy and report have a deadline each, which other traffic does not postpone.
+
+The client without state (sections 1 and 2) says hello to the nearest access point of either kind, and again
+once a minute, because an access point that restarts has forgotten its subscribers.
 """
 
 from __future__ import annotations
@@ -52,22 +54,27 @@ from mudkit.events import (
     size_bytes,
 )
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim import operations
-from mudkit.systems.sublim._policy.problems import PolicyError
+from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.systems.sublim.messages import (
     TO_CLIENT,
+    TO_PLAIN_CLIENT,
     Attach,
     Attached,
     Automatic,
     Behind,
     Body,
+    Bye,
     Deliver,
     DeliveryAck,
+    Hello,
     Identify,
+    InstallPolicy,
     Left,
+    Plain,
     PolicySet,
     PolicyText,
     Problem,
+    Read,
     Report,
     Reported,
     SetPolicy,
@@ -75,30 +82,29 @@ from mudkit.systems.sublim.messages import (
 from mudkit.systems.sublim.sites import Site, best
 from mudkit.wire import Fields
 
-__all__ = ["APP", "PROBLEMS", "ClientMachine"]
+__all__ = [
+    "APP",
+    "PROBLEMS",
+    "ClientMachine",
+    "PlainClientMachine",
+]
 
 APP: Final = "messages"
 PROBLEMS: Final = "problems"
-"""The application that is told when a policy was stopped."""
+"""Name of the application that is notified when a policy fails."""
 _AGAIN: Final = "again"
 _ATTACH: Final = "attach"
 _POLICY: Final = "policy"
 _REPORT: Final = "report"
+_HELLO: Final = "hello"
+_HELLO_INTERVAL_US: Final = 60_000_000
 
 
 class _Attachment(msgspec.Struct, frozen=True):
-    """Where the client attaches.
+    """Access point of the client.
 
-    Parameters
-    ----------
-    epoch : int
-        How often it has gone to another access point.
-    at : str or None
-        The access point that is to serve it.
-    origin : str or None
-        The one that has served it before.
-    fresh : bool
-        Whether nobody has served it yet, as far as it knows.
+    ``epoch`` counts its changes. ``at`` is to serve it, ``origin`` has served it before. ``fresh``: no access
+    point has served it, as far as it knows.
     """
 
     epoch: int = 0
@@ -108,7 +114,7 @@ class _Attachment(msgspec.Struct, frozen=True):
 
 
 class _Policy(msgspec.Struct, frozen=True):
-    """The last policy that was set; an access point that has lost it is told again."""
+    """Last policy that was set; sent again to an access point that has lost it."""
 
     seq: int
     policy: PolicyText
@@ -116,27 +122,14 @@ class _Policy(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """A message that was not read yet."""
+    """Unread message."""
 
     item: str
     body: Body
 
 
 class ClientMachine:
-    """One device's machine.
-
-    Parameters
-    ----------
-    ports : Ports
-    me : str
-        Name of the subscriber.
-    sites : sequence of Site
-        The access points, as they are put up.
-    every_us : int
-        Time between two reports, at least.
-    change_share : float
-        The share by which an automatic variable must have changed to be reported.
-    """
+    """Client with state. ``every_us`` and ``change_share`` bound the rate of reports."""
 
     def __init__(
         self, ports: Ports, me: str, sites: Sequence[Site], every_us: int, change_share: float
@@ -152,13 +145,13 @@ class ClientMachine:
         self._has_link = self._is_attached = False
         self._reported: dict[str, float] = {}
         self._reported_us: int | None = None
-        self._answered = 0  # the last report of which the access point has said that it has it
+        self._acked_report = 0  # number of the last acknowledged report
         self._unanswered: RetransmitTimer[str | int] = RetransmitTimer(_AGAIN)
         """The attachment, the policy, and reports by number."""
         self._calls: dict[int, int] = {}  # op_id by number of the policy
 
     def overview(self) -> View:
-        """Return its access point and variables, as a display shows it."""
+        """Return the access point and the automatic variables for the display."""
         at = self._attachment.at
         return View(
             "",
@@ -177,7 +170,7 @@ class ClientMachine:
             case ContextChanged(context=context):
                 self._loc = context.get("loc")
                 self._automatic = _automatic(context)
-                return self._go_on(now_us)
+                return self._context_changed(now_us)
             case LinkUp():
                 self._has_link, self._is_attached = True, False
                 return self._attach(now_us)
@@ -187,24 +180,23 @@ class ClientMachine:
             case TimerFired(name="report") if self._is_attached:
                 return self._report(now_us)
             case TimerFired(name="again") if self._has_link:
-                return self._again(now_us)
-            case Call(op_id=op_id, operation=operations.SetPolicy(policy=policy)):
+                return self._retransmit(now_us)
+            case Call(op_id=op_id, operation=InstallPolicy(policy=policy)):
                 return self._set_policy(now_us, op_id, policy)
-            case Call(op_id=op_id, operation=operations.Read()):
+            case Call(op_id=op_id, operation=Read()):
                 return self._read(op_id, now_us)
         return ()
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
-        """Take what access points say to this incarnation."""
         source, message = event.source, TO_CLIENT.decode(event.message)
         is_point = any(site.address == source and site.is_stateful for site in self._sites)
         match message:
             case _ if not is_point or message is None:
                 return dropped(event)
             case Deliver():
-                return self._take(now_us, source, message) if message.subscriber == self._me else ()
+                return self._receive(now_us, source, message) if message.subscriber == self._me else ()
             case _ if message.incarnation != incarnation(self._ports):
-                return ()  # to the one that it was
+                return ()  # for a former incarnation
             case Attached():
                 return self._attached(now_us, source, message)
             case Identify():
@@ -212,22 +204,22 @@ class ClientMachine:
             case Behind(epoch=epoch):
                 return self._behind(now_us, source, epoch)
             case Reported(seq=seq):
-                return self._has_reported(now_us, seq)
+                return self._report_acked(now_us, seq)
             case PolicySet(seq=seq, taken=True):
                 return self._policy_beyond(now_us, seq)
             case PolicySet(seq=seq, problem=problem):
                 return self._policy_set(now_us, seq, problem)
 
-    def _again(self, now_us: int) -> Sequence[Effect]:
-        """Say again what should have been answered by now."""
+    def _retransmit(self, now_us: int) -> Sequence[Effect]:
+        """Retransmit what is overdue."""
         late = self._unanswered.overdue(now_us)
         effects: list[Effect] = []
         if _ATTACH in late:
             effects += self._attach(now_us)
         if _POLICY in late and self._is_attached:
-            effects += self._say_policy(now_us)
-        if any(isinstance(each, int) for each in late) and self._is_attached:
-            effects += self._report_late(now_us)
+            effects += self._send_policy(now_us)
+        if any(isinstance(key, int) for key in late) and self._is_attached:
+            effects += self._resend_report(now_us)
         return [*effects, *self._unanswered.fired(now_us)]
 
     # -- attaching
@@ -237,22 +229,22 @@ class ClientMachine:
         return self._store.get("attachment", _Attachment) or _Attachment()
 
     def _attach(self, now_us: int) -> Sequence[Effect]:
-        """Go to the best access point; another one than before is a new epoch."""
+        """Attach to the best access point; a change of access point is a new epoch."""
         stored = self._attachment
-        wanted = self._best(stored.at)
-        if wanted is None:
+        target = self._best_site(stored.at)
+        if target is None:
             return self._unanswered.sent(now_us, _ATTACH)
-        if wanted != stored.at:
-            stored = _Attachment(stored.epoch + 1, wanted, stored.origin or wanted, stored.fresh)
+        if target != stored.at:
+            stored = _Attachment(stored.epoch + 1, target, stored.origin or target, stored.fresh)
             self._store.put("attachment", stored)
         self._is_attached = False
-        self._note_report(now_us)
+        self._begin_report(now_us)
         attach = Attach(
-            self._me, stored.epoch, stored.origin or wanted, stored.fresh, self._last_report,
+            self._me, stored.epoch, stored.origin or target, stored.fresh, self._last_report,
             Automatic(**self._automatic), incarnation(self._ports),
             self._store.get("seen", int) or msgspec.UNSET, self._policy_seq,
         )  # fmt: skip
-        return Send(wanted, attach), *self._unanswered.sent(now_us, _ATTACH, size_bytes(attach))
+        return Send(target, attach), *self._unanswered.sent(now_us, _ATTACH, size_bytes(attach))
 
     @property
     def _policy_seq(self) -> int | msgspec.UnsetType:
@@ -264,16 +256,16 @@ class ClientMachine:
         if epoch != stored.epoch or source != stored.at or not self._has_link:
             return ()
         self._is_attached = True
-        answered = [*self._unanswered.answered(now_us, _ATTACH), *self._go_beyond(now_us, report)]
-        answered += self._has_reported(now_us, report)
+        answered = [*self._unanswered.answered(now_us, _ATTACH), *self._report_beyond(now_us, report)]
+        answered += self._report_acked(now_us, report)
         if stored.fresh or stored.origin != source:
             self._store.put("attachment", replace(stored, origin=source, fresh=False))
         policy = self._store.get("policy", _Policy)
         if policy is not None and message.policy is not msgspec.UNSET and message.policy < policy.seq:
             self._store.put("policy", replace(policy, is_set=False))
-        late = self._report_late(now_us) if self._is_late() else ()
-        changed = self._report(now_us)  # since it asked
-        return [*answered, *late, *self._say_policy(now_us), *changed]
+        late = self._resend_report(now_us) if self._has_unacked_report() else ()
+        changed = self._report(now_us)  # since it attached
+        return [*answered, *late, *self._send_policy(now_us), *changed]
 
     def _behind(self, now_us: int, source: str, epoch: int) -> Sequence[Effect]:
         stored = self._attachment
@@ -290,24 +282,24 @@ class ClientMachine:
         return self._left(source)
 
     def _left(self, source: str) -> Sequence[Effect]:
-        """Tell an access point that it does not serve this incarnation any more."""
+        """Send Left to an access point that does not serve this incarnation any more."""
         attachment = self._attachment
         if attachment.fresh or source in (attachment.at, attachment.origin):
-            return ()  # perhaps it goes on with what is kept there
-        # Before it is attached, that access point may be the only one that has its state.
+            return ()  # its state may be there
+        # Until it is attached, that access point may have the only copy of its state.
         epoch = attachment.epoch if self._is_attached else 0
         return (Send(source, Left(self._me, incarnation(self._ports), epoch)),)
 
-    def _go_on(self, now_us: int) -> Sequence[Effect]:
-        """See whether it matters that the context has changed."""
+    def _context_changed(self, now_us: int) -> Sequence[Effect]:
+        """Attach elsewhere or report, if the change of context requires it."""
         if not self._has_link:
             return ()
         at = self._attachment.at
-        if at is None or self._best(at) != at:
+        if at is None or self._best_site(at) != at:
             return self._attach(now_us)
         return self._report(now_us) if self._is_attached else ()
 
-    def _best(self, now: str | None) -> str | None:
+    def _best_site(self, now: str | None) -> str | None:
         return best([site for site in self._sites if site.is_stateful], self._loc, now)
 
     # -- automatic variables
@@ -321,44 +313,44 @@ class ClientMachine:
             return ()
         if self._reported_us is not None and now_us - self._reported_us < self._every_us:
             return (SetTimer(_REPORT, self._reported_us + self._every_us - now_us),)
-        self._note_report(now_us)
-        return self._say_report(now_us)
+        self._begin_report(now_us)
+        return self._send_report(now_us)
 
-    def _note_report(self, now_us: int) -> None:
+    def _begin_report(self, now_us: int) -> None:
         self._store.put("report", self._last_report + 1)
         self._reported, self._reported_us = self._automatic, now_us
 
-    def _say_report(self, now_us: int) -> Sequence[Effect]:
+    def _send_report(self, now_us: int) -> Sequence[Effect]:
         seq = self._last_report
         report = Report(self._me, seq, Automatic(**self._reported), incarnation(self._ports))
-        return self._say(now_us, seq, report)
+        return self._send_until_acked(now_us, seq, report)
 
-    def _has_reported(self, now_us: int, seq: int) -> Sequence[Effect]:
-        """Take note of an answer, which is one to all reports before it, too."""
-        self._answered = max(self._answered, min(seq, self._last_report))
-        return self._forget_reports(now_us, self._answered)
+    def _report_acked(self, now_us: int, seq: int) -> Sequence[Effect]:
+        """Record an acknowledgement, which covers all earlier reports."""
+        self._acked_report = max(self._acked_report, min(seq, self._last_report))
+        return self._forget_reports(now_us, self._acked_report)
 
     def _forget_reports(self, now_us: int, up_to_seq: int) -> list[Effect]:
-        """Wait no longer for answers to reports up to a number."""
-        over = [each for each in self._unanswered if isinstance(each, int) and each <= up_to_seq]
-        return [effect for each in over for effect in self._unanswered.answered(now_us, each)]
+        """Stop waiting for acknowledgements up to a number."""
+        acked = [seq for seq in self._unanswered if isinstance(seq, int) and seq <= up_to_seq]
+        return [effect for seq in acked for effect in self._unanswered.answered(now_us, seq)]
 
-    def _go_beyond(self, now_us: int, seq: int) -> Sequence[Effect]:
+    def _report_beyond(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Report under a number above those that this client has used and forgotten."""
         if seq <= self._last_report:
             return ()
         lost = rolled_back(self._me, f"it does not know its reports {self._last_report + 1} to {seq}")
         self._store.put("report", seq)
-        self._note_report(now_us)
-        return (lost, *self._say_report(now_us))
+        self._begin_report(now_us)
+        return (lost, *self._send_report(now_us))
 
-    def _is_late(self) -> bool:
-        return self._answered < self._last_report
+    def _has_unacked_report(self) -> bool:
+        return self._acked_report < self._last_report
 
-    def _report_late(self, now_us: int) -> Sequence[Effect]:
-        """Say the last report again: it stands for those before it."""
+    def _resend_report(self, now_us: int) -> Sequence[Effect]:
+        """Retransmit the last report, which supersedes earlier ones."""
         stop = self._forget_reports(now_us, self._last_report - 1)
-        return [*stop, *self._say_report(now_us)] if self._is_late() else stop
+        return [*stop, *self._send_report(now_us)] if self._has_unacked_report() else stop
 
     # -- the policy
 
@@ -367,7 +359,7 @@ class ClientMachine:
         seq = (before.seq if before is not None else 0) + 1
         self._store.put("policy", _Policy(seq, policy))
         self._calls[seq] = op_id
-        return self._say_policy(now_us) if self._is_attached else ()
+        return self._send_policy(now_us) if self._is_attached else ()
 
     def _policy_set(self, now_us: int, seq: int, problem: Problem | msgspec.UnsetType) -> Sequence[Effect]:
         stored = self._store.get("policy", _Policy)
@@ -381,12 +373,12 @@ class ClientMachine:
             return effects
         error = None
         if not isinstance(problem, msgspec.UnsetType):
-            error = PolicyError(problem.summary, where=problem.where, found=problem.found)
-        older = [self._calls.pop(each) for each in list(self._calls) if each < seq]
-        return [*effects, Complete(op_id, error=error), *(Complete(each) for each in older)]
+            error = PolicyError(problem.summary, where=problem.where, found=problem.actual)
+        older = [self._calls.pop(number) for number in list(self._calls) if number < seq]
+        return [*effects, Complete(op_id, error=error), *(Complete(number) for number in older)]
 
     def _policy_beyond(self, now_us: int, seq: int) -> Sequence[Effect]:
-        """Set the policy under a number above those that this client has used and forgotten."""
+        """Send the policy under a number above those that this client has used and forgotten."""
         stored = self._store.get("policy", _Policy)
         if stored is None or stored.is_set or stored.seq > seq:
             return ()
@@ -394,24 +386,24 @@ class ClientMachine:
         if stored.seq in self._calls:
             self._calls[seq + 1] = self._calls.pop(stored.seq)
         lost = rolled_back(self._me, f"it does not know its policies {stored.seq} to {seq}")
-        return (lost, *self._say_policy(now_us))
+        return (lost, *self._send_policy(now_us))
 
-    def _say_policy(self, now_us: int) -> Sequence[Effect]:
+    def _send_policy(self, now_us: int) -> Sequence[Effect]:
         stored = self._store.get("policy", _Policy)
         if stored is None or stored.is_set:
             return ()
         policy = SetPolicy(self._me, stored.seq, stored.policy, incarnation(self._ports))
-        return self._say(now_us, _POLICY, policy)
+        return self._send_until_acked(now_us, _POLICY, policy)
 
-    def _say(self, now_us: int, key: str | int, message: Report | SetPolicy) -> Sequence[Effect]:
-        """Tell the access point something, again if it does not answer."""
+    def _send_until_acked(self, now_us: int, key: str | int, message: Report | SetPolicy) -> Sequence[Effect]:
+        """Send to the access point; retransmit until acknowledged."""
         at = self._attachment.at
         sent = () if at is None else (Send(at, message),)
         return *sent, *self._unanswered.sent(now_us, key, size_bytes(message))
 
     # -- messages
 
-    def _take(self, now_us: int, source: str, message: Deliver) -> Sequence[Effect]:
+    def _receive(self, now_us: int, source: str, message: Deliver) -> Sequence[Effect]:
         attachment = self._attachment
         if source not in (attachment.at, attachment.origin):
             return self._left(source)
@@ -433,12 +425,12 @@ class ClientMachine:
         new = self._store.items("in ", _Kept)
         for key, _ in new:
             self._store.delete(key)
-        read = [delivery(each.item, self._me, read_us=now_us) for _, each in new]
-        return [*read, Complete(op_id, [each.body for _, each in new])]
+        read = [delivery(kept.item, self._me, read_us=now_us) for _, kept in new]
+        return [*read, Complete(op_id, [kept.body for _, kept in new])]
 
 
 def _automatic(context: Fields) -> dict[str, float]:
-    """Give the automatic variables of what the device knows of itself; what it does not know is left out."""
+    """Return the automatic variables in a device's context, without unknown ones."""
     share = context.get("battery_share")
     variables = {
         "battery": round(100.0 * share, 1) if isinstance(share, int | float) else None,
@@ -452,3 +444,63 @@ def _differs(now: Mapping[str, float], before: Mapping[str, float], share: float
     if now.keys() != before.keys():
         return True
     return any(abs(value - before[name]) > share * abs(before[name]) for name, value in now.items())
+
+
+class PlainClientMachine:
+    """Client without state: subscribes to the messages that match a predicate."""
+
+    def __init__(self, ports: Ports, me: str, sites: Sequence[Site], predicate: str) -> None:
+        self._me = me
+        self._sites = sites
+        self._predicate = predicate
+        self._at: str | None = None
+        self._loc: tuple[float, float] | None = None
+        self._has_link = False
+        self._last = 0
+        self._unread: list[Plain] = []
+
+    def overview(self) -> View:
+        """Return the access point and the predicate for the display."""
+        return View(
+            "",
+            {"access point": self._at or "none", "condition": self._predicate, "not read": len(self._unread)},
+        )
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Received(source=source):
+                message = TO_PLAIN_CLIENT.decode(event.message)
+                if message is None or all(site.address != source for site in self._sites):
+                    return dropped(event)
+                if message.seq <= self._last:
+                    return ()
+                self._last = message.seq
+                self._unread.append(message)
+                return delivery(message.item, self._me, delivered_us=now_us), Notify(APP, message.body)
+            case ContextChanged(context=context):
+                self._loc = context.get("loc")
+                if self._has_link and best(self._sites, self._loc, self._at) != self._at:
+                    return self._hello()
+            case LinkUp():
+                self._has_link = True
+                return self._hello()
+            case LinkDown():
+                self._has_link = False
+            case TimerFired() if self._has_link:
+                return self._hello()
+            case Call(op_id=op_id, operation=Read()):
+                unread, self._unread = self._unread, []
+                read = [delivery(plain.item, self._me, read_us=now_us) for plain in unread]
+                return [*read, Complete(op_id, [plain.body for plain in unread])]
+        return ()
+
+    def _hello(self) -> Sequence[Effect]:
+        before, self._at = self._at, best(self._sites, self._loc, self._at)
+        timer = SetTimer(_HELLO, _HELLO_INTERVAL_US)
+        if self._at is None:
+            return (timer,)
+        hello = Send(self._at, Hello(self._me, self._predicate))
+        if before is None or before == self._at:
+            return hello, timer
+        return Send(before, Bye(self._me)), hello, timer

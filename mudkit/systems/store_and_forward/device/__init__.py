@@ -1,1 +1,0 @@
-"""The machines of a device: the client, and the baseline that sends directly."""

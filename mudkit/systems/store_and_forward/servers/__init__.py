@@ -1,1 +1,0 @@
-"""The machine of the server: the relay."""
