@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from mudkit.display import Displayed, View
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.experiment.tasks import SETTLE_S, Item, Scenario, Task
 from mudkit.experiment.testbed import APP, Adapter, Testbed
-from mudkit.fleet import Process
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
-from mudkit.sources.parameters import whole_number
+from mudkit.sources.parameters import of_kind
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Workload
 from mudkit.units import US_PER_S
@@ -33,7 +32,7 @@ __all__ = [
     "OF_DEVICES",
     "Run",
     "by_device",
-    "check_seed",
+    "check_plan",
     "check_system",
     "run",
 ]
@@ -174,15 +173,16 @@ class Run(Displayed):
     def _scenario_measures(self) -> dict[str, float]:
         bill, deliveries = self.bill, self.deliveries
         count = len(deliveries) or math.nan
+        radio_j = float(bill["radio_mj"].sum() / 1000)
         late = deliveries["expired"].notna() & (deliveries["delivered"] > deliveries["expired"])
         in_time = deliveries[deliveries["delivered"].notna() & ~late]
         read = deliveries[deliveries["status"] == "read"]
         return {
             "messages": float(bill["messages"].sum()),
             "bytes": float(bill["bytes"].sum()),
-            "radio_j": float(bill["radio_mj"].sum() / 1000),
+            "radio_j": radio_j,
             "wakeups": float(bill["wakeups"].sum()),
-            "j_per_read": float(bill["radio_mj"].sum() / 1000) / (len(read) or math.nan),
+            "j_per_read": radio_j / (len(read) or math.nan),
             "delivered_share": len(in_time) / count,
             "read_share": len(read) / count,
             "expired_share": float((deliveries["status"] == "expired").sum()) / count,
@@ -191,35 +191,23 @@ class Run(Displayed):
         }
 
     def _task_measures(self) -> dict[str, float]:
-        rows, bill, wanted = self.deliveries, self.bill, self.testbed.wanted
-        useful = rows[rows["status"] == "read"]
-        count = len(useful)
-        phones = bill[bill["device"].isin(self.testbed.phones)]
-        radio_j = float(phones["radio_mj"].sum() / 1000)
-        kb = {way: float(bill.loc[bill["direction"] == way, "bytes"].sum() / 1000) for way in ("up", "down")}
-        watts = radio_j / self.seconds / len(self.testbed.phones) + BASE_MW / 1000
-        servers = self._servers()
-        return {
-            **_fates(rows, wanted),
-            "latency_s": float(useful["latency_s"].median()) if count else math.nan,
-            "latency_p95_s": float(useful["latency_s"].quantile(0.95)) if count else math.nan,
-            "age_s": float(useful["staleness_s"].median()) if count else math.nan,
-            "up_kb": kb["up"],
-            "down_kb": kb["down"],
-            "messages": float(bill["messages"].sum()),
-            "wakeups": float(phones["wakeups"].sum()),
-            "radio_j": radio_j,
-            "battery_h": BATTERY_J / watts / 3600,
-            "server_events": float(sum(each.handled for each in servers)),
-            "server_kb": sum(each.sent_bytes for each in servers) / 1000,
-            "kb_per_useful": sum(kb.values()) / count if count else math.nan,
-            "j_per_useful": radio_j / count if count else math.nan,
+        deliveries, bill, phones = self.deliveries, self.bill, self.testbed.phones
+        latency_s = deliveries.loc[deliveries["status"] == "read", "latency_s"]
+        hosts = self.lab.world.hosts.items()
+        servers = [
+            process for name, host in hosts if name not in self.lab.devices for process in host.processes
+        ]
+        measures = {
+            **_delivery_measures(deliveries, self.testbed.wanted),
+            "latency_p95_s": float(latency_s.quantile(0.95)),
+            **_costs(bill, set(phones), self.seconds),
+            "server_events": float(sum(process.handled for process in servers)),
+            "server_kb": sum(process.sent_bytes for process in servers) / 1000,
         }
-
-    def _servers(self) -> list[Process]:
-        hosts = self.lab.world.hosts
-        servers = (host for name, host in hosts.items() if name not in self.lab.devices)
-        return [process for server in servers for process in server.processes]
+        count = measures["useful"] or math.nan
+        measures["kb_per_useful"] = (measures["up_kb"] + measures["down_kb"]) / count
+        measures["j_per_useful"] = measures["radio_j"] / count
+        return {name: measures[name] for name in MEASURES}
 
 
 def run(
@@ -256,13 +244,7 @@ def run(
         The plan, system or seed is not one, or a trace of moves or links does not cover the run; or the
         system reports an arrival that did not come over a link, or its machines share memory.
     """
-    if not isinstance(plan, Scenario | Task):
-        raise ParameterError(
-            "Expected a Scenario or a Task.",
-            where="plan",
-            found=repr(plan)[:120],
-            expected="a scenario, such as Scenario(devices=20, hours=24), or a task, such as NEWS",
-        )
+    check_plan(plan)
     check_system(system)
     task = plan if isinstance(plan, Task) else Task.addressed(plan)
     scenario = task.scenario
@@ -311,21 +293,22 @@ def _name(system: Any) -> str:
     return str(getattr(system, "name", None) or getattr(system, "__name__", None) or type(system).__name__)
 
 
+def check_plan(given: Any) -> None:
+    """Raise a ParameterError unless it is a scenario or a task."""
+    expected = "a scenario, such as Scenario(devices=20, hours=24), or a task, such as NEWS"
+    of_kind("plan", given, Scenario, Task, expected=expected)
+
+
 def check_system(given: Any) -> None:
     """Raise a ParameterError unless an adapter can be made by it."""
     if not callable(given):
         raise ParameterError(
             "Expected a callable that returns an adapter.",
             where="system",
-            found=repr(given)[:120],
+            found=brief(given),
             expected="a class or function of the testbed, such as StoreAndForward or ADAPTERS['MUD']",
             remedy="pass the class itself, not its name or an instance",
         )
-
-
-def check_seed(name: str, given: Any) -> int:
-    """Return a seed, or raise a ParameterError."""
-    return whole_number(name, given, -(1 << 63), (1 << 63) - 1)
 
 
 class _Play:
@@ -439,8 +422,9 @@ def by_device(run: Run) -> pd.DataFrame:
         {
             "device": device,
             "is_phone": device in phones,
-            **_deliveries(got.get(device, rows[:0]), testbed.wanted_by(device)),
-            **_costs(paid.get(device, bill[:0]), device in phones, run.seconds),
+            "wanted": testbed.wanted_by(device),
+            **_delivery_measures(got.get(device, rows[:0]), testbed.wanted_by(device)),
+            **_costs(paid.get(device, bill[:0]), phones & {device}, run.seconds),
         }
         for device in run.lab.devices
     ]
@@ -451,18 +435,8 @@ def by_device(run: Run) -> pd.DataFrame:
     return table[["device", "is_phone", "wanted", *OF_DEVICES]]
 
 
-def _deliveries(rows: pd.DataFrame, wanted: int) -> dict[str, Any]:
-    useful = rows[rows["status"] == "read"]
-    return {
-        "wanted": wanted,
-        **_fates(rows, wanted),
-        "latency_s": float(useful["latency_s"].median()),
-        "age_s": float(useful["staleness_s"].median()),
-    }
-
-
-def _fates(rows: pd.DataFrame, wanted_count: int) -> dict[str, float]:
-    """Count what became of wanted items; the counts of :data:`FATES` add up to all of them."""
+def _delivery_measures(rows: pd.DataFrame, wanted_count: int) -> dict[str, float]:
+    """Return the measures of deliveries; the counts of :data:`FATES` add up to all wanted items."""
     has_arrived, read = rows["delivered"].notna(), rows["status"] == "read"
     is_late = has_arrived & rows["expired"].notna() & (rows["delivered"] > rows["expired"])
     counts = {
@@ -478,18 +452,22 @@ def _fates(rows: pd.DataFrame, wanted_count: int) -> dict[str, float]:
         "useful_share": int(read.sum()) / wanted_count if wanted_count else math.nan,
         **{name: float(counts[name]) for name in FATES[1:]},
         "wasted": float((has_arrived & ~read).sum()),
+        "latency_s": float(rows.loc[read, "latency_s"].median()),
+        "age_s": float(rows.loc[read, "staleness_s"].median()),
     }
 
 
-def _costs(bill: pd.DataFrame, is_phone: bool, seconds: float) -> dict[str, float]:
+def _costs(bill: pd.DataFrame, phones: set[str], seconds: float) -> dict[str, float]:
+    """Return the measures of a bill; radios count if they are those of phones."""
+    of_phones = bill[bill["device"].isin(phones)]
     kb = {way: float(bill.loc[bill["direction"] == way, "bytes"].sum() / 1000) for way in ("up", "down")}
-    radio_j = float(bill["radio_mj"].sum() / 1000) if is_phone else 0.0
-    watts = radio_j / seconds + BASE_MW / 1000
+    radio_j = float(of_phones["radio_mj"].sum() / 1000)
+    watts = radio_j / seconds / len(phones) + BASE_MW / 1000 if phones else math.nan
     return {
         "up_kb": kb["up"],
         "down_kb": kb["down"],
         "messages": float(bill["messages"].sum()),
-        "wakeups": float(bill["wakeups"].sum()) if is_phone else 0.0,
+        "wakeups": float(of_phones["wakeups"].sum()),
         "radio_j": radio_j,
-        "battery_h": BATTERY_J / watts / 3600 if is_phone else math.nan,
+        "battery_h": BATTERY_J / watts / 3600,
     }

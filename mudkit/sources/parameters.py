@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from mudkit.errors import ParameterError, brief, did_you_mean
+from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.units import zone
 
-__all__ = ["check_ranges", "number", "of_kind", "rate", "split_rates", "time_zone", "whole_number"]
+__all__ = ["check_ranges", "number", "of_kind", "one_of", "rate", "split_rates", "time_zone", "whole_number"]
 
 T = TypeVar("T")
 
@@ -112,6 +112,31 @@ def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | No
         expected=expected,
         remedy=remedy,
     )
+
+
+def one_of(name: str, given: Any, known: Iterable[str], summary: str | None = None) -> None:
+    """Refuse an argument that is none of some texts, and suggest the nearest one.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    given : object
+        Its value.
+    known : iterable of str
+        Texts that are accepted.
+    summary : str, optional
+        Summary of the error, if the usual one is not enough.
+
+    Raises
+    ------
+    ParameterError
+    """
+    texts = list(known)
+    if given not in texts:
+        summary = summary or f"The parameter {name} is not usable."
+        remedy = did_you_mean(given, texts)
+        raise ParameterError(summary, where=name, found=brief(given), expected=listed(texts), remedy=remedy)
 
 
 def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
