@@ -107,13 +107,20 @@ def item_latencies_s(
     """
     pair = ContrailPair(seed, polling_s, idle_s, link=link)
     pair.sender_port.polling_interval_ms = 2000.0  # so that its radio does not fall asleep between two items
+    return _latencies_s(pair, pair.received, count, pause_s)
+
+
+def _latencies_s(
+    pair: ContrailPair, arrivals: list[tuple[float, Item]], count: int, pause_s: float
+) -> list[float]:
+    """Send items, and return the time until each is among the arrivals, in seconds."""
     took_s = []
     for number in range(count):
         pair.lab.run(seconds=pause_s * (0.1 + number * 0.618034 % 1))  # spread evenly, not in step with polls
-        began_s, before = pair.now_s, len(pair.received)
+        began_s, before = pair.now_s, len(arrivals)
         pair.publish(b"x" * 100)
-        pair.wait(lambda before=before: len(pair.received) > before)  # type: ignore[misc]
-        took_s.append(pair.received[-1][0] - began_s)
+        pair.wait(lambda before=before: len(arrivals) > before)  # type: ignore[misc]
+        took_s.append(arrivals[-1][0] - began_s)
     return took_s
 
 
@@ -144,26 +151,16 @@ def round_trips_s(
 ) -> list[float]:
     """Send items that the receiver returns, and return the round-trip times in seconds (7.1.1).
 
-    Parameters
-    ----------
-    seed, polling_s, idle_s, count, pause_s
-        As for :func:`item_latencies_s`; sender and receiver poll alike.
+    Sender and receiver poll alike; see :func:`item_latencies_s`.
     """
     pair = ContrailPair(seed, polling_s, idle_s)
     pair.sender_port.polling_interval_ms, pair.sender_port.idle_timeout_ms = polling_s * 1000, idle_s * 1000
-    back: list[float] = []
-    pair.sender_port.on_item(lambda item: back.append(pair.now_s))
+    returned: list[tuple[float, Item]] = []
+    pair.sender_port.on_item(lambda item: returned.append((pair.now_s, item)))
     pair.sender_port.install_filter("destination = 'sender'", to=("receiver-0", "items")).result()
     pair.ports[0].on_item(lambda item: pair.ports[0].publish(Item({"destination": "sender"}, item.payload)))
     pair.lab.run(minutes=1)
-    took_s = []
-    for number in range(count):
-        pair.lab.run(seconds=pause_s * (0.1 + number * 0.618034 % 1))
-        began_s, before = pair.now_s, len(back)
-        pair.publish(b"x" * 100)
-        pair.wait(lambda before=before: len(back) > before)  # type: ignore[misc]
-        took_s.append(back[-1] - began_s)
-    return took_s
+    return _latencies_s(pair, returned, count, pause_s)
 
 
 def self_latencies_s(
@@ -171,15 +168,8 @@ def self_latencies_s(
 ) -> list[float]:
     """Return latencies of items that clients send to themselves every 5 s, in seconds (Fig. 11).
 
-    Parameters
-    ----------
-    seed : int
-    clients, instances : int
-        The number of clients, and of compute instances at the relay.
-    service_ms : float
-        The time that an instance needs for a request, in milliseconds.
-    minutes : float
-        How long the clients send, in minutes; the minute before in which they register is not counted.
+    The relay has some compute instances, which need ``service_ms`` for a request. The clients register in the
+    minute before the measured ones.
     """
     lab = Lab(seed=seed, record_messages=False)
     lab.world.on_failure = raise_failure
