@@ -250,6 +250,6 @@ def label(column: str) -> Label:
 
 
 def axis_title(column: str) -> str:
-    """Return the title of an axis with the values of a column as they are, so without a unit of another scale."""
+    """Return the title of an axis of a column's values, without the unit if that has another scale."""
     shown = label(column)
     return shown.title if shown.scale == 1.0 else shown.words

@@ -18,7 +18,7 @@ from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES, CostMatrix, Costs, read_costs
-from mudkit.learning.features import Features, read_features
+from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads
 from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay
@@ -33,6 +33,7 @@ __all__ = ["CacheBench", "CachingRun", "Shuffled", "nodes"]
 
 _LOCAL: Final = 0
 _BOUNDS: Final = 7
+_FEATURES: Final = "extended"
 
 
 class CachingRun(NamedTuple):
@@ -78,18 +79,14 @@ class CacheBench:
     pairs : Pairs
     stale : ndarray of bool, shape (pairs,)
     trees : CrossValidatedTrees
-    features : str
     """
 
     pairs: Pairs
     stale: NDArray[np.bool_]
     trees: CrossValidatedTrees
-    features: Features
 
     @classmethod
-    def of(
-        cls, labels: Any, reads: Any, *, completeness: float | None = None, features: Features = "extended"
-    ) -> CacheBench:
+    def of(cls, labels: Any, reads: Any, *, completeness: float | None = None) -> CacheBench:
         """Grow trees.
 
         Parameters
@@ -98,12 +95,11 @@ class CacheBench:
             Result of ``pipeline.label_reads``, and the reads that were labelled.
         completeness : float, optional
             Below it an answer is stale; by default every answer is that lacks a point.
-        features : {'paper', 'extended'}
 
         Raises
         ------
         ParameterError
-            The threshold or the features are not usable.
+            The threshold is not usable.
         TraceContentError
             There is nothing to learn from: see :meth:`mudkit.learning.Tree.learn`.
         """
@@ -111,9 +107,9 @@ class CacheBench:
             number("completeness", completeness, 1e-9, 1.0)
         pairs = Pairs.of(labels, reads)
         stale = pairs.missing >= 1 if completeness is None else pairs.completeness < completeness
-        known = read_features(pairs, features)
+        known = read_features(pairs, _FEATURES)
         trees = grow(known, stale.astype(np.int64), pairs.device[pairs.read], 2)
-        return cls(pairs, stale, trees, features)
+        return cls(pairs, stale, trees)
 
     def run(self, cost: Costs | FixedRule) -> CachingRun:
         """Replay the tree for a cost matrix, or the fixed rule.
@@ -132,7 +128,7 @@ class CacheBench:
         costs = read_costs(cost)
         tree, decided = self.trees.tree(costs)
         served = replay(self.pairs, decided == _LOCAL)
-        return CachingRun(self._reads(served), LearntReads(tree, self.features, costs))
+        return CachingRun(self._reads(served), LearntReads(tree, _FEATURES, costs))
 
     def by_age(self, edges_min: Sequence[float], cost: CostMatrix) -> pd.DataFrame:
         """Return the good and the stale cached answers by age, and the decision of a leaf with them.
@@ -192,7 +188,7 @@ class CacheBench:
         taught, tested = (self._of(known[part]) for part in (order[:devices], order[devices:]))
         learnt: LearntReads | Always
         try:
-            learnt = Tree(cost, self.features).learn(taught.pairs, taught.stale)
+            learnt = Tree(cost, _FEATURES).learn(taught.pairs, taught.stale)
         except TraceContentError:
             learnt = Always()
         result = {}

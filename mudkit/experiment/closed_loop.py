@@ -108,11 +108,10 @@ class Loop(NamedTuple):
 def generate_policy(
     labels: pa.Table,
     reads: pa.Table,
+    positions: pa.Table,
     *,
-    version: int = 1,
     completeness: float = 0.9,
     cost: Costs = "latency",
-    positions: pa.Table | None = None,
     arrival_us: NDArray[np.int64] | None = None,
     features: Features = "extended",
 ) -> Promised:
@@ -122,38 +121,29 @@ def generate_policy(
     ----------
     labels, reads : pyarrow.Table
         Result of ``pipeline.label_reads``, and the reads that were labelled.
-    version : int
-        Devices accept only higher versions than they have.
+    positions : pyarrow.Table
+        All writes.
     completeness : float
         Below it an answer is stale.
     cost : str, CostMatrix or array_like
-    positions : pyarrow.Table, optional
-        All writes. With them the promise is that of a device, which answers from all that it holds; else that
-        of a cache of the last answer only, which is stale more often.
     arrival_us : ndarray of int64, shape (positions,), optional
         Times at which the positions come to the cloud; by default at once.
     features : {'paper', 'extended', 'dense'}
-        Features of the tree; ``dense`` needs positions.
+        Features of the tree.
 
     Raises
     ------
     ParameterError, TraceContentError
-        As :func:`mudkit.learning.evaluate_reads`.
+        As :meth:`mudkit.learning.Tree.learn`.
     """
     tree = Tree(cost, features)
     pairs = Pairs.of(labels, reads, positions)
-    if positions is None:
-        row = learning.evaluate_reads(
-            labels, reads, [tree], stale="completeness", completeness=completeness, cost=cost
-        ).iloc[0]
-        low, high = float(row["stale_share_low"]), float(row["stale_share_high"])
-    else:
-        sent = replay(pairs, out_of_fold_decisions(tree, pairs, completeness)) == SENT
-        whole = cache_completeness(positions, reads, sent, arrival_us=arrival_us)
-        low, high = promise(pairs, whole < completeness)
+    sent = replay(pairs, out_of_fold_decisions(tree, pairs, completeness)) == SENT
+    whole = cache_completeness(positions, reads, sent, arrival_us=arrival_us)
+    low, high = promise(pairs, whole < completeness)
     learnt = tree.learn(pairs, pairs.completeness < completeness)
     manifest = {"stale": f"completeness below {completeness:g}", "reads": len(reads)}
-    return Promised(learning.export_tree(learnt, version, manifest=manifest), low, high)
+    return Promised(learning.export_tree(learnt, 1, manifest=manifest), low, high)
 
 
 def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
@@ -219,9 +209,9 @@ def close_the_loop(
     promised = generate_policy(
         mined.labels,
         mined.reads,
+        mined.positions,
         completeness=completeness,
         cost=cost,
-        positions=mined.positions,
         arrival_us=arrival_us,
         features=features,
     )
@@ -340,7 +330,7 @@ class DriftAlarm:
 
     @property
     def rings(self) -> bool:
-        """Whether the observed share is not compatible with the promised one."""
+        """True if the observed share is not compatible with the promised one."""
         low, high = self.interval
         return self.reads >= self.least_reads and (low > self.high or high < self.low)
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
 from mudkit.predicates import Predicate, SubscriptionIndex
-from mudkit.sources.parameters import one_of
+from mudkit.sources.parameters import one_of, whole_number
 from mudkit.units import KM_PER_DEGREE
 
 if TYPE_CHECKING:
@@ -239,12 +238,8 @@ def matching_times(
     """
     import pandas as pd
 
-    if min(*sizes, topics, records) < 1:
-        raise ParameterError(
-            "Subscriptions, topics and records are needed.",
-            found=f"{list(sizes)}, {topics} topics, {records} records",
-            expected="1 or more of each",
-        )
+    for name, value in (*(("sizes", size) for size in sizes), ("topics", topics), ("records", records)):
+        whole_number(name, value, 1, 1 << 31)
     rows: list[dict[str, Any]] = []
     for size in sizes:
         load = MatchingLoad(size, topics, seed, shape)

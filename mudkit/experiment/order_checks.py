@@ -284,8 +284,8 @@ def _read(played: Played, prefix: str = "") -> str | None:
     """Return which servers with a prefix held the content of an item."""
     lab = played.entry.lab
     assert lab.trace.exposure is not None  # the run keeps it
-    found = (lab.trace.exposure.find(item.content) for item in played.adapter.published)
-    readers = {party for places in found for party, _, _ in places if party.startswith(prefix)}
+    places_of = (lab.trace.exposure.find(item.content) for item in played.adapter.published)
+    readers = {party for places in places_of for party, _, _ in places if party.startswith(prefix)}
     names = ", ".join(sorted(readers - set(lab.devices)))
     return f"{names} held the text of an item" if names else None
 
@@ -369,7 +369,7 @@ class Order(NamedTuple):
     make: Callable[[Testbed], Logged]
     promises: tuple[str, ...]
     hides: bool
-    """Whether writers hide items in its traces; not without a system that has writer predicates."""
+    """True if writers hide items in its traces, for which it needs a system with writer predicates."""
 
 
 _SYSTEMS: Final[dict[str, _System]] = {
@@ -417,19 +417,19 @@ def _pairs() -> dict[str, dict[str, Order]]:
     for one, other in combinations(_SYSTEMS, 2):
         if one.split()[0] == other.split()[0]:
             continue
-        found = {f"{one}, then {other}": _chained([one, other])}
+        named = {f"{one}, then {other}": _chained([one, other])}
         if one == "MUD" and other.startswith("Radiator"):
             for rule, label in _RULES_TOLD.items():
-                found[f"{other}, then MUD: {label}"] = _chained([other, one], of_several=rule)
+                named[f"{other}, then MUD: {label}"] = _chained([other, one], of_several=rule)
         else:
-            found[f"{other}, then {one}"] = _chained([other, one])
+            named[f"{other}, then {one}"] = _chained([other, one])
         if (one, other) == ("SUBLIM", "Contrail"):
-            found = {f"{name}, at an access point": order for name, order in found.items()}
+            named = {f"{name}, at an access point": order for name, order in named.items()}
             for at_sender, label in ((True, "SUBLIM at each sender"), (False, "SUBLIM on the phone")):
                 ends = partial(AtTheEnds, at_sender=at_sender, rules=_LIMITED)
-                found[f"Contrail, {label}"] = Order(ends, _promises([one, other]), hides=False)
-            found = {name: order._replace(promises=(*order.promises, RADIO)) for name, order in found.items()}
-        pairs[f"{_SYSTEMS[one].does} and {_SYSTEMS[other].does}"] = found
+                named[f"Contrail, {label}"] = Order(ends, _promises([one, other]), hides=False)
+            named = {name: order._replace(promises=(*order.promises, RADIO)) for name, order in named.items()}
+        pairs[f"{_SYSTEMS[one].does} and {_SYSTEMS[other].does}"] = named
     return pairs
 
 

@@ -79,7 +79,6 @@ class Run(Displayed):
         Its name.
     seed : int
     testbed : Testbed
-        The testbed at the end of the run.
 
     Attributes
     ----------
@@ -113,9 +112,9 @@ class Run(Displayed):
         return self.lab.bill()
 
     def energy(self) -> pd.DataFrame:
-        """Return what all radios took, by state: ``state`` (ramp, active, tail), ``energy_j, energy_share``.
+        """Return the energy of all radios by state (ramp, active, tail): ``state, energy_j, energy_share``.
 
-        The states are integrated over time; they add up to what the bill charges.
+        The states are integrated over time, and add up to the bill.
         """
         import pandas as pd
 
@@ -140,11 +139,6 @@ class Run(Displayed):
         return deliveries[deliveries["system"] == APP].reset_index(drop=True)
 
     @cached_property
-    def held(self) -> pd.DataFrame:
-        """Fields that each party held, in clear or as ciphertext; see :meth:`mudkit.lab.Lab.held`."""
-        return self.lab.held()
-
-    @cached_property
     def digest(self) -> str:
         """SHA-256 of what every system was given: devices, moves, links, outages, items and looks."""
         digest = self.testbed.given.copy()
@@ -161,8 +155,7 @@ class Run(Displayed):
         Returns
         -------
         dict of str to float
-            Of a task the :data:`MEASURES`, from the bill and the table of deliveries; work of servers is on
-            no bill and is counted there. Of a scenario, over all devices: ``messages``, ``bytes``,
+            Of a task the :data:`MEASURES`. Of a scenario, over all devices: ``messages``, ``bytes``,
             ``radio_j``, ``wakeups``, ``j_per_read``; of all items and receivers the shares delivered and read
             before they expired (``delivered_share``, ``read_share``), and expired (``expired_share``); of
             those delivered, and read, in time the medians ``latency_s`` and ``staleness_s``. NaN without a
@@ -232,11 +225,7 @@ def run(
     name : str, optional
         Name of the system in results; by default that of the adapter, or of the callable.
     messages, held : bool
-        As in :class:`mudkit.lab.Lab`.
-
-    Returns
-    -------
-    Run
+        Whether the lab records messages, and what each party held.
 
     Raises
     ------
@@ -279,9 +268,9 @@ def run(
         )
     testbed.enter(adapter)
     lab.trace.description["scenario"] = task.describe()
-    _Play(task, testbed).begin()
+    _Play(task, testbed, adapter).begin()
     lab.run(hours=scenario.hours, seconds=0 if task.is_addressed else SETTLE_S)
-    testbed.end()
+    getattr(adapter, "end", lambda: None)()
     if not task.is_addressed:
         lab.trace.description["wanted"] = testbed.wanted
     return Run(task, name or getattr(adapter, "name", None) or _name(system), seed, testbed)
@@ -312,10 +301,10 @@ def check_system(given: Any) -> None:
 
 
 class _Play:
-    """Items, reads and queries of a task, brought into its lab one after the other."""
+    """Items, reads and queries of a task, in the order of time."""
 
-    def __init__(self, task: Task, testbed: Testbed) -> None:
-        self._task, self._testbed, self._lab = task, testbed, testbed.lab
+    def __init__(self, task: Task, testbed: Testbed, adapter: Adapter) -> None:
+        self._task, self._testbed, self._adapter, self._lab = task, testbed, adapter, testbed.lab
         self._published: dict[str, int] = {}
         self._rows = {name: row for row, name in enumerate(testbed.phones)}
         self._receivers = Stream(self._lab.world.seed, "receivers")
@@ -331,7 +320,7 @@ class _Play:
             (scenario.items, "items", testbed.senders, self._publish)
         ]
         if not self._task.is_shown:
-            plan.append((scenario.reads, "reads", testbed.phones, testbed.look))
+            plan.append((scenario.reads, "reads", testbed.phones, self._adapter.look))
         if scenario.queries is not None:
             plan.append((scenario.queries, "queries", testbed.phones, self._query))
         drawn = [
@@ -378,10 +367,10 @@ class _Play:
         draws = self._receivers.integers(device, steps, 0, count - 1 - np.arange(wanted))
         taken = [row]
         for draw in draws.tolist():
-            for each in sorted(taken):
-                draw += draw >= each
+            for other in sorted(taken):
+                draw += draw >= other
             taken.append(draw)
-        return [names[each] for each in taken[1:]]
+        return [names[other] for other in taken[1:]]
 
     def _query(self, phone: str) -> None:
         scenario = self._task.scenario
@@ -393,14 +382,13 @@ OF_DEVICES: Final = (
     "down_kb", "messages",
     "wakeups", "radio_j", "battery_h", "kb_per_useful", "j_per_useful",
 )  # fmt: skip
-"""The measures that a single device has; servers are nobody's, and few deliveries have no 95th percentile."""
+"""Measures of a single device."""
 
 
 def by_device(run: Run) -> pd.DataFrame:
     """Return the measures of each device, from the bill and the table of deliveries.
 
-    What is counted adds up to what :meth:`Run.measures` says of all. A feed is nobody's phone: it gets
-    nothing that counts, and what its radio takes does not count either.
+    Counts add up to those of :meth:`Run.measures`. Deliveries to feeds, and their radios, do not count.
 
     Parameters
     ----------
@@ -409,8 +397,8 @@ def by_device(run: Run) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a device, in their order: ``device, is_phone, wanted`` and :data:`OF_DEVICES`, as they are
-        explained in :data:`~mudkit.experiment.MEASURES`; NaN where there is nothing to divide by.
+        One row per device: ``device, is_phone, wanted`` and :data:`OF_DEVICES`, of
+        :data:`~mudkit.experiment.MEASURES`; NaN where there is nothing to divide by.
     """
     import pandas as pd
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -25,9 +25,6 @@ from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, of_kind, split_rates, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Poisson, WakingReads, Workload
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "FRIENDS_NEARBY",
@@ -140,12 +137,6 @@ class Scenario:
         """Return all parameters of a run, in words."""
         return {field.name: _text(getattr(self, field.name)) for field in fields(self)}
 
-    def table(self) -> pd.DataFrame:
-        """Return the parameters as a table: ``parameter, value``."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.describe().items()), columns=["parameter", "value"])
-
 
 def _require_mobility(scenario: Scenario, where: str, summary: str) -> None:
     if scenario.mobility is None:
@@ -204,7 +195,7 @@ class Interest:
 
     @property
     def moves(self) -> bool:
-        """Whether it depends on the place of its reader."""
+        """True if it depends on the place of its reader."""
         return "loc" in self.of_me
 
     def over_items(self, me: Mapping[str, Any], language: Language = _ANY) -> Predicate:

@@ -367,10 +367,6 @@ class Testbed:
         if self.task.want.moves:
             self._look_around(None)
 
-    def end(self) -> None:
-        """Call the adapter's ``end``, if it has one."""
-        getattr(self._adapter, "end", lambda: None)()
-
     def publish(self, item: Item) -> None:
         """Publish an item, and record who wants it at its place now."""
         assert self._adapter is not None
@@ -389,11 +385,6 @@ class Testbed:
         for phone in wanting:
             self._note(item.name, phone, times)
         self._adapter.publish(item)
-
-    def look(self, phone: str) -> None:
-        """Call the adapter when the user of a phone looks."""
-        assert self._adapter is not None
-        self._adapter.look(phone)
 
     def _note_addressed(self, item: Item, created_us: int) -> None:
         row: dict[str, Any] = {"item": item.name, "created_us": created_us}

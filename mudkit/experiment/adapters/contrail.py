@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.events import Operation
+from mudkit.events import Host, Operation
 from mudkit.experiment.adapters.system import PORT, Batch, System, Way, text_of
 from mudkit.experiment.tasks import Item
 from mudkit.experiment.testbed import Testbed
@@ -116,21 +116,12 @@ class Contrail(System):
         polling_ms = settings.get("polling_interval_ms", usual_ms)
         idle_ms = 0 if polling_ms else _OPEN_MS
         self._asks = {phone: list(_senders_for(testbed, phone)) for phone in testbed.phones}
-        friends: dict[str, set[str]] = {name: set() for name in self._lab.devices}
-        for phone, senders in self._asks.items():
-            for sender in senders:
-                friends[phone].add(sender)
-                friends[sender].add(phone)
-        relay = Relay(self._lab)
+        pairs = [(phone, sender) for phone, senders in self._asks.items() for sender in senders]
         settings = {"idle_timeout_ms": idle_ms, **settings, "polling_interval_ms": polling_ms}
-        self._ports = {
-            name: Module(device, relay, friends=sorted(friends[name])).open_port(PORT, **settings)
-            for name, device in self._lab.devices.items()
-        }
+        self._open_ports(self._lab.devices, pairs, settings)
         for name in testbed.senders:
             self._ports[name].on_accepted(partial(self._accept, name))
         for phone in testbed.phones:
-            self._ports[phone].on_item(partial(self._unseal, phone))
             self._install(phone)
 
     def _install(self, phone: str) -> None:
@@ -163,27 +154,33 @@ class Contrail(System):
     # -- as a part of a chain
 
     def _begin_part(self) -> None:
-        way, relay = self._way, Relay(self._lab)
+        way = self._way
         hosts = {host.name: host for host in (*way.sources.values(), *way.ends.values())}
+        pairs = [
+            (end.name, source.name)
+            for name, source in way.sources.items()
+            for phone in self._to(name)
+            if (end := way.ends[phone]).name != source.name
+        ]
+        self._open_ports(hosts, pairs, {"polling_interval_ms": 0, "idle_timeout_ms": _OPEN_MS})
+        for receiver, sender in pairs:
+            self._ports[receiver].install_filter("TRUE", to=(sender, PORT))
+
+    def _open_ports(
+        self, hosts: Mapping[str, Host], pairs: Iterable[tuple[str, str]], settings: Mapping[str, Any]
+    ) -> None:
+        """Open a port on each host; the hosts of a pair are friends."""
         friends: dict[str, set[str]] = {name: set() for name in hosts}
-        asks = []
-        for name, source in way.sources.items():
-            for phone in self._to(name):
-                end = way.ends[phone]
-                if end.name != source.name:
-                    friends[end.name].add(source.name)
-                    friends[source.name].add(end.name)
-                    asks.append((end.name, source.name))
+        for one, other in pairs:
+            friends[one].add(other)
+            friends[other].add(one)
+        relay = Relay(self._lab)
         self._ports = {
-            name: Module(host, relay, friends=sorted(friends[name])).open_port(
-                PORT, polling_interval_ms=0, idle_timeout_ms=_OPEN_MS
-            )
+            name: Module(host, relay, friends=sorted(friends[name])).open_port(PORT, **settings)
             for name, host in hosts.items()
         }
-        for phone, host in way.ends.items():
+        for phone, host in self._way.ends.items():
             self._ports[host.name].on_item(partial(self._unseal, phone))
-        for end_name, source_name in asks:
-            self._ports[end_name].install_filter("TRUE", to=(source_name, PORT))
 
     # -- with items that name their receivers
 
@@ -199,7 +196,9 @@ class Contrail(System):
 
     def _send_addressed(self, item: Item) -> None:
         name, sender, receivers = item.name, item.sender, item.about["to"]
-        sealed = Sealed({"destination": "".join(f"|{each}|" for each in receivers)}, item.filler.encode())
+        sealed = Sealed(
+            {"destination": "".join(f"|{receiver}|" for receiver in receivers)}, item.filler.encode()
+        )
         ready = [receiver for receiver in receivers if receiver in self._readers[sender]]
         if ready:
             self._ports[sender].publish(sealed, name, called=name, only=ready)

@@ -48,7 +48,7 @@ class LastHop(System):
         task, publications = self._task, Publications(self._lab)
         waits = self._chooses or not self._way.is_first
         self._is_read = task.is_addressed or (waits and not task.is_shown)
-        """Whether messages wait until they are read."""
+        """True if messages wait until they are read."""
         self._up: Uplink | None = None
         if self._chooses:
             self._topics = {_TOPIC: publications.topic(_TOPIC)}

@@ -72,9 +72,9 @@ class System(ABC):
         self._lab = self._testbed.lab
         self._is_alone = self._way.on_batch is None
         self._chooses = self._is_alone and not self._task.is_addressed
-        """Whether it chooses the items that each phone wants."""
+        """True if it chooses the items that each phone wants."""
         self.listens = False
-        """Whether what phones say of themselves matters to it."""
+        """True if it uses what phones say of themselves."""
         self._under_way: dict[str, Batch] = {}
 
     @property

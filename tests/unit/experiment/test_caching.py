@@ -119,7 +119,6 @@ def test_a_tree_for_writes_is_listed_with_its_delays():
     [
         ({"completeness": 0.0}, ParameterError),
         ({"completeness": 2.0}, ParameterError),
-        ({"features": "all"}, ParameterError),
     ],
 )
 def test_what_cannot_be_is_refused(options, error):
