@@ -361,7 +361,7 @@ def scoreboard(
     seeds: Iterable[int] = range(3),
     *,
     privacy: bool = True,
-    map: Callable[..., Iterable[dict[str, Any]]] = map,  # noqa: A002 - the name of what it stands for
+    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of what it stands for
 ) -> Scoreboard:
     """Run systems on tasks, each with the same seeds.
 

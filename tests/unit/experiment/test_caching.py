@@ -87,7 +87,7 @@ def decided(table, row):
 def test_the_list_of_nodes_decides_as_the_tree_does(bench):
     learnt = bench.run(CostMatrix(0.5, 1.0)).learnt
     table = nodes(learnt)
-    known = read_features(bench.pairs, bench.features)
+    known = read_features(bench.pairs, learnt.features)
     at = np.arange(0, len(known), 37)
     mine = [decided(table, dict(zip(learnt.names, row, strict=True))) for row in known[at]]
     assert mine == np.where(learnt.local(bench.pairs)[at], "local", "remote").tolist()
