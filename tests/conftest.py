@@ -91,7 +91,7 @@ LONGEST = (
     "unit/systems/contrail/test_centres.py",
     "unit/sources/test_commute.py",
 )
-RECORDED = {"cabspotting", "capmetrics", "driving_networks", "phone_log", "notification_drawers"}
+RECORDED = {"cabspotting", "capmetrics", "driving_networks", "phone_log"}
 """Fixtures that give recorded traces: what reads them is left to the soak."""
 PER_FILE = 3
 """How many tests of a file a sample of the soak takes."""
@@ -258,15 +258,6 @@ def phone_log() -> Path:
     folder = SHARED / "niimpy_phone"
     if not folder.is_dir():
         pytest.skip("the recorded phone logs are not on this machine")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def notification_drawers() -> Path:
-    """The folder of aggregates of notification drawers, which this repository does not hold."""
-    folder = SHARED / "notification_drawers"
-    if not folder.is_dir():
-        pytest.skip("the aggregates of notification drawers are not on this machine")
     return folder
 
 

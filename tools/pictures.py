@@ -68,9 +68,10 @@ def _chapter(browser: Browser, file: Path) -> None:
         page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
         cell = page.locator(".jp-Notebook .jp-CodeCell", has_text=SHOWN).first
         cell.locator(".js-plotly-plot").first.wait_for(timeout=WITHIN_MS)
-        cell.scroll_into_view_if_needed()
-        cell.evaluate("cell => cell.scrollIntoView({block: 'end'})")
-        page.wait_for_timeout(3000)  # JupyterLab draws what came into view
+        page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for(timeout=WITHIN_MS)
+        for _ in range(6):  # JupyterLab draws cells when they come into view, which moves those below
+            cell.evaluate("cell => cell.scrollIntoView({block: 'end'})")
+            page.wait_for_timeout(1500)
         page.screenshot(path=file)
         page.close()
 

@@ -94,6 +94,9 @@ def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
             x=[words.duration(low) for low, _ in edges],
             y=table[counts],
             marker_color=BLUE,
+            texttemplate="%{y:,}",  # also tells bars that are too low to be seen
+            textposition="outside",
+            cliponaxis=False,
             customdata=[
                 f"{words.duration(low)} to {words.duration(high)}"
                 if np.isfinite(high)

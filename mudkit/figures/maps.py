@@ -218,7 +218,6 @@ def cell_slides(
     label: str | None = None,
     positions: pa.Table | None = None,
     limits: tuple[float, float] | None = None,
-    low_is_dark: bool = False,
     first: int = 0,
     height_px: int = 480,
 ) -> folium.Map:
@@ -244,8 +243,6 @@ def cell_slides(
         below 200 km.
     limits : (float, float), optional
         Ends of the colour scale; by default those of the values.
-    low_is_dark : bool
-        Whether low values are dark, for instance speeds in a jam.
     first : int
         Number of the picture that is shown first, from 0.
     height_px : int
@@ -297,8 +294,6 @@ def cell_slides(
     boxes, which = np.unique(np.round(edges, 6), axis=0, return_inverse=True)
     scale = ColourScale.of(values, limits)
     colours = scale.colours()
-    if low_is_dark:
-        colours = [*colours[-2::-1], colours[-1]]
     pictures: list[list[list[Any]]] = [[[] for _ in labels] for _ in choices]
     at_label, at_choice = ({name: at for at, name in enumerate(names)} for names in (labels, choices))
     notes = [words.number(number) for number in values.tolist()]

@@ -18,7 +18,7 @@ from mudkit import words
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, plain
 from mudkit.figures.maps import cell_slides
-from mudkit.figures.style import GREY, SEQUENCE, colour_steps, styled
+from mudkit.figures.style import GREY, colour_steps, styled
 from mudkit.figures.tables import require_columns
 from mudkit.units import box_bounds
 
@@ -103,7 +103,7 @@ def knowledge(
     shown : sequence of (str, float)
         Receivers and moments (seconds), row by row.
     value : str
-        Column that gives the colour; low values are dark.
+        Column that gives the colour; high values are dark.
     label : str
         Title of the colour scale, with the unit.
     columns : int
@@ -169,7 +169,7 @@ def knowledge(
         "cmin": low,
         "cmax": high,
         "colorbar": {"title": {"text": label, "side": "right"}, "thickness": 12},
-        "colorscale": colour_steps(SEQUENCE[::-1]),
+        "colorscale": colour_steps(),
     }
     margin = (60, 20, 100 if title else 60, 50)
     styled(figure, 110 + (_PANEL_PX + 50) * rows, margin, title, coloraxis=colours)
@@ -258,7 +258,7 @@ def knowledge_map(
     first_s: float = 0.0,
     height_px: int = 480,
 ) -> folium.Map:
-    """Draw what each receiver knows over time on an offline map with a slider; low values are dark.
+    """Draw what each receiver knows over time on an offline map with a slider; high values are dark.
 
     Parameters
     ----------
@@ -305,6 +305,6 @@ def knowledge_map(
     near = [number for number, t_s in enumerate(moments[-len(labels) :]) if t_s <= first_s] or [0]
     return cell_slides(
         pa.table({**edges, **columns}), value, time="at", by="known to", text="told", label=label,
-        low_is_dark=True, positions=pa.table({name: ground[name].to_numpy() for name in ("lat", "lon")}),
+        positions=pa.table({name: ground[name].to_numpy() for name in ("lat", "lon")}),
         first=near[-1], height_px=height_px,
     )  # fmt: skip

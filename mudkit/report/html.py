@@ -65,7 +65,7 @@ body { margin: 0; background: var(--ground); color: var(--ink);
   font: 16px/1.55 system-ui, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
 main { max-width: 60rem; margin: 0 auto; padding: 2.5rem 1.5rem 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 0.4rem; font-weight: 650; }
-h2 { font-size: 1.25rem; margin: 2.4rem 0 0.5rem; font-weight: 600; }
+h2 { font-size: 1.25rem; margin: 2.4rem 0 0.5rem; font-weight: 600; text-wrap: balance; }
 h3 { font-size: 1.05rem; margin: 1.6rem 0 0.4rem; font-weight: 600; }
 .text_cell p, .text_cell ul, .text_cell ol, .output_markdown p { max-width: 46rem; }
 a { color: var(--accent); }

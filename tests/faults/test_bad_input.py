@@ -232,7 +232,7 @@ def content(kind, lines=None):
     return parquet(lines) if kind == "parquet" else ("\n".join(lines) + "\n").encode()
 
 
-def refused(tmp_path, kind, data, *says, name=None, format="auto", **options):  # noqa: A002
+def assert_refused(tmp_path, kind, data, *says, name=None, format="auto", **options):  # noqa: A002
     """One clear error, from load and from scan, that names the file."""
     file = tmp_path / (name or FORMATS[kind][0])
     file.write_bytes(data)
@@ -262,7 +262,7 @@ def test_the_files_are_good_before_they_are_spoilt(tmp_path, kind):
 @pytest.mark.parametrize("data", [b"", b"\n \n", gzip.compress(b"")], ids=["no byte", "blank", "packed"])
 def test_an_empty_file(tmp_path, kind, data, format):  # noqa: A002
     says = () if kind == "parquet" or data else ("is empty",)
-    refused(tmp_path, kind, data, *says, format=kind if format == "itself" else format)
+    assert_refused(tmp_path, kind, data, *says, format=kind if format == "itself" else format)
 
 
 BINARY = {
@@ -280,7 +280,7 @@ BINARY = {
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("what", BINARY)
 def test_another_file_of_the_right_name(tmp_path, kind, what, format):  # noqa: A002
-    refused(tmp_path, kind, BINARY[what], format=kind if format == "itself" else format)
+    assert_refused(tmp_path, kind, BINARY[what], format=kind if format == "itself" else format)
 
 
 @pytest.mark.parametrize("kind", TEXT)
@@ -290,7 +290,7 @@ def test_a_packed_file_cut_short(tmp_path, kind, share):
     _, lines, first = FORMATS[kind]
     many = [*lines[:first], *(rng.choice(lines[first:-1]) for _ in range(9000)), lines[-1]]
     whole = gzip.compress(content(kind, many))
-    refused(
+    assert_refused(
         tmp_path,
         kind,
         whole[: int(len(whole) * share)],
@@ -303,7 +303,7 @@ def test_a_packed_file_cut_short(tmp_path, kind, share):
 @pytest.mark.parametrize("kind", WITH_HEADER)
 def test_columns_that_are_missing_and_mappings_to_none(tmp_path, kind):
     lines = [line.rsplit(",", 2 if kind in ("cabspotting", "gtfs-rt") else 1)[0] for line in FORMATS[kind][1]]
-    refused(tmp_path, kind, content(kind, lines), "lacks columns", "lon", format=kind)
+    assert_refused(tmp_path, kind, content(kind, lines), "lacks columns", "lon", format=kind)
     mapping = {"device": "no_such_column"}
     says = ("columns of its own",) if kind == "cabspotting" else ("no_such_column",)
     file = tmp_path / FORMATS[kind][0]
@@ -351,14 +351,14 @@ def test_time_zones_are_mixed_in_one_column(tmp_path, kind):
 def test_another_encoding(tmp_path, kind):
     _, lines, first = FORMATS[kind]
     lines = [*lines[:first], *(line.replace("3", "\xb3", 1) for line in lines[first:])]
-    refused(tmp_path, kind, ("\n".join(lines) + "\n").encode("latin-1"), format=kind)
+    assert_refused(tmp_path, kind, ("\n".join(lines) + "\n").encode("latin-1"), format=kind)
 
 
 @pytest.mark.parametrize("kind", TEXT)
 def test_ten_megabytes_in_one_line(tmp_path, kind):
     """Alone it is refused; among good rows it is set aside, or the file is refused."""
     name, lines, first = FORMATS[kind]
-    refused(tmp_path, kind, b"7" * 10_000_000, format=kind)
+    assert_refused(tmp_path, kind, b"7" * 10_000_000, format=kind)
     middle = len(lines) // 2
     data = content(kind, [*lines[:middle], "<x>" + "7" * 10_000_000 + "</x>", *lines[middle:]])
     (tmp_path / name).write_bytes(data)

@@ -217,7 +217,7 @@ class Ward:
             device.link_up("outage")
         self.world.run(1000 * S)
         for subscriber in self.subscribers.values():
-            if "news" not in subscriber.held().result():  # killed between the two calls
+            if "news" not in subscriber.queue_sizes().result():  # killed between the two calls
                 subscriber.subscribe(self.wanted).result()
         self.world.run(1100 * S)
 
@@ -244,7 +244,7 @@ def test_what_is_promised(
             assert all(m["rank"] >= min(ward.thresholds[each.process.host.name]) for m in messages)
     for name, subscriber in ward.subscribers.items():
         answer = ward.server.queues(name, "news").result()
-        assert answer["on_device"] == subscriber.held().result()["news"]
+        assert answer["on_device"] == subscriber.queue_sizes().result()["news"]
         stored = {key.split("\n")[2] for key, _ in ward.processes[name].store.items("queue\n")}
         spool = ward.processes["spool"].machine
         spooled = spool._subscribers["news"][name].spool

@@ -6,9 +6,11 @@ Every operation of every system is tried: a new one fails here until it is said 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable
-from typing import Any, is_typeddict
+from typing import Any
 
+import msgspec
 import pytest
 
 from mudkit import Lab
@@ -18,8 +20,8 @@ from mudkit.systems import contrail, lasthop, mud, radiator, store_and_forward, 
 from mudkit.systems.contrail import operations as of_contrail
 from mudkit.systems.contrail.device.filters import parsed
 from mudkit.systems.contrail.items import pack
-from mudkit.systems.lasthop import operations as of_lasthop
-from mudkit.systems.lasthop.device.context_handler import Following
+from mudkit.systems.lasthop import messages as of_lasthop
+from mudkit.systems.lasthop.subscription import Following
 from mudkit.systems.mud import operations as of_mud
 from mudkit.systems.radiator import Context, Volume
 from mudkit.systems.radiator import operations as of_radiator
@@ -100,7 +102,7 @@ def place_of_lasthop() -> Place:
         of_lasthop.Read: (jane, of_lasthop.Read("news")),
         of_lasthop.Follow: (jane, of_lasthop.Follow(following)),
         of_lasthop.Unfollow: (jane, of_lasthop.Unfollow("weather {place}")),
-        of_lasthop.Held: (jane, of_lasthop.Held()),
+        of_lasthop.QueueSizes: (jane, of_lasthop.QueueSizes()),
         of_lasthop.Publish: (server, of_lasthop.Publish("news", 1.0, None, {"text": "second"}, None)),
         of_lasthop.Rerank: (server, of_lasthop.Rerank("news", first, 4.0)),
         of_lasthop.Queues: (server, of_lasthop.Queues("jane", "news")),
@@ -240,13 +242,25 @@ PLACES = {
     "lasthop": place_of_lasthop,
     "sublim": place_of_sublim,
 }
-MODULES = {system: importlib.import_module(f"mudkit.systems.{system}.operations") for system in PLACES}
-REQUESTS = [
-    (system, name)
-    for system, module in MODULES.items()
-    for name in module.__all__
-    if name != "Operation" and not is_typeddict(getattr(module, name))  # a TypedDict is a result
-]
+
+
+def operations_of(system: str) -> dict[str, type[msgspec.Struct]]:
+    """Return the typed operations of a system by name; its messages or a module of their own define them."""
+    names = [f"mudkit.systems.{system}.{module}" for module in ("messages", "operations")]
+    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
+    return {
+        name: kind
+        for module in modules
+        for name, kind in vars(module).items()
+        if name in module.__all__
+        and isinstance(kind, type)
+        and issubclass(kind, msgspec.Struct)
+        and kind.__struct_config__.tag_field == "operation"
+    }
+
+
+OPERATIONS = {system: operations_of(system) for system in PLACES}
+REQUESTS = [(system, name) for system, kinds in OPERATIONS.items() for name in kinds]
 
 
 @pytest.mark.soak(keep=120)
@@ -258,7 +272,7 @@ def test_what_is_asked_while_everything_is_lost_is_answered_soon_after(
     place = PLACES[system]()
     lab = place.lab
     lab.run(seconds=30)
-    whom, asked = place.asks[getattr(MODULES[system], name)]
+    whom, asked = place.asks[OPERATIONS[system][name]]
     lab.faults.messages(loss_share=1.0)
     operation = whom.installed.call(asked)
     place.traffic(0)

@@ -30,7 +30,6 @@ LESS = {
         "[NEWS.over(devices=4, hours=4.0), TRAFFIC.over(devices=4, hours=0.2)], ADAPTERS, seeds=range(1)"
     ),
     "days=180)": "days=6)",
-    "compare_sharing(Scenario(outages=Outages(0.9)))": "compare_sharing(Scenario(outages=Outages(0.9), days=6))",
 }
 
 

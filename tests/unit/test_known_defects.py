@@ -253,7 +253,7 @@ def test_lasthop_new_limits(disturb):
     disturb(lab, jane)
     news.publish("two", rank=4.0).result()
     lab.run(minutes=1)
-    assert len(jane.held().result()) == 1
+    assert len(jane.queue_sizes().result()) == 1
     assert lab.problems.empty
 
 

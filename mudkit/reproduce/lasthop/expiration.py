@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.reproduce.lasthop.runs import FEW, falls, figure_sweep, of_seeds, together
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
-from mudkit.systems.lasthop.study.paper import HOUR_S
+from mudkit.systems.lasthop.study.sweeping import HOUR_S
 
 if TYPE_CHECKING:
     import pandas as pd

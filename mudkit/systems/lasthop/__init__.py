@@ -1,9 +1,33 @@
-"""Last hop: which notifications go to a device, and when, given rank, expiration and how much is read.
+"""Last hop: volume limits and prefetching, for notifications by rank and expiration.
 
-The spool is one algorithm with two drivers: :func:`simulate` runs it on a presorted list of events, and
-:class:`Publications` on a server of a lab, whose devices have a :class:`Subscriber`.
-Beyond the paper are what push services do (:class:`Push`), recorded conditions (``recorded``), devices that
-share a cache (``sharing``), and one's own logs (``logs``) and how much to prefetch by them (``sizing``).
+A publisher assigns each message of a topic a rank and an expiration. A user subscribes with limits: how many
+messages per read (``max``), from which rank (``threshold``), and when. A policy decides which messages the
+server forwards before the user reads them: too many are waste, too few are loss during an outage.
+
+Roles
+    :class:`Publications`: the server of a lab (``servers/spooling_server.py``), on which publishers have a
+    :class:`Topic`. It keeps a spool (``spool/spool.py``, Figure 7 of the paper) for each device and topic, in
+    ``servers/server_subscription.py``; ``servers/indexer.py`` matches queries, which are topics, too.
+    :class:`Subscriber`: the user's device (``device/machine.py``) with its queue (``device/queue.py``).
+
+Messages
+    ``messages.py``. A device sends Hello to begin a session, facts (subscriptions, reads, messages shown and
+    dropped), and read requests. The server answers with a stream of items: forwarded messages, rank changes,
+    retractions. Both sides retransmit until they get an acknowledgement.
+
+Durable state
+    Server: subscriptions, waiting messages, messages below the threshold, recent reads, devices and their
+    addresses. Device: subscriptions, its queue, facts that are not acknowledged, and an incarnation.
+
+Guarantees
+    A user gets a message at most once, and never after its expiration, also if messages are lost or repeated
+    and machines restart. Facts are handled once, in order. A message that was lost in flight waits again
+    after the next Hello. A device with an empty store is another device: the subscriptions of the old one
+    end. A store restored from a backup is recognised, and the loss is an incident.
+
+:func:`simulate` runs the same spool on presorted events without a network (``study/``); over a link of kind
+``ideal`` both give the same results. Beyond the paper are push services (:class:`Push`), your own logs
+(:func:`read_logs`), and the search for a prefetch limit (:func:`size_prefetch`).
 """
 
 from typing import TYPE_CHECKING
@@ -13,21 +37,15 @@ from mudkit._lazy import lazy_exports
 if TYPE_CHECKING:
     from mudkit.systems.lasthop.api import Publications, Subscriber, Topic
     from mudkit.systems.lasthop.servers.indexer import query
-    from mudkit.systems.lasthop.spool.paper_figure7 import PaperSpool
-    from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding
+    from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Item, Situation
     from mudkit.systems.lasthop.spool.push import Push
-    from mudkit.systems.lasthop.spool.rules import Item, Situation
-    from mudkit.systems.lasthop.spool.spool import Spool
-    from mudkit.systems.lasthop.study.comparing import RecordedEvents, compare
+    from mudkit.systems.lasthop.spool.spool import PaperSpool, Spool
     from mudkit.systems.lasthop.study.logs import read_logs
     from mudkit.systems.lasthop.study.message_lifecycles import Lifelines, lifelines, message_lifecycles
-    from mudkit.systems.lasthop.study.paper import FIGURES
-    from mudkit.systems.lasthop.study.recorded import Link, Unlocks, conditions
     from mudkit.systems.lasthop.study.scenario import Expiration, Scenario
-    from mudkit.systems.lasthop.study.sharing import compare_sharing
     from mudkit.systems.lasthop.study.simulation import Outcome, Simulated, expected_waste, play, simulate
     from mudkit.systems.lasthop.study.sizing import add_outages, size_prefetch
-    from mudkit.systems.lasthop.study.sweeping import sweep
+    from mudkit.systems.lasthop.study.sweeping import FIGURES, RecordedEvents, compare, sweep
     from mudkit.systems.lasthop.subscription import Subscription
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
@@ -39,7 +57,6 @@ __all__ = [
     "Forwarding",
     "Item",
     "Lifelines",
-    "Link",
     "Outcome",
     "PaperSpool",
     "Publications",
@@ -52,11 +69,8 @@ __all__ = [
     "Subscriber",
     "Subscription",
     "Topic",
-    "Unlocks",
     "add_outages",
     "compare",
-    "compare_sharing",
-    "conditions",
     "expected_waste",
     "lifelines",
     "message_lifecycles",

@@ -1,4 +1,4 @@
-"""What a notebook holds of last hop: the server of a lab, its topics, and the subscriber on a device."""
+"""Objects in a notebook: the server of a lab, its topics, and the subscriber on a device."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device, check_lab, is_storable
 from mudkit.systems.displays import OnHost
-from mudkit.systems.lasthop.device.context_handler import Following
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
-from mudkit.systems.lasthop.messages import Content
-from mudkit.systems.lasthop.operations import (
+from mudkit.systems.lasthop.messages import (
+    Content,
     Follow,
-    Held,
     Publish,
     Queues,
+    QueueSizes,
     Read,
     Rerank,
     Subscribe,
@@ -29,7 +28,7 @@ from mudkit.systems.lasthop.operations import (
     Unsubscribe,
 )
 from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
-from mudkit.systems.lasthop.subscription import Limits, Subscription, check_topic
+from mudkit.systems.lasthop.subscription import Following, Limits, Subscription, check_topic
 from mudkit.wire import Value
 
 __all__ = ["NAME", "Publications", "Subscriber", "Topic"]
@@ -38,9 +37,8 @@ NAME: Final = "last hop"
 _PORT: Final = "lasthop"
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
-_OWN: Final = ("topic", "rank")
-_INBOX: Final = "inbox"
-_SHOWN: Final = 200
+_RESERVED: Final = ("topic", "rank")
+_MAX_SHOWN: Final = 200
 
 
 @check_calls
@@ -50,17 +48,18 @@ class Publications(OnHost):
     Parameters
     ----------
     lab : Network
+        Lab in which the server runs.
     name : str
-        The name of the server.
+        Name of the server.
     utc_offset_h : float
-        Hours of subscriptions are local time, so much before UTC.
+        Local time of subscriptions minus UTC, in hours.
     spool_capacity : int
-        The largest number of messages of a topic that wait for a device; beyond, the lowest rank goes.
+        Maximum number of messages of a topic that wait for a device; beyond it, the lowest rank is dropped.
 
     Raises
     ------
     ParameterError
-        It is given no lab, a parameter is out of range, or the name is a device's.
+        The lab is not a Lab, a parameter is out of range, or the name is a device's.
     """
 
     def __init__(
@@ -69,17 +68,17 @@ class Publications(OnHost):
         check_lab(lab)
         offset_us = round(number("utc_offset_h", utc_offset_h, -24.0, 24.0) * _HOUR_US)
         capacity = whole_number("spool_capacity", spool_capacity, 1, 1 << 31)
-        begins_us = (lab.start_us + offset_us) % _DAY_US
+        start_of_day_us = (lab.start_us + offset_us) % _DAY_US
         self.installed = lab.server(name).install(
-            NAME, lambda ports: SpoolServer(ports, begins_us, capacity), name=_PORT
+            NAME, lambda ports: SpoolServer(ports, start_of_day_us, capacity), name=_PORT
         )
 
     def topic(self, name: str) -> Topic:
-        """Give a topic, to publish on it."""
+        """Return a topic, to publish on it."""
         return Topic(self, name)
 
     def queues(self, device: str, topic: str) -> Operation:
-        """Tell how many messages wait for a device, and how many are on it as far as the server knows."""
+        """Count the messages that wait for a device, and those on it as far as the server knows."""
         return self.installed.call(Queues(device, topic))
 
 
@@ -90,7 +89,9 @@ class Topic(OnHost):
     Parameters
     ----------
     publications : Publications
+        Server of the topic.
     name : str
+        Name of the topic.
     """
 
     def __init__(self, publications: Publications, name: str) -> None:
@@ -114,34 +115,42 @@ class Topic(OnHost):
         Parameters
         ----------
         text : str
+            Text of the message.
         rank : float
-            The lowest rank of messages on this topic; the highest are read first.
+            Rank; the highest are read first.
         expires_s : float, optional
-            How long it is relevant; None: for ever.
+            Time until it expires, in seconds; None: never.
         item : str, optional
-            What the deliveries call it; by default the topic and a number.
+            Name in the deliveries; by default the topic and a number.
         **attributes
-            What else there is to say of it; queries look at it.
+            Other fields, to which queries can refer.
 
         Returns
         -------
         Operation
-            The operation, which gives the message's identity, which :meth:`rerank` takes.
+            Its result is the identity of the message, for :meth:`rerank`.
+
+        Raises
+        ------
+        ParameterError
+            A value is of the wrong kind or out of range, or cannot be sent or stored.
         """
         rank = number("rank", rank, -1e9, 1e9)
         if not isinstance(text, str):
-            raise ParameterError("A message is a text.", where="text", found=brief(text), expected="a text")
+            raise ParameterError(
+                "The text of a message must be a string.", where="text", found=brief(text), expected="a text"
+            )
         if item is not None:
             check_topic(item, "item")
-        if taken := sorted(set(attributes) & set(_OWN)):
+        if reserved := sorted(set(attributes) & set(_RESERVED)):
             raise ParameterError(
                 "A message has one topic and one rank.",
-                where=", ".join(taken),
+                where=", ".join(reserved),
                 found=brief(attributes),
                 expected="other names",
             )
         try:
-            attributes = msgspec.json.decode(msgspec.json.encode(attributes))  # as they arrive: no tuples
+            attributes = msgspec.json.decode(msgspec.json.encode(attributes))  # without tuples
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ParameterError(
                 "A message cannot be sent.",
@@ -152,16 +161,16 @@ class Topic(OnHost):
         content = {"text": text, **attributes}
         if not is_storable(content):
             raise ParameterError(
-                "A message cannot be kept.",
+                "A message cannot be stored.",
                 where="text, attributes",
-                found=brief(content, _SHOWN),
+                found=brief(content, _MAX_SHOWN),
                 expected="whole characters, and whole numbers of at most 64 bit",
             )
-        lasts_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
-        return self.installed.call(Publish(self.name, rank, lasts_us, content, item))
+        lifetime_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
+        return self.installed.call(Publish(self.name, rank, lifetime_us, content, item))
 
     def rerank(self, identity: str, rank: float) -> Operation:
-        """Give a message another rank, up or down; one below a subscriber's threshold is retracted."""
+        """Change the rank of a message; one below a subscriber's threshold is retracted."""
         rank = number("rank", rank, -1e9, 1e9)
         return self.installed.call(Rerank(self.name, str(identity), rank))
 
@@ -173,15 +182,16 @@ class Subscriber(OnHost):
     Parameters
     ----------
     device : Host
+        Device of the user.
     publications : Publications
+        Server of the topics.
     device_capacity : int, optional
-        The number of messages that have room on the device; the lowest ranks are let go first. None: any
-        number has.
+        Maximum number of messages on the device; the lowest ranks are dropped first. None: unlimited.
 
     Raises
     ------
     ParameterError
-        It is given no device or no spooling server, or the capacity is out of range.
+        The device or the server is of the wrong kind, or the capacity is out of range.
 
     Examples
     --------
@@ -218,40 +228,39 @@ class Subscriber(OnHost):
         )
 
     def subscribe(self, topic: str | Subscription, **settings: Unpack[Limits]) -> Operation:
-        """Subscribe to a topic, or go on with other limits; done when the server knows.
+        """Subscribe to a topic, or change the limits; complete when the server has acknowledged.
 
         Parameters
         ----------
         topic : str or Subscription
-            A topic, one that :func:`query` gives, or all of it.
+            A topic, one that :func:`query` returns, or a whole subscription.
         **settings
             ``max``, ``threshold``, ``mode``, … of :class:`Subscription`.
 
         Raises
         ------
         ParameterError
-            The topic or a setting is not usable, or there are settings beside a whole subscription.
+            The topic or a setting is not valid, or there are settings beside a whole subscription.
         """
         subscription = _subscription(topic, settings)
         return self.installed.call(Subscribe(subscription))
 
     def unsubscribe(self, topic: str) -> Operation:
-        """End a subscription, with all that waits; done when the server knows."""
+        """End a subscription, and drop its messages; complete when the server has acknowledged."""
         return self.installed.call(Unsubscribe(check_topic(topic)))
 
     def read(self, topic: str) -> Operation:
-        """Read the best messages of a topic; without a link, the best that are on the device.
+        """Read the best messages of a topic; without a link, the best on the device.
 
         Parameters
         ----------
         topic : str
-            One that this user is subscribed to.
+            Topic of a subscription.
 
         Returns
         -------
         Operation
-            The operation, which gives a list of mappings with their text, rank and topic; it raises for a
-            topic without a subscription.
+            Its result is a list of mappings with text, rank and topic; it raises without a subscription.
         """
         return self.installed.call(Read(check_topic(topic)))
 
@@ -261,34 +270,39 @@ class Subscriber(OnHost):
         places: Mapping[str, tuple[float, float, float]],
         **settings: Unpack[Limits],
     ) -> Operation:
-        """Be subscribed to a topic as long as the device is at one of some places (Last hop 3.3).
+        """Subscribe to a topic while the device is at one of several places (Last hop 3.3).
 
         Parameters
         ----------
         topic : str or Subscription
             ``{place}`` in the topic stands for the name of the place.
         places : mapping of str to (float, float, float)
-            The places by name: latitude and longitude in degrees, and a radius in km.
+            Places by name: latitude and longitude in degrees, and a radius in km.
         **settings
             As for :meth:`subscribe`.
+
+        Raises
+        ------
+        ParameterError
+            The topic, a place or a setting is not valid.
         """
         following = Following(_subscription(topic, settings), places)
         return self.installed.call(Follow(following))
 
     def unfollow(self, topic: str) -> Operation:
-        """End what :meth:`follow` began, by the topic as it was given there."""
+        """End a :meth:`follow`, by its topic."""
         return self.installed.call(Unfollow(topic))
 
-    def held(self) -> Operation:
-        """Tell how many messages of each topic are on the device."""
-        return self.installed.call(Held())
+    def queue_sizes(self) -> Operation:
+        """Count the messages of each topic on the device."""
+        return self.installed.call(QueueSizes())
 
     def on_message(self, callback: Callable[[Content], None]) -> None:
-        """Call ``callback`` with each message that is shown as it comes."""
+        """Call ``callback`` with each message when it is shown."""
         self.installed.listen(APP, callback)
 
     def on_arrival(self, callback: Callable[[Content], None]) -> None:
-        """Call ``callback`` with each message that comes to the device: shown, or kept there to be read."""
+        """Call ``callback`` with each message that arrives at the device, shown or queued."""
         self.installed.listen(ARRIVALS, callback)
 
 
@@ -297,7 +311,7 @@ def _subscription(topic: str | Subscription, settings: Limits) -> Subscription:
         return Subscription(topic, **settings)
     if settings:
         raise ParameterError(
-            "A subscription says all of itself.",
+            "A Subscription has settings of its own.",
             where=", ".join(settings),
             found="both",
             expected="a Subscription, or a topic and its settings",

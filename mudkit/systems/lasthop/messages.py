@@ -1,8 +1,8 @@
-"""Every message of last hop, from whom to whom; the check of all that a machine takes (Last hop 3).
+"""Messages between devices and the spooling server, and operations of applications (Last hop 3).
 
-A session is ``[incarnation, life, count]``: the identifier of the device's store, which a restore copies;
-the start of its machine, 1 or a drawn number; and the number of the session in that start. A stream of
-messages to the device belongs to one session and has its name.
+A session is ``[incarnation, life, count]``: the identifier of the device's store, which a restore copies; the
+start of its machine, 1 or a drawn number; and the number of the session in that start. A stream of messages
+to the device belongs to one session and has its name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mudkit.delivery.stream import MAX_EARLY_ITEMS, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.systems.arguments import is_storable
 from mudkit.systems.lasthop.spool.policies import Forwarding, Kind
-from mudkit.systems.lasthop.subscription import Mode, Subscription
+from mudkit.systems.lasthop.subscription import Following, Mode, Subscription
 from mudkit.systems.receiving import Accepts, Count
 from mudkit.wire import Value
 
@@ -24,45 +24,120 @@ __all__ = [
     "Body",
     "Content",
     "DeviceFacts",
+    "Dropped",
     "Fact",
     "FactsAck",
+    "Follow",
     "Forwarded",
     "FromDevice",
     "FromServer",
     "HasRead",
     "Hello",
     "Identify",
-    "LetGo",
-    "Offered",
-    "Ranks",
+    "Publish",
+    "QueueSizes",
+    "Queues",
+    "RankChange",
     "Read",
-    "Retracts",
+    "ReadComplete",
+    "ReadRequest",
+    "Rerank",
+    "Retraction",
     "Session",
+    "ShowRequest",
     "Shown",
-    "Shows",
     "Stream",
-    "Subscribes",
-    "Unsubscribes",
-    "Wanted",
-    "Wants",
+    "Subscribe",
+    "Subscribed",
+    "SubscriptionFields",
+    "Subscriptions",
+    "Unfollow",
+    "Unsubscribe",
+    "Unsubscribed",
     "Welcome",
 ]
 
 Content: TypeAlias = dict[str, Value]
-"""What a publisher says of a message: the application's own."""
+"""Fields of a message, as its publisher gave them."""
 _Text = Annotated[str, Meta(min_length=1, max_length=1 << 16)]
 _Rank = Annotated[float, Meta(ge=-1e9, le=1e9)]
 _Incarnation = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
 Session: TypeAlias = tuple[_Incarnation, Count, Count]
-"""A store of the device, a start of its machine, and the number of the session in that start."""
+"""Store of the device, start of its machine, and number of the session in that start."""
 _Number = Annotated[int, Meta(ge=1, le=1 << 62)]
 
 
-# -- what a device tells
+# -- operations of applications
+
+
+class Subscribe(Struct, frozen=True, tag_field="operation", tag="subscribe"):
+    """Subscribe the device to a topic, or change the limits (3.2)."""
+
+    subscription: Subscription
+
+
+class Unsubscribe(Struct, frozen=True, tag_field="operation", tag="unsubscribe"):
+    """End the device's subscription to a topic (3.2)."""
+
+    topic: str
+
+
+class Read(Struct, frozen=True, tag_field="operation", tag="read"):
+    """Read the best messages of a topic (3.2)."""
+
+    topic: str
+
+
+class Follow(Struct, frozen=True, tag_field="operation", tag="follow"):
+    """Subscribe to a topic while the device is at one of several places (3.3)."""
+
+    following: Following
+
+
+class Unfollow(Struct, frozen=True, tag_field="operation", tag="unfollow"):
+    """End a :class:`Follow`, by its topic."""
+
+    topic: str
+
+
+class QueueSizes(Struct, frozen=True, tag_field="operation", tag="queue_sizes"):
+    """Count the messages of each topic on the device."""
+
+
+class Publish(Struct, frozen=True, tag_field="operation", tag="publish"):
+    """Publish a message at the server (3.1).
+
+    ``expires_us`` is the time until it expires (None: never), ``item`` its name in the deliveries (None: the
+    topic and a number).
+    """
+
+    topic: str
+    rank: float
+    expires_us: int | None
+    content: Content
+    item: str | None
+
+
+class Rerank(Struct, frozen=True, tag_field="operation", tag="rerank"):
+    """Change the rank of a message at the server (3.1)."""
+
+    topic: str
+    identity: str
+    rank: float
+
+
+class Queues(Struct, frozen=True, tag_field="operation", tag="queues"):
+    """Count the messages of a topic that wait at the server for a device, and those on the device."""
+
+    device: str
+    topic: str
+
+
+# -- device to server
 
 
 class Policy(Struct, frozen=True, forbid_unknown_fields=True):
-    """A forwarding policy of a subscription; :class:`Subscription` knows the bounds."""
+    """A forwarding policy in a message or a store; :class:`Subscription` checks the ranges."""
 
     kind: Kind
     prefetch_limit: int | str
@@ -70,8 +145,8 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True):
     delay_s: float | str | None
 
 
-class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
-    """A subscription as it is described; :class:`Subscription` knows the bounds (3.2)."""
+class SubscriptionFields(Struct, frozen=True, forbid_unknown_fields=True):
+    """A subscription in a message or a store; :class:`Subscription` checks the ranges (3.2)."""
 
     topic: _Text
     max: int | None
@@ -84,26 +159,20 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     per_day: int | None
 
     @classmethod
-    def of(cls, wanted: Subscription) -> Wanted:
-        """Write a subscription as it is sent and stored."""
-        forwarding = wanted.forwarding
+    def of(cls, subscription: Subscription) -> SubscriptionFields:
+        """Convert a subscription."""
+        forwarding = subscription.forwarding
         policy = Policy(
             forwarding.kind, forwarding.prefetch_limit, forwarding.expiration_threshold_s, forwarding.delay_s
         )
-        quiet_h = None if wanted.quiet_h is None else (wanted.quiet_h[0], wanted.quiet_h[1])
+        quiet_h = None if subscription.quiet_h is None else (subscription.quiet_h[0], subscription.quiet_h[1])
         return cls(
-            wanted.topic, wanted.max, wanted.threshold, wanted.mode, policy, quiet_h, wanted.interrupt,
-            list(wanted.at_h), wanted.per_day,
+            subscription.topic, subscription.max, subscription.threshold, subscription.mode, policy, quiet_h,
+            subscription.interrupt, list(subscription.at_h), subscription.per_day,
         )  # fmt: skip
 
     def subscription(self) -> Subscription:
-        """Return the subscription.
-
-        Raises
-        ------
-        ParameterError
-            There can be none such.
-        """
+        """Return the subscription; raise ParameterError if a value is out of range."""
         policy = self.policy
         forwarding = Forwarding(
             policy.kind, policy.prefetch_limit, policy.expiration_threshold_s, policy.delay_s
@@ -115,75 +184,70 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Fact(Struct, frozen=True, tag_field="what"):
-    """Something that a device tells of a topic, once and in order."""
+    """Event on a device that concerns a topic; the server handles each once, in order."""
 
     topic: _Text
 
 
-class Subscribes(_Fact, frozen=True, tag="subscribe"):
-    """It wants the topic, or other limits of it (3.2)."""
+class Subscribed(_Fact, frozen=True, tag="subscribe"):
+    """The user subscribed to the topic, or changed the limits (3.2)."""
 
-    subscription: Wanted
+    subscription: SubscriptionFields
 
 
-class Unsubscribes(_Fact, frozen=True, tag="unsubscribe"):
-    """It wants no more of the topic."""
+class Unsubscribed(_Fact, frozen=True, tag="unsubscribe"):
+    """The subscription ended."""
 
 
 class HasRead(_Fact, frozen=True, tag="read"):
-    """These were read there at some time, by the read of that number (4.2: those read offline as well)."""
+    """The read with a number took these messages at a time, perhaps without a link (4.2)."""
 
     at_us: Count
     ids: list[_Text]
     number: Count
 
 
-class LetGo(_Fact, frozen=True, tag="gone"):
-    """These are not there and will not be shown."""
+class Dropped(_Fact, frozen=True, tag="gone"):
+    """These messages are not on the device and will not be shown."""
 
     ids: list[_Text]
 
 
 class Shown(_Fact, frozen=True, tag="shown"):
-    """These were shown, which counts as read."""
+    """These messages were shown, which counts as read."""
 
     ids: list[_Text]
 
 
-Fact: TypeAlias = Subscribes | Unsubscribes | HasRead | LetGo | Shown
+Fact: TypeAlias = Subscribed | Unsubscribed | HasRead | Dropped | Shown
 _Facts = list[tuple[_Number, Fact]]
 
 
 class _Message(Struct, frozen=True, tag_field="kind"):
-    """A message; ``device`` says whose talk it belongs to."""
+    """A message of the protocol between the server and a device."""
 
     device: _Text
 
 
-class Wants(Struct, frozen=True):
-    """All that a device is subscribed to; a part of messages.
+class Subscriptions(Struct, frozen=True):
+    """All subscriptions of a device, as part of a hello.
 
-    Parameters
-    ----------
-    topics : dict of str to (int, Wanted)
-        Each subscription, with the number of the fact by which it began.
-    first : int
-        Number of the first fact that the server has not acknowledged.
-    base : int
-        Number of the last fact that was in the store when the machine started.
+    ``topics`` has each subscription with the number of the fact by which it began, ``first`` is the first
+    fact that the server has not acknowledged, and ``base`` the last one in the store when the machine
+    started.
     """
 
-    topics: dict[_Text, tuple[Count, Wanted]]
+    topics: dict[_Text, tuple[Count, SubscriptionFields]]
     first: Count
     base: Count
 
 
 class Hello(_Message, frozen=True, tag="hello"):
-    """Device to server: a session begins.
+    """Device to server: begin a session.
 
-    It says how many messages have room (null: any number), up to where the last session had come, or else
-    what is there with its ranks, and the facts that the server has not heard. ``wants`` is there when the
-    store of one of them may be an old backup: after a restart of the device, and in answer to a question.
+    ``room`` is the capacity (null: unlimited); ``after`` the last session and its last item; or else
+    ``holds`` the messages on the device with their ranks; ``facts`` those not acknowledged. ``wants`` is
+    present when a store may be an old backup: after a restart of the device, and in answer to Identify.
     """
 
     session: Session
@@ -191,18 +255,18 @@ class Hello(_Message, frozen=True, tag="hello"):
     after: tuple[_Text, Count] | None
     holds: dict[_Text, dict[_Text, _Rank]]
     facts: _Facts
-    wants: Wants | UnsetType = UNSET
+    wants: Subscriptions | UnsetType = UNSET
 
 
 class DeviceFacts(_Message, frozen=True, tag="told"):
-    """Device to server: the facts that it has not heard."""
+    """Device to server: the facts that are not acknowledged."""
 
     session: Session
     facts: _Facts
 
 
-class Read(_Message, frozen=True, tag="read"):
-    """Device to server: somebody reads at most so many (null: all), is there anything better? (4.5)."""
+class ReadRequest(_Message, frozen=True, tag="read"):
+    """Device to server: the user reads up to ``most`` messages (null: all); send any better ones (4.5)."""
 
     session: Session
     topic: _Text
@@ -211,7 +275,7 @@ class Read(_Message, frozen=True, tag="read"):
 
 
 class Ack(Struct, frozen=True, tag_field="kind", tag="confirmed", kw_only=True):
-    """Device to server: all of a stream has come up to a number, and those that it misses have not."""
+    """Device to server: all items of a stream arrived up to a number, except for the missing ones."""
 
     stream: _Text
     seq: Count = field(name="number")
@@ -219,28 +283,28 @@ class Ack(Struct, frozen=True, tag_field="kind", tag="confirmed", kw_only=True):
     device: _Text
 
 
-# -- what a server tells
+# -- server to device
 
 
 class Welcome(_Message, frozen=True, tag="welcome"):
-    """Server to device: the session has begun, and the facts are known up to a number."""
+    """Server to device: the session has begun; facts are acknowledged up to a number."""
 
     session: Session
     seq: Count = field(name="number")
 
 
 class FactsAck(_Message, frozen=True, tag="heard"):
-    """Server to device, in answer to what it told: the facts are known up to a number."""
+    """Server to device: facts are acknowledged up to a number."""
 
     session: Session
     seq: Count = field(name="number")
 
 
 class Identify(_Message, frozen=True, tag="who"):
-    """Server to device: it does not know this session, which has to begin anew.
+    """Server to device: the session is unknown; begin another one.
 
-    ``start`` is the incarnation of a server that has just started: a device answers it once, whatever the
-    session that the server knows; absent: of a server that has heard this session.
+    ``start`` is the incarnation of a server that has just started: a device answers each once, whatever
+    session the server knows. It is absent if the server has received a message of this session.
     """
 
     session: Session
@@ -248,14 +312,14 @@ class Identify(_Message, frozen=True, tag="who"):
 
 
 class _Body(Struct, frozen=True, tag_field="what"):
-    """What a stream carries: of the subscription to a topic that began with the fact of a number."""
+    """Item of a stream, for the subscription to a topic that began with the fact number ``run``."""
 
     topic: _Text
     run: _Number
 
 
 class Forwarded(_Body, frozen=True, tag="message"):
-    """A message, to be kept there or shown at once; ``order`` is which it was of all that came (4.5)."""
+    """A message, to be queued or shown at once; ``order`` numbers the arrivals at the server (4.5)."""
 
     id: _Text
     rank: _Rank
@@ -265,72 +329,74 @@ class Forwarded(_Body, frozen=True, tag="message"):
     content: Content
 
 
-class Ranks(_Body, frozen=True, tag="rank"):
-    """A message that is there has another rank (3.1)."""
+class RankChange(_Body, frozen=True, tag="rank"):
+    """A message on the device has another rank (3.1)."""
 
     id: _Text
     rank: _Rank
 
 
-class Retracts(_Body, frozen=True, tag="retract"):
-    """A message is not wanted there any more: its rank has fallen below the threshold (3.1)."""
+class Retraction(_Body, frozen=True, tag="retract"):
+    """The rank of a message has dropped below the threshold: remove it (3.1)."""
 
     id: _Text
 
 
-class Shows(_Body, frozen=True, tag="show"):
-    """Messages that are there are to be shown now."""
+class ShowRequest(_Body, frozen=True, tag="show"):
+    """Show these queued messages now."""
 
     ids: list[_Text]
 
 
-class Offered(_Body, frozen=True, tag="offered"):
-    """All that is better has come, for the read of that number."""
+class ReadComplete(_Body, frozen=True, tag="offered"):
+    """All better messages for the read with a number have been sent."""
 
     number: Count
 
 
-Body: TypeAlias = Forwarded | Ranks | Retracts | Shows | Offered
+Body: TypeAlias = Forwarded | RankChange | Retraction | ShowRequest | ReadComplete
 
 
 class Stream(StreamItem[Body], frozen=True, tag_field="kind", tag="stream"):
-    """Server to device: the next of a session's stream, see :mod:`mudkit.delivery.stream`."""
+    """Server to device: the next item of a session's stream, see :mod:`mudkit.delivery.stream`."""
 
     device: _Text
 
 
-class FromDevice(Accepts[Hello | DeviceFacts | Read | Ack]):
-    """What a server takes, from the device of which it is."""
+# -- decoding
+
+
+class FromDevice(Accepts[Hello | DeviceFacts | ReadRequest | Ack]):
+    """Messages that the server accepts from a device."""
 
     def __init__(self) -> None:
-        super().__init__(Hello, DeviceFacts, Read, Ack)
+        super().__init__(Hello, DeviceFacts, ReadRequest, Ack)
 
-    def decode(self, message: Struct | Value) -> Hello | DeviceFacts | Read | Ack | None:
-        """Give a message as what it is, or None: all that it wants must be something that can be had."""
+    def decode(self, message: Struct | Value) -> Hello | DeviceFacts | ReadRequest | Ack | None:
+        """Decode a message; None if it is malformed or a subscription in it is out of range."""
         decoded = super().decode(message)
-        facts = decoded.facts if isinstance(decoded, Hello | DeviceFacts) else []
-        wants = decoded.wants if isinstance(decoded, Hello) else UNSET
-        told = [fact for _, fact in facts]
-        if wants is not UNSET:
-            told += [Subscribes(topic, wanted) for topic, (_, wanted) in wants.topics.items()]
-        return decoded if all(_can_be_had(fact) for fact in told) else None
+        facts = [fact for _, fact in decoded.facts] if isinstance(decoded, Hello | DeviceFacts) else []
+        subscriptions = decoded.wants if isinstance(decoded, Hello) else UNSET
+        if subscriptions is not UNSET:
+            facts += [Subscribed(topic, fields) for topic, (_, fields) in subscriptions.topics.items()]
+        return decoded if all(_is_valid(fact) for fact in facts) else None
 
 
 class FromServer(Accepts[Welcome | FactsAck | Identify | Stream]):
-    """What a device takes, from its server."""
+    """Messages that a device accepts from its server."""
 
     def __init__(self) -> None:
         super().__init__(Welcome, FactsAck, Identify, Stream)
 
     def decode(self, message: Struct | Value) -> Welcome | FactsAck | Identify | Stream | None:
-        """Give a message as what it is, or None: what it brings must be something that can be stored."""
+        """Decode a message; None if it is malformed or its content cannot be stored."""
         decoded = super().decode(message)
-        brought = decoded.body if isinstance(decoded, Stream) else None
-        return None if isinstance(brought, Forwarded) and not is_storable(brought.content) else decoded
+        body = decoded.body if isinstance(decoded, Stream) else None
+        return None if isinstance(body, Forwarded) and not is_storable(body.content) else decoded
 
 
-def _can_be_had(fact: Fact) -> bool:
-    if not isinstance(fact, Subscribes):
+def _is_valid(fact: Fact) -> bool:
+    if not isinstance(fact, Subscribed):
         return True
     try:
         return fact.subscription.subscription().topic == fact.topic

@@ -1,42 +1,40 @@
-"""What a user wants of a topic: how much, how good, and when (Last hop 3.2)."""
+"""Subscriptions of a user: topics, limits, times, and places (Last hop 3.2, 3.3)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, Literal, TypeAlias, TypedDict, get_args
 
 from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number, of_kind, whole_number
+from mudkit.sources.parameters import number, of_kind, one_of, whole_number
 from mudkit.systems.lasthop.servers.indexer import check_query
 from mudkit.systems.lasthop.spool.policies import Forwarding
-from mudkit.wire import Value
+from mudkit.units import distance_km
+from mudkit.wire import Fields, Value
 
-__all__ = ["MODES", "Limits", "Subscription", "check_topic"]
+__all__ = ["MODES", "PLACE", "Following", "Limits", "Mode", "Subscription", "check_topic"]
 
 Mode: TypeAlias = Literal["on-line", "on-demand"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
-_LONGEST: Final = 1 << 16
-_SHOWN: Final = 200
+_MAX_TOPIC_LENGTH: Final = 1 << 16
+_MAX_SHOWN: Final = 200
+PLACE: Final = "{place}"
+"""Placeholder for the name of the place in a topic."""
 
 
 def check_topic(topic: Value, what: str = "topic") -> str:
-    """Check the name of a topic, or of something else.
-
-    Raises
-    ------
-    ParameterError
-    """
-    if not isinstance(topic, str) or not 0 < len(topic) <= _LONGEST or not topic.isprintable():
+    """Return the name of a topic, or of something else; raise ParameterError if it is not valid."""
+    if not isinstance(topic, str) or not 0 < len(topic) <= _MAX_TOPIC_LENGTH or not topic.isprintable():
         raise ParameterError(
-            f"This is no name of a {what}.",
+            f"This is not a valid name of a {what}.",
             where=what,
-            found=repr(topic)[:_SHOWN],
-            expected=f"a text on one line, of at most {_LONGEST:,} letters",
+            found=repr(topic)[:_MAX_SHOWN],
+            expected=f"a text on one line, of at most {_MAX_TOPIC_LENGTH:,} letters",
         )
     return topic
 
@@ -62,22 +60,30 @@ class Subscription:
     Parameters
     ----------
     topic : str
+        Name of a topic, or what :func:`~mudkit.systems.lasthop.query` returns.
     max : int or None
-        Messages at a time, the highest-ranked; None: all.
+        Messages per read, the highest-ranked; None: all.
     threshold : float
-        The lowest rank that is acceptable.
+        Lowest acceptable rank.
     mode : {'on-demand', 'on-line'}
-        Whether messages wait until they are asked for, or are shown as they come.
+        Whether messages wait for a read, or are shown when they come.
     policy : str or Forwarding
-        How on-demand messages are prefetched; of an on-line topic, how while it is quiet.
+        Prefetching of on-demand messages; for an on-line topic, during quiet hours.
     quiet_h : (float, float), optional
-        Hours of the day from and to which an on-line topic is quiet; may go over midnight.
+        First and last hour of the day of the quiet time of an on-line topic; may include midnight.
     interrupt : float, optional
-        A message of at least this rank on an on-demand topic is shown as it comes.
+        Messages of at least this rank on an on-demand topic are shown when they come.
     at_h : tuple of float
-        Hours of the day at which an on-line topic delivers, and at no others.
+        Hours of the day at which an on-line topic is delivered, and at no others.
     per_day : int, optional
-        Messages a day that are shown as they come, or at these hours.
+        Maximum number of messages shown a day.
+
+    Raises
+    ------
+    ParameterError
+        A value is of the wrong kind or out of range.
+    PredicateError
+        The topic is an invalid query.
     """
 
     topic: str
@@ -94,10 +100,7 @@ class Subscription:
     def __post_init__(self) -> None:
         check_topic(self.topic)
         check_query(self.topic)
-        if self.mode not in MODES:
-            raise ParameterError(
-                "There is no such mode.", where="mode", found=brief(self.mode), expected=", ".join(MODES)
-            )
+        one_of("mode", self.mode, MODES, "There is no such mode.")
         if self.max is not None:
             whole_number("max", self.max, 0, 1 << 31)
         number("threshold", self.threshold, -1e9, 1e9)
@@ -107,9 +110,9 @@ class Subscription:
             whole_number("per_day", self.per_day, 0, 1 << 31)
         for name, hours in (("quiet_h", () if self.quiet_h is None else self.quiet_h), ("at_h", self.at_h)):
             of_kind(name, hours, tuple, list, expected="hours of the day, such as (22, 7)")
-            for each in hours:
-                number(name, each, 0.0, 24.0)
-        quiet: Sequence[float] | None = self.quiet_h  # as it came
+            for hour in hours:
+                number(name, hour, 0.0, 24.0)
+        quiet: Sequence[float] | None = self.quiet_h  # not checked yet
         if quiet is not None and (len(quiet) != 2 or quiet[0] == quiet[1]):
             raise ParameterError(
                 "Quiet hours have a beginning and an end.",
@@ -120,7 +123,7 @@ class Subscription:
         object.__setattr__(self, "forwarding", Forwarding.of(self.policy))
         if self.forwarding.rule is not None:
             raise ParameterError(
-                "A server cannot keep a rule: it is a function.",
+                "A server cannot store a rule: it is a function.",
                 where="policy",
                 found="the kind 'rule'",
                 expected="another kind; simulate takes rules",
@@ -128,16 +131,16 @@ class Subscription:
 
     @property
     def most(self) -> float:
-        """Messages at a time."""
+        """Messages per read."""
         return math.inf if self.max is None else float(self.max)
 
-    def to(self, topic: str) -> Subscription:
-        """Give the same for another topic."""
-        same = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+    def with_topic(self, topic: str) -> Subscription:
+        """Return the same subscription to another topic."""
+        same = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
         return Subscription(**same | {"topic": topic})
 
     def is_quiet(self, time_of_day_us: int) -> bool:
-        """Say whether it is quiet at a time of the day."""
+        """Return whether a time of the day is in the quiet hours."""
         if self.quiet_h is None:
             return False
         begin_us, end_us = (round(hour * _HOUR_US) % _DAY_US for hour in self.quiet_h)
@@ -146,13 +149,80 @@ class Subscription:
         return time_of_day_us >= begin_us or time_of_day_us < end_us
 
     def next_change_us(self, time_of_day_us: int) -> int | None:
-        """Say after how long it begins or ends to be quiet, or delivers; None: never."""
+        """Return the time until quiet hours, deliveries or the day change; None: never."""
         hours = (*(self.quiet_h or ()), *self.at_h)
         if self.per_day is not None:
             hours = (*hours, 0.0)  # a new day
         times_us = [round(hour * _HOUR_US) % _DAY_US for hour in hours]
-        return min(((each - time_of_day_us - 1) % _DAY_US + 1 for each in times_us), default=None)
+        return min(((time_us - time_of_day_us - 1) % _DAY_US + 1 for time_us in times_us), default=None)
 
     def delivers_at(self, time_of_day_us: int) -> bool:
-        """Say whether this is one of the hours at which it delivers."""
+        """Return whether deliveries happen at a time of the day."""
         return any(round(hour * _HOUR_US) % _DAY_US == time_of_day_us for hour in self.at_h)
+
+
+@dataclass(frozen=True)
+class Following:
+    """A subscription that depends on the place of the device: its topic may contain ``{place}``.
+
+    Places are circles by name: latitude and longitude in degrees, and a radius in km. The first match counts.
+    It runs on the device, so no other party learns the place.
+
+    Examples
+    --------
+    >>> following = Following(Subscription("traffic {place}"), {"Tromsø": (69.65, 18.96, 20.0)})
+    >>> following.topic((69.66, 18.9))
+    'traffic Tromsø'
+    >>> following.topic((60.39, 5.32)) is None
+    True
+    """
+
+    subscription: Subscription
+    places: Mapping[str, tuple[float, float, float]]
+
+    def __post_init__(self) -> None:
+        places: Fields | Value = self.places  # not checked yet
+        if not isinstance(places, Mapping) or not places:
+            raise ParameterError(
+                "There are no places to follow.",
+                where="places",
+                found=brief(self.places),
+                expected="places by name, as {'Tromsø': (69.65, 18.96, 20.0)}",
+            )
+        items: Iterable[tuple[Value, Value]] = places.items()
+        for name, place in items:
+            if (
+                not isinstance(name, str)
+                or not name
+                or not isinstance(place, list | tuple)
+                or len(place) != 3
+            ):
+                raise ParameterError(
+                    "A place is not valid.",
+                    where=f"places[{name!r}]",
+                    found=brief(place),
+                    expected="a name; latitude, longitude and a radius in km",
+                )
+            for value, low, high in zip(place, (-90.0, -180.0, 0.0), (90.0, 360.0, 21_000.0), strict=True):
+                number(f"places[{name!r}]", value, low, high)
+            self.subscription.with_topic(
+                self.subscription.topic.replace(PLACE, name)
+            )  # raises for an invalid topic
+
+    def topic(self, loc: tuple[float, float] | None) -> str | None:
+        """Return the topic for a place; None if it is in none of the circles."""
+        if loc is None:
+            return None
+        for name, (lat, lon, radius_km) in self.places.items():
+            if float(distance_km(loc[0], loc[1], lat, lon)) <= radius_km:
+                return self.subscription.topic.replace(PLACE, name)
+        return None
+
+    def changes(
+        self, before: str | None, loc: tuple[float, float] | None
+    ) -> tuple[str | None, Subscription | None]:
+        """Return the topic to end and the subscription to begin; an unknown place changes nothing."""
+        after = before if loc is None else self.topic(loc)
+        if after == before:
+            return None, None
+        return before, None if after is None else self.subscription.with_topic(after)

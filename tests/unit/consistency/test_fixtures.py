@@ -28,10 +28,10 @@ def test_there_are_enough_and_every_model_is_met_and_not_met():
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.name)
 def test_a_fixture_under_every_model(fixture):
     for model in MODELS:
-        is_as_stated(fixture, model)
+        assert_as_stated(fixture, model)
 
 
-def is_as_stated(fixture, model):
+def assert_as_stated(fixture, model):
     verdict = check(History.parse(fixture.text), model, reads=ALL_TYPES)
     assert verdict.status == (Status.OK if fixture.legal(model) else Status.ILLEGAL), (
         f"{verdict}\n{fixture.why}"

@@ -76,7 +76,7 @@ WRONG = {
     "twice": (lambda known: acceptable(known)[:2] * 2, "is to go twice"),
     "identities": (lambda known: [each.identity for each in known.waiting[:2]], "and does not wait"),
     "made up": (lambda known: [Item(10_000, 1.0, 0.0, 1e9)], "and does not wait"),
-    "no list": (lambda known: None, "it returns None, which is no list"),
+    "no list": (lambda known: None, "Your function returned None; expected a list of messages"),
     "raises": (lambda known: known.wating, "it raises AttributeError"),
 }
 

@@ -335,12 +335,12 @@ def test_each_cell_once_and_a_picture_for_each_choice_and_time():
     assert made["first"] == 0
 
 
-def test_low_may_be_dark_and_more_may_be_told():
-    made = data(figures.cell_slides(CELLS, "speed", time="at", by="of", text="at", low_is_dark=True, first=1))
-    assert made["colours"][0] == SEQUENCE[-1]
+def test_slides_share_the_scale_of_other_maps_and_show_a_text():
+    made = data(figures.cell_slides(CELLS, "speed", time="at", by="of", text="at", first=1))
+    assert made["colours"][0] == SEQUENCE[0]
     assert made["pictures"][0][0][0][1:] == [0, "1, 6:00"]
-    legend = data(figures.cell_slides(CELLS, "speed", time="at", by="of", low_is_dark=True), "legend")
-    assert legend["colours"][0] == SEQUENCE[-1]
+    legend = data(figures.cell_slides(CELLS, "speed", time="at", by="of"), "legend")
+    assert legend["colours"][0] == SEQUENCE[0]
     assert legend["keys"] == [["#c4c7ca", "no value"]]
 
 

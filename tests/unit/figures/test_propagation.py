@@ -50,7 +50,7 @@ def test_a_panel_each_and_the_older_the_paler():
     assert texts[0] == "<b>near</b>, 40 s<br>2 cells, median age 16 s"
     assert texts[1] == "<b>far</b>, 40 s<br>nothing yet"
     assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (10, 99)
-    assert figure.layout.coloraxis.colorscale[0][1] == SEQUENCE[-1], "what is slow is dark"
+    assert figure.layout.coloraxis.colorscale[0][1] == SEQUENCE[0], "high values are dark, as on every map"
     assert "10 km/h<br>3 messages, 12 s old" in near.text
     assert "°" in figure.layout.xaxis3.title.text
 

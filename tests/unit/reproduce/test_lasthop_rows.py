@@ -19,7 +19,7 @@ from mudkit.reproduce.row import Figure, Measured
 from mudkit.reproduce.verdict import judge
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import Scenario, simulate, sweep
-from mudkit.systems.lasthop.study.paper import HOUR_S
+from mudkit.systems.lasthop.study.sweeping import HOUR_S
 
 L1, L2, L3, L4, L5, L6, L7 = lasthop.ROWS
 

@@ -26,10 +26,10 @@ def bad(required):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_one_figure_that_fails_flips_the_verdict_of_every_row(row):
     for required in row.required:
-        is_flipped(row, required)
+        assert_flipped(row, required)
 
 
-def is_flipped(row, required):
+def assert_flipped(row, required):
     figures = {other.figure: Figure(good(other), 0, 0) for other in row.required}
     assert judge(row, Measured(figures, {}))[0] == "reproduced"
     figures[required.figure] = Figure(bad(required), 0, 0)

@@ -1,1 +1,1 @@
-"""The machine of a device: what lies there, what is read, and what the server is told (Last hop 3)."""
+"""Device: its queue, its reads, and its session with the server (Last hop 3)."""

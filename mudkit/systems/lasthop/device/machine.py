@@ -1,23 +1,22 @@
-"""The device of last hop: what lies there, what is read there, and what it has to tell the server.
+"""Device of last hop: stores messages, answers reads, and reports what happened to the server (Last hop 3).
 
-Its rules:
+Transition rules:
 
 ===============  ===================================================================================
-subscribe (call) a fact for the server, as unsubscribe; the call is answered when the server has heard
-read (call)      with a link, the server is asked for better messages than there are; when it has brought
-                 them, or there is no link, or it takes too long: the best that are there
-message          into the queue, or shown at once; what has no room then, the lowest rank first, is let go
-rank, retract    of a message that is there
-show             what is there is shown now
-link up          say hello: what is there, and the facts that the server has not heard
-who              the same: another life of the server asks
-timer            the same again, as long as there is a link and nobody has answered; and what is
-                 missing that was overtaken long ago: it is not on its way any more
-context changed  another place is another subscription
+subscribe (call) add a fact for the server, as for unsubscribe; complete when it is acknowledged
+read (call)      with a link, request better messages from the server; when they have arrived, or
+                 without a link, or after a timeout: return the best messages on the device
+Forwarded        queue the message, or show it at once; over capacity, drop the lowest ranks
+RankChange       change the rank of a queued message; Retraction removes it
+ShowRequest      show queued messages
+link up          send Hello: the messages on the device, and the facts that are not acknowledged
+Identify         send Hello, with all subscriptions
+timer            retransmit while there is a link; report missing items that are no longer in flight
+context changed  another place: end one subscription, and begin another
 ===============  ===================================================================================
 
-What is shown counts as read. What has expired is let go when somebody looks. Queue and facts outlive the
-machine. A device with an empty store is a new one, and has an incarnation of its own in its sessions.
+Messages shown count as read. Expired messages are removed at the next event. Queue and facts are durable. A
+device with an empty store is another device: its sessions have another incarnation.
 """
 
 from __future__ import annotations
@@ -27,10 +26,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
+from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import incarnation
+from mudkit.delivery.stream import Incoming
 from mudkit.display import View, first_rows
 from mudkit.errors import OutboxFull, ParameterError, brief
 from mudkit.events import (
@@ -48,97 +50,195 @@ from mudkit.events import (
     Send,
     SetTimer,
     TimerFired,
+    size_bytes,
 )
-from mudkit.systems.lasthop import operations
-from mudkit.systems.lasthop.device.context_handler import Following
 from mudkit.systems.lasthop.device.queue import DeviceQueue
-from mudkit.systems.lasthop.device.session import AGAIN, Ask, Session
 from mudkit.systems.lasthop.messages import (
     Ack,
     Body,
     Content,
+    DeviceFacts,
+    Dropped,
+    Fact,
     FactsAck,
+    Follow,
     Forwarded,
     FromServer,
     HasRead,
+    Hello,
     Identify,
-    LetGo,
-    Offered,
-    Ranks,
+    QueueSizes,
+    RankChange,
     Read,
-    Retracts,
+    ReadComplete,
+    ReadRequest,
+    Retraction,
+    Session,
     Shown,
-    Shows,
+    ShowRequest,
     Stream,
-    Subscribes,
-    Unsubscribes,
-    Wanted,
-    Wants,
+    Subscribe,
+    Subscribed,
+    SubscriptionFields,
+    Subscriptions,
+    Unfollow,
+    Unsubscribe,
+    Unsubscribed,
     Welcome,
 )
-from mudkit.systems.lasthop.servers.phone import AGAIN_US
-from mudkit.systems.lasthop.subscription import Subscription
+from mudkit.systems.lasthop.subscription import Following, Subscription
 from mudkit.systems.receiving import dropped
 
-__all__ = ["APP", "ARRIVALS", "DeviceMachine"]
+__all__ = ["APP", "ARRIVALS", "DeviceMachine", "EventLog"]
 
 APP: Final = "notifications"
-"""The application that is told of what is shown."""
+"""Application that is notified of messages shown."""
 ARRIVALS: Final = "arrivals"
-"""Who is told of what has come to the device, shown or not."""
+"""Application that is notified of all messages that arrive at the device."""
+READ_TIMEOUT_US: Final = 15_000_000
+"""Maximum time that a read waits for better messages."""
+MISSING_TIMEOUT_US: Final = 5_000_000
+"""Time after which an item that was overtaken is no longer in flight."""
+_RETRANSMIT: Final = "again"
 _MISSING: Final = "missing"
-_LIVES: Final = 2
-"""The first start of a store is 1, the others are drawn from here on."""
-_TAKEN: Final = FromServer()
+_HELLO: Final = 0
+"""Key of the hello in the retransmission timer; reads have their numbers, from 1 on."""
+_FACTS: Final = -1
+"""Key of the facts in the retransmission timer."""
+_MIN_DRAWN_LIFE: Final = 2
+"""The first start of a store has life 1; later ones draw theirs from here on."""
+_MAX_EMPTY_READS: Final = 16
+"""Pending empty reads of a topic; older ones affect no moving average."""
+_ACCEPTED: Final = FromServer()
 
 
-class _Topic(msgspec.Struct, frozen=True):
+class _StoredFact(msgspec.Struct, frozen=True):
+    fact: Fact
+
+
+class EventLog:
+    """Durable log of numbered facts that the server has not acknowledged."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._outbox = Outbox(ports, _StoredFact, "fact")
+        self.base_seq = self._outbox.last_seq
+        """Number of the last fact when the machine started."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if all facts are acknowledged."""
+        return not len(self._outbox)
+
+    @property
+    def last_seq(self) -> int:
+        """Number of the last fact; 0 before the first."""
+        return self._outbox.last_seq
+
+    @property
+    def first_seq(self) -> int:
+        """Number of the first fact that is not acknowledged."""
+        return self._outbox.first_seq
+
+    def add(self, fact: Fact) -> int:
+        """Store a fact, and return its number; raise OutboxFull if too many are pending."""
+        seq = self._outbox.add(_StoredFact(fact))
+        if _is_empty_read(fact):
+            pending = [
+                number
+                for number, stored in self._outbox.items()
+                if _is_empty_read(stored.fact) and stored.fact.topic == fact.topic
+            ]
+            for number in pending[:-_MAX_EMPTY_READS]:
+                self._outbox.ack(number)
+        return seq
+
+    def acked(self, seq: int) -> list[int]:
+        """Remove the facts up to a number, and return their numbers."""
+        return [number for number, _ in self._outbox.acked(seq)]
+
+    def pending(self) -> list[tuple[int, Fact]]:
+        """Return number and content of all facts that are not acknowledged."""
+        return [(seq, stored.fact) for seq, stored in self._outbox.items()]
+
+
+def _is_empty_read(fact: Fact) -> bool:
+    return isinstance(fact, HasRead) and not fact.ids
+
+
+class _PendingRead(msgspec.Struct):
+    """A read that waits for the server."""
+
+    topic: str
+    op_id: int
+    since_us: int
+
+
+class _StoredTopic(msgspec.Struct, frozen=True):
     """A subscription, and the number of the fact by which it began."""
 
     run: int
-    wanted: Wanted
+    fields: SubscriptionFields = msgspec.field(name="wanted")
 
 
-class _Followed(msgspec.Struct, frozen=True):
-    """A subscription that depends on the place, and the topic that it is subscribed to for it."""
+class _StoredFollowing(msgspec.Struct, frozen=True):
+    """A subscription that depends on the place, and its current topic."""
 
-    wanted: Wanted
+    fields: SubscriptionFields = msgspec.field(name="wanted")
     places: dict[str, tuple[float, float, float]]
     topic: str | None
 
 
-class DeviceMachine(Session):
-    """One device's machine.
+class DeviceMachine:
+    """Machine of one device.
 
-    Parameters
-    ----------
-    ports : Ports
-    me : str
-        Its name, which stays when its address changes.
-    server : str
-        The server's address.
-    capacity : int or None
-        The number of messages that have room; None: any number has.
+    ``me`` is its name, which stays when its address changes; ``capacity`` the maximum number of messages
+    (None: unlimited).
     """
 
     def __init__(self, ports: Ports, me: str, server: str, capacity: int | None) -> None:
-        super().__init__(ports, me, server, capacity)
         self._ports, self._store = ports, ports.store
+        self._me, self._server = me, server
+        self._capacity = capacity
         self._queue = DeviceQueue(ports.store, math.inf if capacity is None else capacity)
         self._topics = {
-            key.removeprefix("topic "): (kept.run, kept.wanted.subscription())
-            for key, kept in ports.store.items("topic ", _Topic)
+            key.removeprefix("topic "): (stored.run, stored.fields.subscription())
+            for key, stored in ports.store.items("topic ", _StoredTopic)
         }
         self._following: dict[str, tuple[Following, str | None]] = {
-            key.removeprefix("follow "): (Following(kept.wanted.subscription(), kept.places), kept.topic)
-            for key, kept in ports.store.items("follow ", _Followed)
+            key.removeprefix("follow "): (
+                Following(stored.fields.subscription(), stored.places),
+                stored.topic,
+            )
+            for key, stored in ports.store.items("follow ", _StoredFollowing)
         }
         self._loc: tuple[float, float] | None = None
-        self._reads = 0
+        self._now_us = 0
+        # The session with the server
         self._has_link = False
+        self._incarnation = ""
+        self._life = self._session_count = 0
+        self._stream: Incoming[Body] = Incoming()
+        self._overtaken: Sequence[int] = ()
+        """Items that are lost if they have not arrived when the timer fires."""
+        self._after: tuple[str, int] | None = None
+        """Last session in which the server answered, and its last item."""
+        self._is_welcome = False
+        self._sends_subscriptions = False
+        """True if the next hello carries all subscriptions."""
+        self._answered_start = ""
+        """Incarnation of the server whose Identify was answered last."""
+        # Retransmission
+        self._facts = EventLog(ports)
+        self._sent_fact = 0
+        """Last fact in flight; 0: none is."""
+        self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRANSMIT)
+        self._calls: dict[int, int] = {}
+        """Operations by the number of the fact that completes them when it is acknowledged."""
+        self._reads = 0
+        self._pending_reads: dict[int, _PendingRead] = {}
 
     def overview(self) -> View:
-        """Return its topics and what it holds of them, as a display shows it."""
+        """Return a display of topics and queued messages."""
         rows = (
             (topic, self._queue.size(topic), subscription.mode, subscription.threshold)
             for topic, (_, subscription) in self._topics.items()
@@ -156,8 +256,8 @@ class DeviceMachine(Session):
         )
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """See :class:`mudkit.events.Machine`."""
-        message = _TAKEN.decode(event.message) if type(event) is Received else None
+        """Handle an event, see :class:`mudkit.events.Machine`."""
+        message = _ACCEPTED.decode(event.message) if type(event) is Received else None
         if type(event) is Received and (message is None or event.source != self._server):
             return dropped(event)
         self._now_us = now_us
@@ -165,13 +265,14 @@ class DeviceMachine(Session):
             self._incarnation = incarnation(self._ports)
             if self._store.get("life", int) is None:
                 self._life = 1
-            else:  # the store may be an old backup: no other start has had this number
-                self._life, self._is_asked = _LIVES + int.from_bytes(self._ports.entropy(4), "big"), True
+            else:  # the store may be an old backup, so the number is drawn: no other start has it
+                self._life = _MIN_DRAWN_LIFE + int.from_bytes(self._ports.entropy(4), "big")
+                self._sends_subscriptions = True
             self._store.put("life", self._life)
         self._queue.expire(now_us)
         effects = [*(self._decide(event) if message is None else self._received(message))]
-        if not self._facts.is_empty and not self._telling:
-            effects += self._tell()
+        if not self._facts.is_empty and not self._sent_fact:
+            effects += self._send_facts()
         return effects
 
     def _received(self, message: Welcome | FactsAck | Identify | Stream) -> Sequence[Effect]:
@@ -179,13 +280,13 @@ class DeviceMachine(Session):
             case Stream(stream=name) if name == self._name:
                 effects = [*self._welcome()]
                 for body in self._stream.take(message):
-                    effects += self._take(body)
-                return [*effects, self._ack(), *self._await_overtaken()]
+                    effects += self._apply(body)
+                return [*effects, self._ack(), *self._watch_overtaken()]
             case Stream():
                 return ()
-            case Identify(start=str(start)) if start != self._answered:
-                self._answered = start
-                return self._begin_anew()
+            case Identify(start=str(start)) if start != self._answered_start:
+                self._answered_start = start
+                return self._restart_session()
             case _ if message.session != self._session:
                 return ()
             case FactsAck(seq=seq):
@@ -193,14 +294,14 @@ class DeviceMachine(Session):
             case Welcome(seq=seq):
                 return [*self._acked(seq), *self._welcome()]
             case Identify(start=start):
-                return self._begin_anew() if start is UNSET else ()
+                return self._restart_session() if start is UNSET else ()
 
-    def _begin_anew(self) -> Sequence[Effect]:
-        """Begin a session in which the server learns all again."""
+    def _restart_session(self) -> Sequence[Effect]:
+        """Begin a session in which the server gets the whole state."""
         if not self._has_link:
             return ()
-        self._is_welcome, self._is_asked, self._after = False, True, None
-        return self._hello()
+        self._is_welcome, self._sends_subscriptions, self._after = False, True, None
+        return self._start_session()
 
     def _decide(self, event: Event) -> Sequence[Effect]:
         match event:
@@ -211,54 +312,132 @@ class DeviceMachine(Session):
                     return (Complete(op_id, error=error),)
             case LinkUp():
                 self._has_link = True
-                return self._hello()
+                return self._start_session()
             case LinkDown():
-                self._lose_session()
+                self._end_session()
                 self._has_link = False
-                self._telling = 0
+                self._sent_fact = 0
                 self._unanswered.clear()
-                stop = CancelTimer(AGAIN), CancelTimer(_MISSING)
-                return [*stop, *self._read_what_is_there(self._asks)]
+                stop = CancelTimer(_RETRANSMIT), CancelTimer(_MISSING)
+                return [*stop, *self._read_from_queue(self._pending_reads)]
             case TimerFired(name=name):
-                return self._again() if name == AGAIN else self._miss()
+                return self._retransmit() if name == _RETRANSMIT else self._report_missing()
             case ContextChanged(context=context):
                 loc = context.get("loc")
                 self._loc = None if loc is None else (loc[0], loc[1])
-                return self._moved()
+                return self._update_followed()
         return ()
 
-    # -- the application
+    # -- the session with the server
+
+    @property
+    def _session(self) -> Session:
+        return self._incarnation, self._life, self._session_count
+
+    @property
+    def _name(self) -> str:
+        return f"{self._incarnation} {self._life}.{self._session_count}"
+
+    def _start_session(self) -> Sequence[Effect]:
+        """Begin a session."""
+        self._end_session()
+        self._session_count += 1
+        self._stream, self._overtaken = Incoming(), ()
+        self._sent_fact = 0
+        stop = self._unanswered.answered(self._now_us, _FACTS)
+        return [*stop, *self._send_hello()]
+
+    def _welcome(self) -> Sequence[Effect]:
+        """Send pending reads, once the server has accepted the session."""
+        if self._is_welcome:
+            return ()
+        self._is_welcome, self._sends_subscriptions = True, False
+        stop = self._unanswered.answered(self._now_us, _HELLO)
+        return [*stop, *(effect for number in self._pending_reads for effect in self._request(number))]
+
+    def _end_session(self) -> None:
+        """Record how far the session got."""
+        if self._is_welcome:
+            self._after = self._name, self._stream.last_seq
+            self._is_welcome = False
+
+    def _send_hello(self) -> Sequence[Effect]:
+        """Send the position in the last session, or else all messages on the device."""
+        holds = {} if self._after is not None else self._ranks()
+        facts = self._facts.pending()
+        wants = self._subscriptions() if self._sends_subscriptions and self._after is None else UNSET
+        hello = Hello(self._me, self._session, self._capacity, self._after, holds, facts, wants)
+        return self._send(_HELLO, hello)
+
+    def _send_facts(self) -> Sequence[Effect]:
+        if not self._is_welcome:
+            return ()
+        facts = self._facts.pending()
+        self._sent_fact = facts[-1][0]
+        return self._send(_FACTS, DeviceFacts(self._me, self._session, facts))
+
+    def _acked(self, seq: int) -> list[Effect]:
+        """Remove acknowledged facts, and complete their operations."""
+        effects: list[Effect] = []
+        if seq >= self._sent_fact:
+            self._sent_fact = 0
+            effects += self._unanswered.answered(self._now_us, _FACTS)
+        acked = self._facts.acked(seq)
+        return [*effects, *(Complete(self._calls.pop(number)) for number in acked if number in self._calls)]
+
+    def _retransmit(self) -> Sequence[Effect]:
+        """Retransmit overdue messages; reads that waited too long take the queue as it is."""
+        effects: list[Effect] = []
+        for key in self._unanswered.overdue(self._now_us):
+            if key not in self._unanswered:  # ended by an earlier key
+                continue
+            if key == _HELLO:
+                effects += self._send_hello()
+            elif key == _FACTS:
+                effects += self._send_facts()
+            elif self._now_us - self._pending_reads[key].since_us >= READ_TIMEOUT_US:
+                effects += self._read_from_queue([key])
+            else:
+                effects += self._request(key)
+        return [*effects, *self._unanswered.fired(self._now_us)]
+
+    def _send(self, key: int, message: msgspec.Struct) -> Sequence[Effect]:
+        """Send a message, and arm the retransmission timer."""
+        due = self._unanswered.sent(self._now_us, key, size_bytes(message))
+        return Send(self._server, message), *due
+
+    # -- operations
 
     def _call(self, op_id: int, call: Call) -> Sequence[Effect]:
         match call.operation:
-            case operations.Subscribe(subscription=subscription):
+            case Subscribe(subscription=subscription):
                 self._calls[self._subscribe(subscription)] = op_id
                 return ()
-            case operations.Unsubscribe(topic=topic) if topic in self._topics:
+            case Unsubscribe(topic=topic) if topic in self._topics:
                 seq, effects = self._unsubscribe(topic)
                 self._calls[seq] = op_id
                 return effects
-            case operations.Read(topic=topic) if topic in self._topics:
+            case Read(topic=topic) if topic in self._topics:
                 return self._read(op_id, topic)
-            case operations.Follow(following=following):
+            case Follow(following=following):
                 before = self._following.get(following.subscription.topic, (None, None))[1]
                 self._follow(following, before)
-                return [*self._moved(), Complete(op_id)]
-            case operations.Unfollow(topic=topic) if topic in self._following:
+                return [*self._update_followed(), Complete(op_id)]
+            case Unfollow(topic=topic) if topic in self._following:
                 _, before = self._following.pop(topic)
                 self._store.delete(f"follow {topic}")
                 ended = () if before is None else self._unsubscribe(before)[1]
                 return [*ended, Complete(op_id)]
-            case operations.Held():
-                return (Complete(op_id, {topic: len(self._queue.held(topic)) for topic in self._topics}),)
-            case operations.Unsubscribe(topic=topic) | operations.Read(topic=topic):
+            case QueueSizes():
+                return (Complete(op_id, {topic: len(self._queue.ranks(topic)) for topic in self._topics}),)
+            case Unsubscribe(topic=topic) | Read(topic=topic):
                 return (Complete(op_id, error=self._not_subscribed(topic, self._topics)),)
-            case operations.Unfollow(topic=topic):
+            case Unfollow(topic=topic):
                 return (Complete(op_id, error=self._not_subscribed(topic, self._following)),)
         error = ParameterError(
             "There is no such operation.",
             found=brief(call.name),
-            expected="subscribe, unsubscribe, read, follow, unfollow, held",
+            expected="subscribe, unsubscribe, read, follow, unfollow, queue_sizes",
         )
         return (Complete(op_id, error=error),)
 
@@ -270,32 +449,32 @@ class DeviceMachine(Session):
             expected=", ".join(known) or "none yet",
         )
 
-    def _subscribe(self, wanted: Subscription) -> int:
-        """Note the subscription, and give the number of the fact."""
-        seq = self._facts.add(Subscribes(wanted.topic, Wanted.of(wanted)))
-        run = self._topics[wanted.topic][0] if wanted.topic in self._topics else seq
-        self._topics[wanted.topic] = run, wanted
-        self._store.put(f"topic {wanted.topic}", _Topic(run, Wanted.of(wanted)))
+    def _subscribe(self, subscription: Subscription) -> int:
+        """Store a subscription, and return the number of the fact."""
+        seq = self._facts.add(Subscribed(subscription.topic, SubscriptionFields.of(subscription)))
+        run = self._topics[subscription.topic][0] if subscription.topic in self._topics else seq
+        self._topics[subscription.topic] = run, subscription
+        self._store.put(f"topic {subscription.topic}", _StoredTopic(run, SubscriptionFields.of(subscription)))
         return seq
 
     def _unsubscribe(self, topic: str) -> tuple[int, Sequence[Effect]]:
-        """End a subscription; give the number of the fact, and what becomes of reads that wait."""
-        effects = self._read_what_is_there(
-            [number for number, ask in self._asks.items() if ask.topic == topic]
+        """End a subscription; return the number of the fact, and the results of pending reads."""
+        effects = self._read_from_queue(
+            [number for number, pending in self._pending_reads.items() if pending.topic == topic]
         )
         del self._topics[topic]
         self._store.delete(f"topic {topic}")
         self._queue.end(topic)
-        return self._facts.add(Unsubscribes(topic)), effects
+        return self._facts.add(Unsubscribed(topic)), effects
 
     def _follow(self, following: Following, topic: str | None) -> None:
-        wanted = following.subscription
-        self._following[wanted.topic] = following, topic
-        kept = _Followed(Wanted.of(wanted), dict(following.places), topic)
-        self._store.put(f"follow {wanted.topic}", kept)
+        subscription = following.subscription
+        self._following[subscription.topic] = following, topic
+        stored = _StoredFollowing(SubscriptionFields.of(subscription), dict(following.places), topic)
+        self._store.put(f"follow {subscription.topic}", stored)
 
-    def _moved(self) -> list[Effect]:
-        """Subscribe to what is wanted here, and no more to what was wanted there."""
+    def _update_followed(self) -> list[Effect]:
+        """Subscribe to the topics of the current place, and end those of the last one."""
         effects: list[Effect] = []
         for following, before in list(self._following.values()):
             ends, begins = following.changes(before, self._loc)
@@ -311,82 +490,84 @@ class DeviceMachine(Session):
 
     def _read(self, op_id: int, topic: str) -> Sequence[Effect]:
         self._reads += 1
-        self._asks[self._reads] = Ask(topic, op_id, self._now_us)
-        return self._ask(self._reads) if self._has_link else self._read_what_is_there([self._reads])
+        self._pending_reads[self._reads] = _PendingRead(topic, op_id, self._now_us)
+        return self._request(self._reads) if self._has_link else self._read_from_queue([self._reads])
 
-    def _ask(self, number: int) -> Sequence[Effect]:
-        """Ask the server for better messages than there are, when it knows that the device is there."""
+    def _request(self, number: int) -> Sequence[Effect]:
+        """Request better messages from the server, once it has accepted the session."""
         if not self._is_welcome:
             return self._unanswered.sent(self._now_us, number)
-        ask = self._asks[number]
-        most = min(self._topics[ask.topic][1].most, math.inf if self._capacity is None else self._capacity)
+        topic = self._pending_reads[number].topic
+        most = min(self._topics[topic][1].most, math.inf if self._capacity is None else self._capacity)
         return self._send(
-            number, Read(self._me, self._session, ask.topic, number, None if most == math.inf else most)
+            number, ReadRequest(self._me, self._session, topic, number, None if most == math.inf else most)
         )
 
-    def _read_what_is_there(self, numbers: Iterable[int]) -> list[Effect]:
+    def _read_from_queue(self, numbers: Iterable[int]) -> list[Effect]:
+        """Complete reads with the best messages on the device."""
         effects: list[Effect] = []
         for number in list(numbers):
-            ask = self._asks.pop(number)
+            pending = self._pending_reads.pop(number)
             effects += self._unanswered.answered(self._now_us, number)
-            taken = self._queue.take(ask.topic, self._topics[ask.topic][1].most)
+            taken = self._queue.take(pending.topic, self._topics[pending.topic][1].most)
             ids = [identity for identity, _ in taken]
-            self._facts.add(HasRead(ask.topic, self._now_us, ids, number))
+            self._facts.add(HasRead(pending.topic, self._now_us, ids, number))
             effects += [delivery(identity, self._me, read_us=self._now_us) for identity in ids]
-            effects.append(Complete(ask.op_id, [content for _, content in taken]))
+            effects.append(Complete(pending.op_id, [content for _, content in taken]))
         return effects
 
-    # -- what the server brings
+    # -- items of the stream
 
-    def _ack(self, missing: list[int] | msgspec.UnsetType = msgspec.UNSET) -> Send:
-        """Say up to where everything has come."""
+    def _ack(self, missing: list[int] | UnsetType = UNSET) -> Send:
+        """Acknowledge the stream."""
         return Send(
             self._server, Ack(stream=self._name, seq=self._stream.last_seq, missing=missing, device=self._me)
         )
 
-    def _await_overtaken(self) -> Sequence[Effect]:
-        """See in a while whether what was overtaken by now has come."""
+    def _watch_overtaken(self) -> Sequence[Effect]:
+        """Set a timer for items that were overtaken."""
         missing = () if self._overtaken else self._stream.missing
         if not missing:
             return ()
         self._overtaken = missing
-        return (SetTimer(_MISSING, AGAIN_US),)
+        return (SetTimer(_MISSING, MISSING_TIMEOUT_US),)
 
-    def _miss(self) -> Sequence[Effect]:
-        """Say what has not: a link keeps the order, and what a network delays has come by then."""
-        missing = [each for each in self._stream.missing if each in self._overtaken]
-        said = [self._ack(missing)] if missing else []
+    def _report_missing(self) -> Sequence[Effect]:
+        """Report items that were overtaken and are still missing: links keep the order."""
+        missing = [seq for seq in self._stream.missing if seq in self._overtaken]
+        acks = [self._ack(missing)] if missing else []
         self._overtaken = ()
-        return [*said, *self._await_overtaken()]
+        return [*acks, *self._watch_overtaken()]
 
-    def _take(self, body: Body) -> Sequence[Effect]:
+    def _apply(self, body: Body) -> Sequence[Effect]:
         topic = body.topic
         if topic not in self._topics or self._topics[topic][0] != body.run:
-            return ()  # of a subscription that has ended
+            return ()  # the subscription has ended
         match body:
             case Forwarded():
-                return self._message(body)
-            case Ranks(id=identity, rank=rank):
-                self._queue.rank(topic, identity, rank)
-            case Retracts(id=identity):
-                if self._queue.drop(topic, identity) is not None:
+                return self._receive(body)
+            case RankChange(id=identity, rank=rank):
+                self._queue.rerank(topic, identity, rank)
+            case Retraction(id=identity):
+                if self._queue.remove(topic, identity) is not None:
                     return (delivery(identity, self._me, refused_us=self._now_us),)
-            case Shows(ids=ids):
-                shown = [(each, self._queue.drop(topic, each)) for each in ids]
-                there = self._show(topic, [(each, content) for each, content in shown if content is not None])
-                self._let_go(topic, [each for each, content in shown if content is None])
-                return there
-            case Offered(number=number) if number in self._asks:
-                return self._read_what_is_there([number])
+            case ShowRequest(ids=ids):
+                removed = [(identity, self._queue.remove(topic, identity)) for identity in ids]
+                queued = [(identity, content) for identity, content in removed if content is not None]
+                effects = self._show(topic, queued)
+                self._report_dropped(topic, [identity for identity, content in removed if content is None])
+                return effects
+            case ReadComplete(number=number) if number in self._pending_reads:
+                return self._read_from_queue([number])
         return ()
 
-    def _message(self, body: Forwarded) -> Sequence[Effect]:
+    def _receive(self, body: Forwarded) -> Sequence[Effect]:
         topic, identity, expires_us = body.topic, body.id, body.expires_us
         if (topic, identity) in self._queue:
             return ()
         if expires_us is not None and expires_us <= self._now_us:
             if body.shown:
-                self._let_go(topic, [identity])
+                self._report_dropped(topic, [identity])
             return ()
         content = {**body.content, "rank": body.rank}
         effects: list[Effect] = [
@@ -396,21 +577,24 @@ class DeviceMachine(Session):
         if body.shown:
             return [*effects, *self._show(topic, [(identity, content)])]
         self._queue.put(topic, identity, body.rank, body.order, expires_us, body.content)
-        for each, gone in self._queue.make_room():
-            self._let_go(each, [gone])
+        for dropped_topic, dropped_identity in self._queue.make_room():
+            self._report_dropped(dropped_topic, [dropped_identity])
         return effects
 
-    def _held(self) -> dict[str, dict[str, float]]:
-        return {each: self._queue.held(each) for each in self._topics}
+    def _ranks(self) -> dict[str, dict[str, float]]:
+        return {topic: self._queue.ranks(topic) for topic in self._topics}
 
-    def _wants(self) -> Wants:
-        topics = {topic: (run, Wanted.of(wanted)) for topic, (run, wanted) in self._topics.items()}
-        return Wants(topics, self._facts.first_seq, self._facts.base_seq)
+    def _subscriptions(self) -> Subscriptions:
+        topics = {
+            topic: (run, SubscriptionFields.of(subscription))
+            for topic, (run, subscription) in self._topics.items()
+        }
+        return Subscriptions(topics, self._facts.first_seq, self._facts.base_seq)
 
-    def _let_go(self, topic: str, identities: list[str]) -> None:
-        """Say that they are not here, and will not be shown."""
+    def _report_dropped(self, topic: str, identities: list[str]) -> None:
+        """Report messages that are not on the device and will not be shown."""
         if identities:
-            self._facts.add(LetGo(topic, identities))
+            self._facts.add(Dropped(topic, identities))
 
     def _show(self, topic: str, shown: Sequence[tuple[str, Content]]) -> Sequence[Effect]:
         if not shown:

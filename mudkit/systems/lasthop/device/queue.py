@@ -1,4 +1,4 @@
-"""What lies on a device: messages by topic and rank, as many as there is room for."""
+"""Queue of a device: durable messages by topic and rank, with a capacity."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _MAX_DEAD: Final = 64
 _Entry = tuple[float, int, int, str, Message]
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """A message as the store keeps it; ``expires_us`` is null of one that does not expire."""
+class _StoredMessage(msgspec.Struct, frozen=True):
+    """A message in the store; ``expires_us`` is null if it never expires."""
 
     rank: float
     order: int
@@ -30,14 +30,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class DeviceQueue:
-    """The queues of a device's topics; they outlive the machine.
-
-    Parameters
-    ----------
-    store : Store
-    capacity : float
-        The number of messages of all topics that have room.
-    """
+    """Durable queues of a device's topics; ``capacity`` is the maximum number of messages in all of them."""
 
     def __init__(self, store: Store, capacity: float) -> None:
         self._store = store
@@ -47,15 +40,15 @@ class DeviceQueue:
         self._expiries: list[tuple[int, int, str, Message]] = []
         self._lowest: list[_Entry] = []
         self._count = 0
-        for key, kept in store.items(_KEY, _Kept):
+        for key, kept in store.items(_KEY, _StoredMessage):
             _, topic, identity = key.split("\n", 2)
             self._add(topic, identity, kept)
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def __contains__(self, place: tuple[str, str]) -> bool:
-        return place in self._known
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._known
 
     def size(self, topic: str) -> int:
         """Return the number of messages of a topic."""
@@ -71,22 +64,24 @@ class DeviceQueue:
         expires_us: int | None,
         content: Content,
     ) -> None:
-        """Keep a message that is not there."""
-        kept = _Kept(rank, order, expires_us, content)
+        """Store a new message."""
+        kept = _StoredMessage(rank, order, expires_us, content)
         self._store.put(_key(topic, identity), kept)
         self._add(topic, identity, kept)
 
-    def rank(self, topic: str, identity: str, rank: float) -> None:
-        """Give a message another rank, if it is there."""
+    def rerank(self, topic: str, identity: str, rank: float) -> None:
+        """Change the rank of a message, if it is queued."""
         if (topic, identity) not in self._known:
             return
         message, content = self._known[topic, identity]
         self._queues[topic].rerank(message, rank)
-        self._rate(topic, message)
-        self._store.put(_key(topic, identity), _Kept(rank, message.order, _expires(message), content))
+        self._push_lowest(topic, message)
+        self._store.put(
+            _key(topic, identity), _StoredMessage(rank, message.order, _expires(message), content)
+        )
 
-    def drop(self, topic: str, identity: str) -> Content | None:
-        """Take a message out, and give its content; None: it is not there."""
+    def remove(self, topic: str, identity: str) -> Content | None:
+        """Remove a message, and return its content; None if it is not queued."""
         if (topic, identity) not in self._known:
             return None
         content = self._content(topic, identity)
@@ -95,7 +90,7 @@ class DeviceQueue:
         return content
 
     def take(self, topic: str, most: float) -> list[tuple[str, Content]]:
-        """Take the best of a topic out, and give their identities and contents."""
+        """Remove the best messages of a topic, and return their identities and contents."""
         queue = self._queues.get(topic)
         taken: list[tuple[str, Content]] = []
         while queue is not None and queue.size and len(taken) < most:
@@ -105,33 +100,33 @@ class DeviceQueue:
         return taken
 
     def expire(self, now_us: int) -> None:
-        """Let go what has expired."""
+        """Remove expired messages."""
         while self._expiries and self._expiries[0][0] <= now_us:
             _, _, topic, message = heappop(self._expiries)
             if message.place != NOWHERE:
-                self.drop(topic, str(message.identity))
+                self.remove(topic, str(message.identity))
 
     def make_room(self) -> list[tuple[str, str]]:
-        """Let go the lowest ranks, of equals the last that came, until the rest has room; say which."""
-        gone = []
+        """Remove the lowest ranks, of equals the latest, beyond the capacity; return their names."""
+        dropped = []
         while len(self._known) > self._capacity:
             rank, _, _, topic, message = heappop(self._lowest)
             if message.place != NOWHERE and message.rank == rank:
-                self.drop(topic, str(message.identity))
-                gone.append((topic, str(message.identity)))
-        return gone
+                self.remove(topic, str(message.identity))
+                dropped.append((topic, str(message.identity)))
+        return dropped
 
-    def held(self, topic: str) -> dict[str, float]:
-        """Give what is there of a topic, with its ranks."""
-        return {str(each.identity): each.rank for each in self._queues.get(topic, ())}
+    def ranks(self, topic: str) -> dict[str, float]:
+        """Return the ranks of the messages of a topic."""
+        return {str(message.identity): message.rank for message in self._queues.get(topic, ())}
 
     def end(self, topic: str) -> None:
-        """Let go all of a topic."""
-        for identity in self.held(topic):
-            self.drop(topic, identity)
+        """Remove all messages of a topic."""
+        for identity in self.ranks(topic):
+            self.remove(topic, identity)
         self._queues.pop(topic, None)
 
-    def _add(self, topic: str, identity: str, kept: _Kept) -> None:
+    def _add(self, topic: str, identity: str, kept: _StoredMessage) -> None:
         expires_us = kept.expires_us
         message = Message(
             identity, kept.rank, kept.order, 0, FOREVER_US if expires_us is None else expires_us
@@ -143,26 +138,26 @@ class DeviceQueue:
         self._known[topic, identity] = message, kept.content
         if expires_us is not None:
             heappush(self._expiries, (expires_us, self._count, topic, message))
-        self._rate(topic, message)
+        self._push_lowest(topic, message)
 
-    def _rate(self, topic: str, message: Message) -> None:
+    def _push_lowest(self, topic: str, message: Message) -> None:
         self._count += 1
         heappush(self._lowest, (message.rank, -message.order, self._count, topic, message))
 
     def _content(self, topic: str, identity: str) -> Content:
-        """Give what a message is for its reader, with the rank that it has now."""
+        """Return the content of a message with its current rank."""
         message, content = self._known[topic, identity]
         return {**content, "rank": message.rank}
 
     def _forget(self, topic: str, identity: str) -> None:
         del self._known[topic, identity]
         self._store.delete(_key(topic, identity))
-        most = 2 * len(self._known) + _MAX_DEAD
-        if len(self._lowest) > most:
-            self._lowest = [each for each in self._lowest if _is_alive(each)]
+        max_entries = 2 * len(self._known) + _MAX_DEAD
+        if len(self._lowest) > max_entries:
+            self._lowest = [entry for entry in self._lowest if _is_alive(entry)]
             heapify(self._lowest)
-        if len(self._expiries) > most:
-            self._expiries = [each for each in self._expiries if each[3].place != NOWHERE]
+        if len(self._expiries) > max_entries:
+            self._expiries = [entry for entry in self._expiries if entry[3].place != NOWHERE]
             heapify(self._expiries)
 
 

@@ -1,1 +1,1 @@
-"""The machine of the server: it keeps the spools of all devices (Last hop 3)."""
+"""Spooling server, its subscriptions, and the indexer of queries (Last hop 3)."""

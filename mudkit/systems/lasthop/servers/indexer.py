@@ -1,7 +1,7 @@
-"""The indexer: a query of the one predicate language becomes a topic that lives while somebody wants it.
+"""Indexer: a query of the predicate language becomes a topic that exists while it has subscribers.
 
-A query whose function fails for a message does not match it. That is a failure of who wrote the function: the
-publisher and the subscribers of all else do not notice.
+A query whose function fails for a message does not match it. Publishers and other subscribers are not
+affected.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.predicates.tree import Call, walk
 from mudkit.wire import Fields
 
-__all__ = ["Indexer", "check_query", "is_query", "problem", "query"]
+__all__ = ["Indexer", "check_query", "describe_failure", "is_query", "query"]
 
-_BEGINS: Final = "query: "
-_SHOWN: Final = 200
+_PREFIX: Final = "query: "
+_MAX_SHOWN: Final = 200
 
 
 def query(text: str, /) -> str:
@@ -26,12 +26,17 @@ def query(text: str, /) -> str:
     Parameters
     ----------
     text : str
-        A condition over messages: ``topic``, ``rank``, ``text``, and what else publishers say of them.
+        Condition over messages: ``topic``, ``rank``, ``text``, and other fields that publishers set.
+
+    Returns
+    -------
+    str
+        Topic to subscribe to.
 
     Raises
     ------
     PredicateError
-        It is no condition, or one over something else: also over a table, of which the server has none.
+        The text is not a condition, or it refers to something else, such as a table.
 
     Examples
     --------
@@ -40,39 +45,34 @@ def query(text: str, /) -> str:
     """
     predicate = Predicate(text)
     others = [scope for scope, names in predicate.names().items() if names and scope != "record"]
-    calls = (each for each in walk(predicate.form.root) if isinstance(each, Call))
-    others += ["lookup" for each in calls if each.function.name == "lookup"][:1]
+    calls = (node for node in walk(predicate.form.root) if isinstance(node, Call))
+    others += ["lookup" for call in calls if call.function.name == "lookup"][:1]
     if others:
         raise PredicateError(
-            "A query is over messages only.", text=text, found=", ".join(others), expected="record"
+            "A query may refer to messages only.", text=text, found=", ".join(others), expected="record"
         )
-    return _BEGINS + text
+    return _PREFIX + text
 
 
 @lru_cache(maxsize=1024)
 def check_query(topic: str) -> None:
-    """Refuse the topic of a query that is none; any other topic may be.
-
-    Raises
-    ------
-    PredicateError
-    """
+    """Raise PredicateError if a topic is an invalid query."""
     if is_query(topic):
-        query(topic.removeprefix(_BEGINS))
+        query(topic.removeprefix(_PREFIX))
 
 
 def is_query(topic: str) -> bool:
-    """Say whether a topic is one of a query."""
-    return topic.startswith(_BEGINS)
+    """Return whether a topic is a query."""
+    return topic.startswith(_PREFIX)
 
 
-def problem(topic: str, error: PredicateError) -> str:
-    """Say in the incidents which query failed, and why."""
-    return f"{topic[:_SHOWN]}: {error}"
+def describe_failure(topic: str, error: PredicateError) -> str:
+    """Return the text of the incident of a failed query."""
+    return f"{topic[:_MAX_SHOWN]}: {error}"
 
 
 class Indexer:
-    """The queries that somebody wants."""
+    """Index of the queries with subscribers."""
 
     def __init__(self) -> None:
         self._index = SubscriptionIndex()
@@ -82,38 +82,24 @@ class Indexer:
         return len(self._queries)
 
     def add(self, topic: str) -> None:
-        """Begin the topic of a query, unless it is there.
-
-        Raises
-        ------
-        PredicateError
-            It cannot be evaluated any more: it was asked for in another life, and its function is gone.
-        """
+        """Add a query if it is new; raise PredicateError if it cannot be evaluated after a restart."""
         if topic not in self._queries:
-            predicate = Predicate(topic.removeprefix(_BEGINS))
+            predicate = Predicate(topic.removeprefix(_PREFIX))
             self._index.add(topic, predicate)
             self._queries[topic] = predicate
 
     def remove(self, topic: str) -> None:
-        """End it: nobody wants it any more."""
+        """Remove a query without subscribers."""
         if self._queries.pop(topic, None) is not None:
             self._index.remove(topic)
 
     def topics(self, message: Fields) -> tuple[list[str], list[str]]:
-        """Find the topics that a message belongs to besides its own.
-
-        Returns
-        -------
-        list of str
-            Those that match, in the order in which they were wanted.
-        list of str
-            What went wrong: a sentence for each query that cannot be evaluated for this message.
-        """
+        """Return the queries that match a message, and a sentence for each one that failed."""
         if not self._queries:
             return [], []
         try:
             return [str(topic) for topic in self._index.match(message)], []
-        except PredicateError:  # of one of them: the index cannot say of which
+        except PredicateError:  # of one query, and the index does not know which
             return self._one_by_one(message)
 
     def _one_by_one(self, message: Fields) -> tuple[list[str], list[str]]:
@@ -123,5 +109,5 @@ class Indexer:
                 if predicate(message) is True:
                     matches.append(topic)
             except PredicateError as error:
-                problems.append(problem(topic, error))
+                problems.append(describe_failure(topic, error))
         return matches, problems

@@ -1,36 +1,37 @@
-"""The spooling server: it keeps messages of topics, and a spool for each device and topic (Last hop 3, 4.5).
+"""Spooling server: keeps messages of topics, with a spool for each device and topic (Last hop 3, 4.5).
 
-Its rules:
+Transition rules:
 
 ===========  =======================================================================================
-publish      kept durably for each subscriber, and into its spool; for queries of the indexer, too:
-             one that fails gets nothing, and is an incident
-rerank       a message has another rank from now on
-told         what the device has to say, in order and once: it subscribes and unsubscribes, and says
-             what was read, shown and let go there
-hello        the same; the device says what it holds, a new stream begins, and what was lost on its
-             way waits again
-read         what is better than what the device has goes to it, and then the word that this is all
-confirmed    the device has it; what it misses is sent again at once
-failed       the device is away until it says hello, and what failed waits again
-timer        what expires and what is delayed; quiet hours, fixed times, a new day; sending again
+publish      store the message for each subscriber, and add it to its spool; also for matching
+             queries; a query that fails matches nothing, and is an incident
+rerank       change the rank of a message
+DeviceFacts  handle each fact once, in order: subscriptions, reads, messages shown and dropped
+Hello        the same; begin a stream, and requeue messages that were lost in flight
+ReadRequest  send messages better than those on the device, then ReadComplete
+Ack          remove items from the stream; retransmit missing ones at once
+send failed  the device is disconnected until its next hello; requeue the message
+timer        expirations and delays; quiet hours, fixed times, a new day; retransmission
 ===========  =======================================================================================
 
-Subscriptions and what waits outlive the machine; what devices hold they say again, when a server that begins
-asks who is there. A device that comes back with an empty store is another one under the same name: what the
-old one was subscribed to ends, and what is still on its way from it is dropped.
+Subscriptions and waiting messages are durable. After a restart the server sends Identify, and devices report
+the messages that they hold. A device that returns with an empty store is another device of the same name: the
+old subscriptions end, and late messages of the old device are dropped.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 from msgspec import UNSET
 
-from mudkit.delivery.session import rolled_back
-from mudkit.delivery.stream import Outgoing
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import Incarnation, rolled_back
+from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, PredicateError, brief
 from mudkit.events import (
@@ -45,10 +46,11 @@ from mudkit.events import (
     Send,
     SendFailed,
     TimerFired,
+    size_bytes,
 )
-from mudkit.systems.lasthop import operations
 from mudkit.systems.lasthop.messages import (
     Ack,
+    Body,
     DeviceFacts,
     Fact,
     FactsAck,
@@ -57,54 +59,124 @@ from mudkit.systems.lasthop.messages import (
     HasRead,
     Hello,
     Identify,
-    Read,
+    Publish,
+    Queues,
+    ReadRequest,
+    Rerank,
+    Session,
     Stream,
-    Subscribes,
-    Unsubscribes,
-    Wanted,
-    Wants,
+    Subscribed,
+    SubscriptionFields,
+    Subscriptions,
+    Unsubscribed,
     Welcome,
 )
-from mudkit.systems.lasthop.servers.indexer import Indexer, is_query, problem
-from mudkit.systems.lasthop.servers.kept import Kept, Missed
-from mudkit.systems.lasthop.servers.phone import AGAIN, Phone
-from mudkit.systems.lasthop.servers.server_subscription import ServerSubscription
-from mudkit.systems.lasthop.servers.sessions import Sessions
+from mudkit.systems.lasthop.servers.indexer import Indexer, describe_failure, is_query
+from mudkit.systems.lasthop.servers.server_subscription import Missed, ServerSubscription, StoredSubscription
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import dropped
 
-__all__ = ["SpoolServer"]
+__all__ = ["Peer", "SpoolServer"]
 
 _MAX_MISSED: Final = 1000
-"""Of what is kept for a device that is away; with more it has to say what it has."""
-_TAKEN: Final = FromDevice()
+"""Pending items for a device that is away; beyond this it has to report everything that it holds."""
+_MAX_READ_NUMBERS: Final = 64
+"""Recent read numbers of a device that are deduplicated."""
+_MAX_FORMER: Final = 64
+"""Former starts of a device whose messages are recognised as late copies."""
+_RETRANSMIT: Final = "again "
+"""Prefix of the retransmission timer of a device."""
 _DUE: Final = "due "
+"""Prefix of the timer of a subscription."""
+_IDENTIFY: Final = 0
+"""Key of Identify in the retransmission timer of a device; items of its stream have numbers from 1 on."""
+_ACCEPTED: Final = FromDevice()
 
 
-class SpoolServer(Sessions):
-    """The machine of the spooling server.
+@dataclass
+class Peer:
+    """State of a device at the server, and the start of its machine that has its name now."""
 
-    Parameters
-    ----------
-    ports : Ports
-    time_of_day_us : int
-        What time of the day it is when time begins.
-    capacity : int
-        The largest number of messages of a topic that wait for a device; beyond, the lowest rank goes.
+    name: str
+    session: Session = ("", 0, 0)
+    former: list[tuple[str, int]] = field(default_factory=list)
+    """Former starts of its machine: store and start of their sessions."""
+    address: str | None = None
+    stream: Outgoing[Body] | None = None
+    """None: the messages on the device are unknown."""
+    unanswered: RetransmitTimer[int] = field(init=False)
+    """Items of the stream that are not acknowledged, by number; key 0 is Identify."""
+    is_connected: bool = False
+    claimed: Session | None = None
+    """Session of another start that was asked to identify itself."""
+    facts_seq: int = 0
+    """Number of the last fact received."""
+    read_numbers: set[int] = field(default_factory=set)
+    """Recent numbers of reads in this session that were requested or are complete."""
+    room: float = math.inf
+    topics: dict[str, ServerSubscription] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.unanswered = RetransmitTimer(f"{_RETRANSMIT}{self.name}")
+
+    def is_outdated(self, session: Session) -> bool:
+        """Return whether a later session has replaced this one: its messages are late copies."""
+        return session[:2] in self.former or (session[:2] == self.session[:2] and session < self.session)
+
+    def restart(self) -> None:
+        """Begin with another start of the device."""
+        if self.session[0]:
+            self.former = [*self.former, self.session[:2]][-_MAX_FORMER:]
+        self.session, self.claimed, self.stream = ("", 0, 0), None, None
+
+    def has_identified(self, session: Session) -> bool:
+        """Return whether another start answered Identify; a late copy of its hello does not count."""
+        claimed = self.claimed
+        return claimed is not None and claimed[:2] == session[:2] and claimed < session
+
+    def record_read(self, number: int) -> bool:
+        """Record the number of a read, and return whether it is new."""
+        if number in self.read_numbers or number <= max(self.read_numbers, default=0) - _MAX_READ_NUMBERS:
+            return False
+        self.read_numbers.add(number)
+        if len(self.read_numbers) > _MAX_READ_NUMBERS:
+            self.read_numbers.discard(min(self.read_numbers))
+        return True
+
+
+class _StoredPeer(msgspec.Struct, frozen=True):
+    """State of a device in the store."""
+
+    session: Session
+    former: list[list[str | int]]
+    address: str | None
+    facts_seq: int = msgspec.field(name="told")
+
+
+class SpoolServer:
+    """Machine of the spooling server.
+
+    ``time_of_day_us`` is the local time at the start of the lab; ``capacity`` the maximum number of messages
+    of a topic that wait for a device.
     """
 
     def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:
-        super().__init__(ports)
-        self._begins_us, self._capacity = time_of_day_us, capacity
+        self._store = ports.store
+        self._start = Incarnation(ports)
+        self._start_of_day_us, self._capacity = time_of_day_us, capacity
+        self._peers: dict[str, Peer] = {}
         self._subscribers: dict[str, dict[str, ServerSubscription]] = {}
+        """Subscriptions by topic and device."""
         self._indexer = Indexer()
         self._touched: dict[tuple[str, str], ServerSubscription] = {}
+        """Subscriptions to settle at the end of the event."""
         self._is_awake = False
         self._is_restarted = bool(ports.store.keys())
+        self._now_us = 0
 
     def overview(self) -> View:
-        """Return the subscriptions and what waits for them, as a display shows it."""
+        """Return a display of subscriptions and waiting messages."""
         topics = self._subscribers
         size = sum(map(len, topics.values()))
         rows = (
@@ -123,31 +195,31 @@ class SpoolServer(Sessions):
         return View("", facts, [first_rows(columns, rows, size)])
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """See :class:`mudkit.events.Machine`."""
+        """Handle an event, see :class:`mudkit.events.Machine`."""
         self._now_us = now_us
-        message = _TAKEN.decode(event.message) if type(event) is Received else None
+        message = _ACCEPTED.decode(event.message) if type(event) is Received else None
         if type(event) is Received and (message is None or message.device != event.sender):
             return dropped(event)
-        effects = [] if self._is_awake else self._wake()
+        effects = [] if self._is_awake else self._restore()
         if type(event) is Received and message is not None:
             effects += self._received(event.source, message)
         else:
             effects += self._decide(event)
         touched, self._touched = list(self._touched.values()), {}
-        effects += [effect for each in touched for effect in self._said(each)]
+        effects += [effect for subscription in touched for effect in self._send_pending(subscription)]
         for subscription in touched:
             settled = subscription.settle(now_us)
-            effects += [*self._said(subscription), *settled]
+            effects += [*self._send_pending(subscription), *settled]
         return effects
 
-    def _received(self, source: str, message: Hello | DeviceFacts | Read | Ack) -> Sequence[Effect]:
+    def _received(self, source: str, message: Hello | DeviceFacts | ReadRequest | Ack) -> Sequence[Effect]:
         match message:
             case Hello():
                 return self._hello(source, message)
             case DeviceFacts():
-                return self._hear(source, message)
-            case Read():
-                return self._read(source, message)
+                return self._receive_facts(source, message)
+            case ReadRequest():
+                return self._offer(source, message)
             case Ack():
                 return self._acked(message)
 
@@ -157,23 +229,23 @@ class SpoolServer(Sessions):
                 return self._call(op_id, event)
             case SendFailed(to=to, message=Welcome() | FactsAck() | Identify() | Stream() as message):
                 return self._failed(to, message)
-            case TimerFired(name=name) if name.startswith(AGAIN):
-                phone = self._phones.get(name.removeprefix(AGAIN))
-                return () if phone is None else self._again(phone)
+            case TimerFired(name=name) if name.startswith(_RETRANSMIT):
+                peer = self._peers.get(name.removeprefix(_RETRANSMIT))
+                return () if peer is None else self._retransmit(peer)
             case TimerFired(name=name):
-                return self._due(name)
+                return self._fire(name)
         return ()
 
-    def _wake(self) -> list[Effect]:
-        """Take up what another life has left."""
-        self._take_up()
+    def _restore(self) -> list[Effect]:
+        """Restore peers and subscriptions after a restart."""
+        self._restore_peers()
         effects: list[Effect] = []
-        for key, kept in self._store.items("sub ", Kept):
+        for key, stored in self._store.items("sub ", StoredSubscription):
             device = key.removeprefix("sub ").split("\n")[0]
-            effects += self._begin(self._phone(device), kept.run, kept.wanted.subscription())
-        self._is_awake = True  # not before: half of it would look like all there is
-        for _, phone in sorted(self._phones.items()):
-            effects += self._ask_who(phone)
+            effects += self._begin(self._peer(device), stored.run, stored.fields.subscription())
+        self._is_awake = True  # only now: an earlier hello would see half of the subscriptions
+        for _, peer in sorted(self._peers.items()):
+            effects += self._send_identify(peer)
         return effects
 
     # -- publishers
@@ -181,57 +253,61 @@ class SpoolServer(Sessions):
     def _call(self, op_id: int, call: Call) -> Sequence[Effect]:
         try:
             match call.operation:
-                case operations.Publish() as asked:
-                    identity, problems = self._publish(asked)
-                    return [*map(_failure, problems), Complete(op_id, identity)]
-                case operations.Rerank() as asked:
-                    self._rerank(asked)
+                case Publish() as publish:
+                    identity, problems = self._publish(publish)
+                    return [*map(_incident, problems), Complete(op_id, identity)]
+                case Rerank() as rerank:
+                    self._rerank(rerank)
                     return (Complete(op_id),)
-                case operations.Queues() as asked:
-                    return (Complete(op_id, self._queues(asked)),)
+                case Queues() as queues:
+                    return (Complete(op_id, self._queues(queues)),)
             raise ParameterError(
                 "There is no such operation.", found=brief(call.name), expected="publish, rerank, queues"
             )
         except MudkitError as error:
             return (Complete(op_id, error=error),)
 
-    def _publish(self, asked: operations.Publish) -> tuple[str, Sequence[str]]:
-        """Take a message for all who want it; give its identity, and what went wrong with queries."""
-        topic, rank, item = asked.topic, asked.rank, asked.item
+    def _publish(self, publish: Publish) -> tuple[str, Sequence[str]]:
+        """Publish a message; return its identity, and the failures of queries."""
+        topic, rank, item = publish.topic, publish.rank, publish.item
         count = (self._store.get(f"count {topic}", int) or 0) + 1
         self._store.put(f"count {topic}", count)
         number = f"{self._start.id} {count}" if self._is_restarted else f"{count}"
         identity = f"{topic} {number}" if item is None else item
-        until_us = FOREVER_US if asked.expires_us is None else self._now_us + asked.expires_us
-        message = {**asked.content, "topic": topic, "rank": rank}
+        until_us = FOREVER_US if publish.expires_us is None else self._now_us + publish.expires_us
+        message = {**publish.content, "topic": topic, "rank": rank}
         queries, problems = self._indexer.topics(message)
-        spools = [each for name in (topic, *queries) for each in self._subscribers.get(name, {}).values()]
-        if item is not None and any(each.has_seen(item) for each in spools):
+        subscriptions = [
+            subscription
+            for name in (topic, *queries)
+            for subscription in self._subscribers.get(name, {}).values()
+        ]
+        if item is not None and any(subscription.has_seen(item) for subscription in subscriptions):
             raise ParameterError(
                 "There is a message of this name.",
                 where="item",
                 found=brief(item),
                 expected="a name of its own for each message",
             )
-        for subscription in spools:
+        for subscription in subscriptions:
             self._touch(subscription)
             subscription.publish(self._now_us, identity, rank, until_us, message)
         return identity, problems
 
-    def _rerank(self, asked: operations.Rerank) -> None:
-        for each, subscribers in list(self._subscribers.items()):
-            if each == asked.topic or is_query(each):
+    def _rerank(self, rerank: Rerank) -> None:
+        for topic, subscribers in list(self._subscribers.items()):
+            if topic == rerank.topic or is_query(topic):
                 for subscription in list(subscribers.values()):
                     self._touch(subscription)
-                    subscription.rerank(self._now_us, asked.topic, asked.identity, asked.rank)
+                    subscription.rerank(self._now_us, rerank.topic, rerank.identity, rerank.rank)
 
-    def _queues(self, asked: operations.Queues) -> dict[str, int]:
-        subscription = self._subscribers.get(asked.topic, {}).get(asked.device)
+    def _queues(self, queues: Queues) -> dict[str, int]:
+        subscription = self._subscribers.get(queues.topic, {}).get(queues.device)
         if subscription is None:
             raise ParameterError(
                 "There is no such subscription.",
                 where="device, topic",
-                found=f"{asked.device!r}, {asked.topic!r}",
+                found=f"{queues.device!r}, {queues.topic!r}",
                 expected="a topic that the device is subscribed to",
             )
         self._touch(subscription)
@@ -242,202 +318,266 @@ class SpoolServer(Sessions):
 
     def _hello(self, source: str, message: Hello) -> Sequence[Effect]:
         device, session, after = message.device, message.session, message.after
-        phone = self._phone(device)
-        if phone.is_over(session):
+        peer = self._peer(device)
+        if peer.is_outdated(session):
             return ()
-        welcome = Send(source, Welcome(device, session, phone.facts_heard))
-        if session == phone.session and phone.is_there:
+        welcome = Send(source, Welcome(device, session, peer.facts_seq))
+        if session == peer.session and peer.is_connected:
             return (welcome,)
-        before = phone.stream
+        before = peer.stream
         effects: list[Effect] = []
-        if session[:2] != phone.session[:2]:
-            if phone.session[0] and not phone.is_alive(session):
-                phone.claimed = session
+        if session[:2] != peer.session[:2]:
+            if peer.session[0] and not peer.has_identified(session):
+                peer.claimed = session
                 return (Send(source, Identify(device, session)),)
-            if session[0] != phone.session[0]:
-                effects += self._begins_anew(phone)
+            if session[0] != peer.session[0]:
+                effects += self._forget_device(peer)
             elif message.wants is not UNSET:
-                effects += self._goes_back(phone, message.wants.base)
-            phone.has_started()
+                effects += self._roll_back(peer, message.wants.base)
+            peer.restart()
             before = None
-        if session == phone.session or (after is not None and (before is None or before.name != after[0])):
-            # It may be a late copy, or must say it all.
+        if session == peer.session or (after is not None and (before is None or before.name != after[0])):
+            # A late copy, or a device that must send everything.
             return [*effects, Send(source, Identify(device, session))]
-        effects += self._away(phone)
-        phone.session = session
-        phone.room = math.inf if message.room is None else message.room
-        if message.wants is not UNSET and message.wants.first - 1 > phone.facts_heard:
+        effects += self._disconnect(peer)
+        peer.session = session
+        peer.room = math.inf if message.room is None else message.room
+        if message.wants is not UNSET and message.wants.first - 1 > peer.facts_seq:
             detail = f"facts of {device} up to number {message.wants.first - 1} are not known here"
             effects.append(Record("incidents", {"incident": "began anew", "detail": detail}))
-            phone.facts_heard = message.wants.first - 1
-        _, taken = self._take_facts(phone, message.facts)
+            peer.facts_seq = message.wants.first - 1
+        _, taken = self._handle_facts(peer, message.facts)
         effects += taken
         if message.wants is not UNSET:
-            effects += self._take_wants(phone, message.wants)
-        phone.asked = set()  # another life counts anew, and what another session asked is not heard
-        phone.stream = Outgoing("{} {}.{}".format(*session))
-        phone.address, phone.is_there = source, True
-        self._keep(phone)
-        effects.append(Send(source, Welcome(device, session, phone.facts_heard)))
-        for topic, subscription in phone.topics.items():
+            effects += self._replace_subscriptions(peer, message.wants)
+        peer.read_numbers = set()  # read numbers belong to a session
+        peer.stream = Outgoing("{} {}.{}".format(*session))
+        peer.address, peer.is_connected = source, True
+        self._store_peer(peer)
+        effects.append(Send(source, Welcome(device, session, peer.facts_seq)))
+        for topic, subscription in peer.topics.items():
             self._touch(subscription)
             if before is None or after is None:
-                subscription.hello(self._now_us, message.holds.get(topic, {}))
+                subscription.reconcile(self._now_us, message.holds.get(topic, {}))
             else:
-                subscription.goes_on(self._now_us, Missed.of(before, after[1], topic, subscription.run))
+                subscription.resume(self._now_us, Missed.of(before, after[1], topic, subscription.run))
         return effects
 
-    def _hear(self, source: str, message: DeviceFacts) -> Sequence[Effect]:
-        session, phone = message.session, self._phone(message.device)
+    def _receive_facts(self, source: str, message: DeviceFacts) -> Sequence[Effect]:
+        session, peer = message.session, self._peer(message.device)
         effects: list[Effect] = []
-        if session[:2] == phone.session[:2]:
-            is_new, taken = self._take_facts(phone, message.facts)
+        if session[:2] == peer.session[:2]:
+            is_new, taken = self._handle_facts(peer, message.facts)
             effects += taken
             if is_new:
-                self._keep(phone)
-            effects.append(Send(source, FactsAck(phone.name, session, phone.facts_heard)))
-        _, asked = self._check(source, phone, session)
-        return [*effects, *asked]
+                self._store_peer(peer)
+            effects.append(Send(source, FactsAck(peer.name, session, peer.facts_seq)))
+        _, identify = self._check_session(source, peer, session)
+        return [*effects, *identify]
 
-    def _read(self, source: str, message: Read) -> Sequence[Effect]:
-        phone = self._phone(message.device)
-        goes_on, asked = self._check(source, phone, message.session)
-        subscription = phone.topics.get(message.topic)
-        if goes_on and phone.asks(message.number) and subscription is not None:
+    def _offer(self, source: str, message: ReadRequest) -> Sequence[Effect]:
+        peer = self._peer(message.device)
+        is_current, identify = self._check_session(source, peer, message.session)
+        subscription = peer.topics.get(message.topic)
+        if is_current and peer.record_read(message.number) and subscription is not None:
             self._touch(subscription)
             most = math.inf if message.most is None else message.most
             subscription.offer(self._now_us, most, message.number)
-        return asked
+        return identify
 
-    def _take_facts(self, phone: Phone, facts: Sequence[tuple[int, Fact]]) -> tuple[bool, Sequence[Effect]]:
-        """Take what is new of what a device tells, and say whether anything is."""
-        new = [(seq, fact) for seq, fact in facts if seq > phone.facts_heard]
+    def _handle_facts(self, peer: Peer, facts: Sequence[tuple[int, Fact]]) -> tuple[bool, Sequence[Effect]]:
+        """Handle the new facts of a device, and return whether there were any."""
+        new = [(seq, fact) for seq, fact in facts if seq > peer.facts_seq]
         effects: list[Effect] = []
         for seq, fact in new:
-            phone.facts_heard = seq
-            known = phone.topics.get(fact.topic)
+            peer.facts_seq = seq
+            known = peer.topics.get(fact.topic)
             match fact:
-                case Subscribes(subscription=wanted) if known is not None:
+                case Subscribed(subscription=fields) if known is not None:
                     self._touch(known)
-                    known.subscribe(self._now_us, wanted.subscription())
-                case Subscribes(subscription=wanted):
-                    effects += self._begin(phone, seq, wanted.subscription())
-                case Unsubscribes() if known is not None:
-                    effects += self._end(phone, fact.topic)
-                case Unsubscribes():
+                    known.subscribe(self._now_us, fields.subscription())
+                case Subscribed(subscription=fields):
+                    effects += self._begin(peer, seq, fields.subscription())
+                case Unsubscribed() if known is not None:
+                    effects += self._end(peer, fact.topic)
+                case Unsubscribed():
                     pass
                 case _ if known is not None:
                     if isinstance(fact, HasRead):
-                        phone.asks(fact.number)
+                        peer.record_read(fact.number)
                     self._touch(known)
-                    known.take_fact(self._now_us, fact)
+                    known.handle_fact(self._now_us, fact)
         return bool(new), effects
 
-    def _said(self, subscription: ServerSubscription) -> Sequence[Effect]:
-        """Send a device what its subscription has to say, after all that was sent before."""
-        phone = self._phones[subscription.device]
+    def _send_pending(self, subscription: ServerSubscription) -> Sequence[Effect]:
+        """Send the pending items of a subscription."""
+        peer = self._peers[subscription.device]
         effects: list[Effect] = []
-        for body in subscription.said():
-            if phone.stream is None or phone.address is None:
-                continue  # it will say what it has
-            item = phone.stream.add(self._now_us, body)
-            effects += self._stream(phone, (item,))
-            if not phone.is_there and len(phone.stream) > _MAX_MISSED:
-                phone.stream = None
+        for body in subscription.take_pending():
+            if peer.stream is None or peer.address is None:
+                continue  # the next hello says what the device holds
+            item = peer.stream.add(self._now_us, body)
+            effects += self._send_items(peer, (item,))
+            if not peer.is_connected and len(peer.stream) > _MAX_MISSED:
+                peer.stream = None
         return effects
 
-    def _begin(self, phone: Phone, run: int, wanted: Subscription) -> Sequence[Effect]:
+    def _begin(self, peer: Peer, run: int, limits: Subscription) -> Sequence[Effect]:
         subscription = ServerSubscription(
-            self._store, self._now_us, phone.name, run, wanted, self._capacity, self._begins_us
+            self._store, self._now_us, peer.name, run, limits, self._capacity, self._start_of_day_us
         )
-        phone.topics[wanted.topic] = subscription
-        self._subscribers.setdefault(wanted.topic, {})[phone.name] = subscription
+        topic = subscription.topic
+        peer.topics[topic] = subscription
+        self._subscribers.setdefault(topic, {})[peer.name] = subscription
         failed: Sequence[Effect] = ()
-        if is_query(wanted.topic):
+        if is_query(topic):
             try:
-                self._indexer.add(wanted.topic)
-            except PredicateError as error:  # it gets nothing in this life; the others do
-                failed = (_failure(problem(wanted.topic, error)),)
+                self._indexer.add(topic)
+            except PredicateError as error:  # matches nothing until the next start; the others work
+                failed = (_incident(describe_failure(topic, error)),)
         self._touch(subscription)
-        subscription.spool.network(self._now_us, is_up=phone.is_there)
+        subscription.spool.network(self._now_us, is_up=peer.is_connected)
         return failed
 
-    def _end(self, phone: Phone, topic: str) -> Sequence[Effect]:
-        subscription = phone.topics.pop(topic)
+    def _end(self, peer: Peer, topic: str) -> Sequence[Effect]:
+        subscription = peer.topics.pop(topic)
         subscription.end()
-        self._touched.pop((phone.name, topic), None)
-        del self._subscribers[topic][phone.name]
+        self._touched.pop((peer.name, topic), None)
+        del self._subscribers[topic][peer.name]
         if not self._subscribers[topic]:
             del self._subscribers[topic]
             self._indexer.remove(topic)
-        return (CancelTimer(f"{_DUE}{phone.name}\n{topic}"),)
+        return (CancelTimer(f"{_DUE}{peer.name}\n{topic}"),)
 
     def _failed(self, to: str, message: Welcome | FactsAck | Identify | Stream) -> Sequence[Effect]:
-        phone = self._phones.get(message.device)
-        if phone is None or phone.address != to:
+        peer = self._peers.get(message.device)
+        if peer is None or peer.address != to:
             return ()
-        effects = self._away(phone)
-        stream = phone.stream
+        effects = self._disconnect(peer)
+        stream = peer.stream
         if isinstance(message, Stream) and stream is not None and message.stream == stream.name:
-            body, subscription = message.body, phone.topics.get(message.body.topic)
+            body, subscription = message.body, peer.topics.get(message.body.topic)
             if isinstance(body, Forwarded) and subscription is not None and subscription.run == body.run:
-                subscription.spool.lost(body.id)
+                subscription.spool.requeue(body.id)
         return effects
 
-    def _begins_anew(self, phone: Phone) -> Sequence[Effect]:
-        """Forget what was the device's that had this name: it is another one, and knows nothing of that."""
-        phone.facts_heard = 0
-        return [effect for topic in list(phone.topics) for effect in self._end(phone, topic)]
+    def _forget_device(self, peer: Peer) -> Sequence[Effect]:
+        """End the subscriptions of another device that had the name."""
+        peer.facts_seq = 0
+        return [effect for topic in list(peer.topics) for effect in self._end(peer, topic)]
 
-    def _goes_back(self, phone: Phone, base: int) -> Sequence[Effect]:
-        """Hear facts again from a number on that the device has told: its store is an old backup."""
-        if phone.facts_heard <= base:
+    def _roll_back(self, peer: Peer, base: int) -> Sequence[Effect]:
+        """Accept facts after a number again: the device's store is an old backup."""
+        if peer.facts_seq <= base:
             return ()
-        lost = f"facts {base + 1} to {phone.facts_heard} are gone"
-        phone.facts_heard = base
-        return (rolled_back(phone.name, lost),)
+        lost = f"facts {base + 1} to {peer.facts_seq} are gone"
+        peer.facts_seq = base
+        return (rolled_back(peer.name, lost),)
 
-    def _take_wants(self, phone: Phone, wants: Wants) -> Sequence[Effect]:
-        """Begin, change and end subscriptions, so that they are what the device has."""
+    def _replace_subscriptions(self, peer: Peer, subscriptions: Subscriptions) -> Sequence[Effect]:
+        """Begin, change and end subscriptions to match those of the device."""
         effects: list[Effect] = []
-        for topic, known in list(phone.topics.items()):
-            if topic not in wants.topics or wants.topics[topic][0] != known.run:
-                effects += self._end(phone, topic)
-        for topic, (run, wanted) in wants.topics.items():
-            if topic not in phone.topics:
-                effects += self._begin(phone, run, wanted.subscription())
-            elif Wanted.of(phone.topics[topic].subscription) != wanted:
-                self._touch(phone.topics[topic])
-                phone.topics[topic].subscribe(self._now_us, wanted.subscription())
+        for topic, known in list(peer.topics.items()):
+            if topic not in subscriptions.topics or subscriptions.topics[topic][0] != known.run:
+                effects += self._end(peer, topic)
+        for topic, (run, fields) in subscriptions.topics.items():
+            if topic not in peer.topics:
+                effects += self._begin(peer, run, fields.subscription())
+            elif SubscriptionFields.of(peer.topics[topic].subscription) != fields:
+                self._touch(peer.topics[topic])
+                peer.topics[topic].subscribe(self._now_us, fields.subscription())
         return effects
 
-    def _away(self, phone: Phone) -> Sequence[Effect]:
-        """Forward nothing any more, until the device says hello and what it holds."""
-        phone.is_there = False
-        for subscription in phone.topics.values():
+    def _disconnect(self, peer: Peer) -> Sequence[Effect]:
+        """Stop forwarding until the next hello."""
+        peer.is_connected = False
+        for subscription in peer.topics.values():
             subscription.spool.is_up = False
-        return phone.unanswered.clear()
+        return peer.unanswered.clear()
 
     def _touch(self, subscription: ServerSubscription) -> None:
-        """Settle it when the event is done; and what the device's other topics hold takes its room."""
+        """Mark a subscription to be settled after the event, and update the room that others leave it."""
         self._touched[subscription.device, subscription.topic] = subscription
-        phone = self._phones[subscription.device]
-        if phone.room < math.inf:
-            held = sum(each.spool.device.size for each in phone.topics.values())
-            subscription.spool.room = phone.room - held + subscription.spool.device.size
+        peer = self._peers[subscription.device]
+        if peer.room < math.inf:
+            others = [other for other in peer.topics.values() if other is not subscription]
+            subscription.spool.room = peer.room - sum(other.spool.device.size for other in others)
+
+    # -- sending and retransmission
+
+    def _acked(self, message: Ack) -> Sequence[Effect]:
+        """Remove acknowledged items, and retransmit missing ones."""
+        peer = self._peers.get(message.device)
+        if peer is None or peer.stream is None or peer.stream.name != message.stream:
+            return ()
+        effects: list[Effect] = []
+        for seq in [item.seq for item in peer.stream.waiting if item.seq <= message.seq]:
+            effects += peer.unanswered.answered(self._now_us, seq)
+        peer.stream.acked(message.seq)
+        missing = () if message.missing is UNSET else frozenset(message.missing)
+        return [*effects, *self._send_items(peer, peer.stream.missing(missing))]
+
+    def _check_session(self, source: str, peer: Peer, session: Session) -> tuple[bool, Sequence[Effect]]:
+        """Return whether a session is the current one; if it is unknown, ask the device to identify."""
+        is_current = session == peer.session and peer.is_connected
+        if is_current or peer.is_outdated(session):
+            return is_current, ()
+        return is_current, (Send(source, Identify(peer.name, session)),)
+
+    def _peer(self, device: str) -> Peer:
+        if device not in self._peers:
+            self._peers[device] = Peer(device)
+        return self._peers[device]
+
+    def _restore_peers(self) -> None:
+        """Restore the peers from the store."""
+        for key, stored in self._store.items("phone ", _StoredPeer):
+            peer = self._peer(key.removeprefix("phone "))
+            peer.session = stored.session
+            peer.former = [(str(store), int(life)) for store, life in stored.former]
+            peer.address, peer.facts_seq = stored.address, stored.facts_seq
+
+    def _store_peer(self, peer: Peer) -> None:
+        former: list[list[str | int]] = [[store, life] for store, life in peer.former]
+        stored = _StoredPeer(peer.session, former, peer.address, peer.facts_seq)
+        self._store.put(f"phone {peer.name}", stored)
+
+    def _send_identify(self, peer: Peer) -> Sequence[Effect]:
+        """Send Identify to a device known before the restart, until it answers."""
+        if peer.address is None:
+            return ()
+        question = Identify(peer.name, peer.session, self._start.id)
+        return Send(peer.address, question), *peer.unanswered.sent(self._now_us, _IDENTIFY)
+
+    def _send_items(self, peer: Peer, items: Iterable[StreamItem[Body]]) -> Sequence[Effect]:
+        """Send items of a stream if the device is connected, and retransmit until acknowledged."""
+        effects: list[Effect] = []
+        if peer.is_connected and peer.address is not None:
+            for item in items:
+                message = Stream(item.stream, item.seq, item.first, item.body, peer.name)
+                due = peer.unanswered.sent(self._now_us, item.seq, size_bytes(message))
+                effects += (Send(peer.address, message), *due)
+        return effects
+
+    def _retransmit(self, peer: Peer) -> Sequence[Effect]:
+        """Retransmit what a device has not acknowledged."""
+        late = peer.unanswered.overdue(self._now_us)
+        identify = self._send_identify(peer) if _IDENTIFY in late else ()
+        items = () if peer.stream is None else peer.stream.missing(frozenset(late))
+        return [*identify, *self._send_items(peer, items), *peer.unanswered.fired(self._now_us)]
 
     # -- time
 
-    def _due(self, name: str) -> Sequence[Effect]:
+    def _fire(self, name: str) -> Sequence[Effect]:
         device, topic = name.removeprefix(_DUE).split("\n")
         subscription = self._subscribers.get(topic, {}).get(device)
         if subscription is None:
             return ()
         self._touch(subscription)
         due = subscription.settle(self._now_us, is_due=True)
-        return [*self._said(subscription), *due]
+        return [*self._send_pending(subscription), *due]
 
 
-def _failure(detail: str) -> Effect:
-    """Write down that a function of a user has failed; the call goes on without it."""
+def _incident(detail: str) -> Effect:
+    """Build the incident of a failed query."""
     return Record("incidents", {"incident": "failed", "detail": detail})

@@ -1,1 +1,1 @@
-"""The spool: which messages of a topic go to a device, and when (Last hop 4)."""
+"""Spool: decides which messages of a topic go to a device, and when (Last hop 4)."""

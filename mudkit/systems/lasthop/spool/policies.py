@@ -1,21 +1,35 @@
-"""When a spool forwards what waits (Last hop 4): what is chosen, and what is learnt from the reads."""
+"""Forwarding policies (Last hop 4): their settings, what a spool learns for them, and rules as functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from functools import cached_property
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number, whole_number
-from mudkit.systems.lasthop.spool.rules import Item, Situation
+from mudkit.sources.parameters import number, one_of, whole_number
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
+from mudkit.units import US_PER_S
+from mudkit.wire import Value
 
-__all__ = ["KINDS", "LEARNT", "Forwarding"]
+__all__ = ["KINDS", "LEARNT", "Forwarding", "Habits", "Item", "Kind", "Situation", "chosen"]
 
 Kind: TypeAlias = Literal["on-line", "on-demand", "buffer", "rate", "unified", "rule"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 LEARNT: Final = "learnt"
-"""A setting that the spool takes from what it has seen."""
+"""Setting that the spool learns from past reads and ranks."""
+_MAX_READS: Final = 8
+"""Window of the moving averages: the paper says "several past user reads" (4.2)."""
+_MAX_ARRIVALS: Final = 64
+_MAX_FALLS: Final = 64
+_WAKING_SHARE: Final = 16.5 / 24
+"""Share of a day in which reads come: two reads a day are 8 hours apart, as in the paper (4.3)."""
+_MIN_FALLS: Final = 4
+"""Number of rank drops before messages are delayed for them."""
+_EXPECTED: Final = "items of situation.waiting, each once"
 
 
 @dataclass(frozen=True)
@@ -25,24 +39,25 @@ class Forwarding:
     Parameters
     ----------
     kind : {'on-line', 'on-demand', 'buffer', 'rate', 'unified', 'rule'}
-        Everything at once; nothing before it is asked for; as long as there is room on the device; as many as
-        are read; Figure 7, which is ``buffer`` with everything learnt; what a function says.
+        ``on-line`` forwards at once; ``on-demand`` on a read only; ``buffer`` while the device has fewer
+        messages than the prefetch limit; ``rate`` as many as are read; ``unified`` is Figure 7, ``buffer``
+        with all settings learnt; ``rule`` calls a function.
     prefetch_limit : int or 'learnt'
-        The largest number that lies on the device: given, or twice the moving average of how many were read
-        at a time. The figure takes the number that was asked for, which is of no use when that is unlimited.
+        Maximum number of messages on the device. Learnt: twice the moving average of the messages per read.
+        (The figure takes the number that was requested, which is useless when that is unlimited.)
     expiration_threshold_s : float, 'learnt' or None
-        What expires sooner is not prefetched; learnt: the mean waking time between reads. None: all is.
+        Messages that expire sooner are not prefetched. Learnt: mean waking time between reads. None: all are.
     delay_s : float, 'learnt' or None
-        The time that a message waits before it may be prefetched, lest its rank falls meanwhile; learnt: as
-        long as nine of ten falls of late took. None: not at all.
+        Delay before a message may be prefetched, in case its rank drops. Learnt: the time within which nine
+        of ten recent drops happened. None: no delay.
     rule : callable, optional
-        The function of the kind ``rule``: it takes a :class:`~mudkit.systems.lasthop.spool.rules.Situation`,
-        and says which messages go now. It is asked whenever the link is up and something has happened.
+        Function of the kind ``rule``: it takes a :class:`~mudkit.systems.lasthop.Situation`, and returns the
+        items to forward now. It is called after each event while the link is up.
 
     Raises
     ------
     ParameterError
-        There is no such kind, a number is out of range, or a rule is given or lacks where it must not.
+        The kind is unknown, a number is out of range, or a rule is missing or not allowed.
     """
 
     kind: Kind = "unified"
@@ -52,13 +67,7 @@ class Forwarding:
     rule: Callable[[Situation], Iterable[Item]] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ParameterError(
-                "There is no such forwarding policy.",
-                where="policy",
-                found=brief(self.kind),
-                expected=", ".join(KINDS),
-            )
+        one_of("policy", self.kind, KINDS, "There is no such forwarding policy.")
         if (self.kind == "rule") != callable(self.rule):
             raise ParameterError(
                 "A policy of the kind 'rule' has a rule, and no other has.",
@@ -75,13 +84,7 @@ class Forwarding:
 
     @classmethod
     def of(cls, given: str | Forwarding, **settings: int | float | str | None) -> Forwarding:
-        """Take a policy as it is, or make one by its kind; Figure 7 learns what is not set.
-
-        Raises
-        ------
-        ParameterError
-            There is no such policy, or settings came beside one that has its own.
-        """
+        """Return a policy, or build one by its kind; Figure 7 learns what is not set."""
         if isinstance(given, Forwarding):
             if settings:
                 raise ParameterError(
@@ -95,3 +98,161 @@ class Forwarding:
         if given == "unified":
             settings = {"expiration_threshold_s": LEARNT, "delay_s": LEARNT, **settings}
         return cls(given, **settings)  # type: ignore[arg-type]
+
+
+class Habits:
+    """Moving averages of one subscription, over bounded windows."""
+
+    def __init__(self) -> None:
+        self._reads: deque[int] = deque(maxlen=_MAX_READS)
+        self._read_times_us: deque[int] = deque(maxlen=_MAX_READS)
+        self._arrivals_us: deque[int] = deque(maxlen=_MAX_ARRIVALS)
+        self._falls_us: deque[int] = deque(maxlen=_MAX_FALLS)
+
+    def read(self, now_us: int, messages: int) -> None:
+        """Record a read of some messages."""
+        self._reads.append(messages)
+        self._read_times_us.append(now_us)
+
+    def arrived(self, now_us: int) -> None:
+        """Record an acceptable message."""
+        self._arrivals_us.append(now_us)
+
+    def fell(self, after_us: int) -> None:
+        """Record the time from the arrival of a message to the drop of its rank below the threshold."""
+        self._falls_us.append(after_us)
+
+    @property
+    def read_at_a_time(self) -> float:
+        """Mean number of messages per read; 0 before the first read."""
+        return sum(self._reads) / len(self._reads) if self._reads else 0.0
+
+    @property
+    def between_reads_us(self) -> int:
+        """Mean waking time between reads; 0 before the second."""
+        times = self._read_times_us
+        if len(times) < 2:
+            return 0
+        return round((times[-1] - times[0]) / (len(times) - 1) * _WAKING_SHARE)
+
+    @property
+    def share_read(self) -> float:
+        """Messages read per arrival, at most 1; 1 before both rates are known."""
+        reads, arrivals = self._read_times_us, self._arrivals_us
+        if len(reads) < 2 or len(arrivals) < 2 or reads[-1] == reads[0] or arrivals[-1] == arrivals[0]:
+            return 1.0
+        read = sum(list(self._reads)[1:]) / (reads[-1] - reads[0])
+        arriving = (len(arrivals) - 1) / (arrivals[-1] - arrivals[0])
+        return min(read / arriving, 1.0)
+
+    @property
+    def delay_us(self) -> int:
+        """Time within which nine of ten rank drops happened; 0 while few were seen."""
+        if len(self._falls_us) < _MIN_FALLS:
+            return 0
+        return sorted(self._falls_us)[len(self._falls_us) * 9 // 10]
+
+
+class Item(NamedTuple):
+    """A message, as passed to a forwarding rule.
+
+    Parameters
+    ----------
+    identity : hashable
+        Name of the message.
+    rank : float
+        Current rank.
+    arrived_s, expires_s : float
+        Times in seconds; an infinite expiration: never.
+    """
+
+    identity: Hashable
+    rank: float
+    arrived_s: float
+    expires_s: float
+
+
+class Situation:
+    """State of a spool, as passed to a forwarding rule.
+
+    Parameters
+    ----------
+    now_us : int
+        Current time.
+    threshold : float
+        Lowest acceptable rank.
+    waiting, device : Ranked
+        Queues of the spool and of the device.
+    habits : Habits
+        Moving averages.
+
+    Attributes
+    ----------
+    now_s : float
+        Current time in seconds.
+    threshold : float
+        Lowest acceptable rank.
+    read_at_a_time : float
+        Mean number of messages in recent reads; 0 before the first read.
+    between_reads_s : float
+        Mean waking time between recent reads; 0 before the second.
+    """
+
+    def __init__(
+        self, now_us: int, threshold: float, waiting: Ranked, device: Ranked, habits: Habits
+    ) -> None:
+        self.now_s = now_us / US_PER_S
+        self.threshold = threshold
+        self.read_at_a_time = habits.read_at_a_time
+        self.between_reads_s = habits.between_reads_us / US_PER_S
+        # Queues may be long: items are built when a rule reads them.
+        self._waiting, self._device = waiting, device
+
+    @cached_property
+    def waiting(self) -> tuple[Item, ...]:
+        """Messages at the spool, the highest rank first."""
+        return _items(self._waiting)
+
+    @cached_property
+    def device(self) -> tuple[Item, ...]:
+        """Messages on the device, the highest rank first."""
+        return _items(self._device)
+
+
+def chosen(
+    rule: Callable[[Situation], Iterable[Item]], situation: Situation, waiting: Ranked
+) -> list[Message]:
+    """Return the messages that a rule forwards now, in its order."""
+    answer: Iterable[Item] | Value = rule(situation)
+    if not isinstance(answer, Iterable):
+        raise ParameterError(
+            "A rule returns the items to forward.", where="rule", found=brief(answer), expected=_EXPECTED
+        )
+    items = list(answer)
+    known = {message.identity: message for message in waiting} if items else {}
+    messages: list[Message] = []
+    for item in items:
+        message = known.pop(item.identity, None) if isinstance(item, Item) else None
+        if message is None:
+            raise ParameterError(
+                "A rule chose an item that is not waiting.",
+                where="rule",
+                found=brief(item),
+                expected=_EXPECTED,
+            )
+        messages.append(message)
+    return messages
+
+
+def _items(queue: Ranked) -> tuple[Item, ...]:
+    if not queue.size:
+        return ()
+    return tuple(
+        Item(
+            message.identity,
+            message.rank,
+            message.arrived_us / US_PER_S,
+            math.inf if message.expires_us >= FOREVER_US else message.expires_us / US_PER_S,
+        )
+        for message in queue
+    )

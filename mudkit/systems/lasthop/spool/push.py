@@ -1,23 +1,24 @@
-"""What push services do with the last hop today, as further policies beside those of the paper.
+"""Policies of today's push services, beside those of the paper.
 
-A push service knows neither ranks nor what is read. It passes on what comes, and stores what a device cannot
-take: up to a number of messages, or the last one of each collapse key, until their time to live is over.
+A push service knows neither ranks nor reads. It forwards messages as they come, and stores those that a
+device cannot receive: up to a number of messages, or the last one of each collapse key, until their time to
+live ends.
 
-What is documented, and taken over:
+Documented behaviour:
 
-* Firebase Cloud Messaging on Android stores at most 100 messages that do not collapse; beyond, all that are
-  stored are dropped, and the app is told so when the device is back, and asks its own server [1]_;
-* a message with a collapse key replaces the stored one with that key; of a device four keys are stored, with
-  "no determining factor" which [1]_ (here the four that were used last);
-* a message lives from 0 s (never stored) to 28 days, which is the default [2]_;
-* high priority goes at once; normal priority does when the device is in use, and waits for a maintenance
-  window while it dozes [3]_; windows become rarer the longer a device lies unused [4]_ (here, with the
-  constants of Android's source: it dozes after an hour, and windows of 5 min come after 1, 2, 4, 6, 6, …
-  h [5]_);
-* Apple stores one notification for an app on a device, in most cases the latest, for 30 days at most [6]_.
+* Firebase Cloud Messaging on Android stores at most 100 messages that do not collapse. Beyond that it drops
+  all stored messages; the app is notified when the device is back, and asks its own server [1]_.
+* A message with a collapse key replaces the stored one with that key. For each device four keys are stored,
+  with "no determining factor" which [1]_ (here the four that were used last).
+* The time to live is from 0 s (never stored) to 28 days, which is the default [2]_.
+* High priority is forwarded at once. Normal priority is forwarded while the device is in use, and waits for a
+  maintenance window while it dozes [3]_. Windows become rarer the longer a device is unused [4]_; with the
+  constants of Android's source it dozes after an hour, and windows of 5 min follow after 1, 2, 4, 6, 6, … h
+  [5]_.
+* Apple stores one notification for an app on a device, usually the latest, for 30 days at most [6]_.
 
-What is ours: the app sends the highest ranks with high priority; only reads are use of the device; the app
-sorts by rank what the device holds, and takes down what its server retracts.
+Our assumptions: the app sends the highest ranks with high priority; only reads are use of the device; the app
+sorts messages on the device by rank, and removes those that its server retracts.
 
 References
 ----------
@@ -39,23 +40,22 @@ from heapq import heappop, heappush
 from typing import Final, Literal
 
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked, Take
 
 __all__ = ["WHEN_FULL", "Push", "PushSpool", "policy_of"]
 
 WHEN_FULL: Final = ("drop all", "drop oldest", "drop lowest")
-"""What goes when one more comes than may be stored. The lowest rank: no service does so."""
+"""Messages dropped when the store overflows; no service drops the lowest rank."""
 
 _STORED, _DROPPED, _DEVICE = range(3)
 _DAY_S: Final = 86_400.0
 _HOUR_US: Final = 3_600_000_000
 _WINDOW_US: Final = 300_000_000
 _PAUSES_US: Final = (_HOUR_US, 6 * _HOUR_US)
-"""From the beginning of dozing to the first maintenance window; twice as long to each further one, up to the
-second number."""
-_KEYS: Final = 4
+"""Pause before the first maintenance window; doubles with each window, up to the second value."""
+_MAX_KEYS: Final = 4
 _REMEMBER_US: Final = 7 * 24 * _HOUR_US
 
 
@@ -66,28 +66,26 @@ class Push:
     Parameters
     ----------
     stored_limit : int
-        The number of messages that are stored for a device.
+        Maximum number of messages stored for a device.
     when_full : {'drop all', 'drop oldest', 'drop lowest'}
-        What goes when one more comes.
+        Messages dropped when the store overflows.
     collapse_keys : int
-        The number of keys that the app uses in turn, of which four are stored at a time; 0: messages do not
+        Number of keys that the app uses in turn, of which four are stored at a time; 0: messages do not
         collapse.
     time_to_live_s : float
-        The longest time for which a message is stored, in seconds; 0: it is not stored.
+        Maximum storage time in seconds; 0: messages are not stored.
     high_rank : float
-        Messages of at least this rank go with high priority. Of the notifications of 3,953 phones 22 % had
-        one of the two highest of five priorities (Weber et al., MuC 2019): of uniform ranks those from 0.78
-        on.
+        Messages of at least this rank have high priority. Of the notifications of 3,953 phones 22 % had one
+        of the two highest of five priorities (Weber et al., MuC 2019): of uniform ranks those from 0.78 on.
     in_use_s : float
-        The time from a read for which the device does not doze, in seconds; infinite: it never does.
+        Time in seconds after a read during which the device does not doze; infinite: it never does.
     synchronised : int
-        The number of those dropped, the latest, that the app fetches when notified; 0: all of them are
-        lost.
+        Number of dropped messages, the latest, that the app fetches from its own server; 0: all are lost.
 
     Raises
     ------
     ParameterError
-        A number is out of range, or ``when_full`` is none of the three.
+        A number is out of range, or ``when_full`` is unknown.
     """
 
     stored_limit: int = 100
@@ -107,28 +105,16 @@ class Push:
         number("time_to_live_s", self.time_to_live_s, 0.0, 30 * _DAY_S)
         number("high_rank", self.high_rank, -math.inf, math.inf)
         number("in_use_s", self.in_use_s, 0.0, math.inf)
-        if self.when_full not in WHEN_FULL:
-            raise ParameterError(
-                "There is no such rule for a full store.",
-                where="when_full",
-                found=brief(self.when_full),
-                expected=", ".join(WHEN_FULL),
-            )
+        one_of("when_full", self.when_full, WHEN_FULL, "There is no such rule for a full store.")
 
     @classmethod
     def apple(cls) -> Push:
-        """Give what Apple's service does: the latest notification of an app, and all of them at once."""
+        """Return the settings of Apple's service: the latest notification of an app, without dozing."""
         return cls(1, "drop oldest", time_to_live_s=30 * _DAY_S, high_rank=-math.inf, in_use_s=math.inf)
 
 
 def policy_of(given: str | Forwarding | Push, **settings: int | float | str | None) -> Forwarding | Push:
-    """Take a policy as it is, or make one by its kind: those of the paper, or ``push``.
-
-    Raises
-    ------
-    ParameterError
-        There is no such policy, or settings came that are none of its own.
-    """
+    """Return a policy, or build one by its kind: those of the paper, or ``push``."""
     if given != "push" and not isinstance(given, Push):
         return Forwarding.of(given, **settings)
     if settings:
@@ -143,60 +129,37 @@ def policy_of(given: str | Forwarding | Push, **settings: int | float | str | No
 
 
 class PushSpool:
-    """A push service and its app for one device, with the routines of the spool.
+    """A push service and its app for one device, with the interface of :class:`Spool`."""
 
-    Parameters
-    ----------
-    threshold : float
-        The rank below which nothing is sent.
-    policy : Push
-    forward, retract : callable
-        Take each message that goes to the device, or is to be taken down there.
-
-    Attributes
-    ----------
-    device : Ranked
-        What is on the device.
-    is_up : bool
-    due_us : int
-        When :meth:`timeout` is to be called next.
-    """
-
-    def __init__(
-        self,
-        threshold: float,
-        policy: Push,
-        forward: Take,
-        retract: Take,
-    ) -> None:
+    def __init__(self, threshold: float, policy: Push, forward: Take, retract: Take) -> None:
         self._threshold = threshold
         self._policy = policy
         self._forward, self._retract = forward, retract
         self._stored: dict[Hashable, Message] = {}
-        """In the order in which they came."""
+        """Stored messages in order of arrival."""
         self._dropped: dict[Hashable, Message] = {}
-        """What the app will ask its server for."""
+        """Dropped messages that the app will fetch from its server."""
         self.device = Ranked(_DEVICE)
         self._known: dict[Hashable, Message] = {}
         self._finished: set[Hashable] = set()
         self._finished_us: deque[tuple[int, Hashable]] = deque()
         self._ends: list[tuple[int, int, Message]] = []
-        """When what is stored or on the device is so no longer."""
+        """Ends of storage times, and expirations on the device."""
         self._order = 0
         self.is_up = False
         self.due_us = self._used_until_us = self._window_us = FOREVER_US
         self._pause_us = _PAUSES_US[0]
-        self._in_use(0)
+        self._start_use(0)
 
     @property
     def waiting(self) -> int:
-        """Messages that are stored."""
+        """Number of stored messages."""
         return len(self._stored)
 
     def notification(
         self, now_us: int, identity: Hashable, rank: float, expires_us: int = FOREVER_US
     ) -> None:
-        """Take a message, or the new rank of one."""
+        """Add a message, or change the rank of one."""
         self.timeout(now_us)
         if identity in self._known:
             self._rank_changed(now_us, self._known[identity], rank)
@@ -212,14 +175,9 @@ class PushSpool:
             self._store(now_us, message)
 
     def read(self, now_us: int, most: float) -> list[Message]:
-        """Read the best on the device, which takes before all that is stored: it is in use.
-
-        Returns
-        -------
-        list of Message
-        """
+        """Read the best messages on the device; the read starts use, which delivers the stored ones first."""
         self.timeout(now_us)
-        self._in_use(now_us)
+        self._start_use(now_us)
         self._flush(now_us)
         taken = self.device.take(most)
         for message in taken:
@@ -227,12 +185,12 @@ class PushSpool:
         return taken
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Take note of what was read at some time while the device was away."""
-        self.let_go(at_us, identities)
-        self._in_use(at_us)
+        """Record an earlier read on the device."""
+        self.drop(at_us, identities)
+        self._start_use(at_us)
 
-    def let_go(self, now_us: int, identities: Iterable[Hashable]) -> None:
-        """Take note of what is not on the device any more."""
+    def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
+        """Record messages that are no longer on the device."""
         for identity in identities:
             message = self._known.get(identity)
             if message is not None and message.place in (_DEVICE, NOWHERE):
@@ -241,13 +199,13 @@ class PushSpool:
                 self._finish(now_us, message)
 
     def network(self, now_us: int, *, is_up: bool) -> None:
-        """Take note that the link has come up or gone down."""
+        """Record a change of the link."""
         self.timeout(now_us)
         self.is_up = is_up
         self._flush(now_us)
 
     def timeout(self, now_us: int) -> None:
-        """Let end what has expired or lived, and open maintenance windows."""
+        """Remove messages that expired or exceeded their time to live, and open maintenance windows."""
         ends = self._ends
         while self.due_us <= now_us:
             at_us = self.due_us
@@ -260,10 +218,10 @@ class PushSpool:
                 self._flush(at_us)
             self._set_due()
 
-    # -- inside
+    # -- internal
 
-    def _in_use(self, now_us: int) -> None:
-        """Let the device be in use from now on for a while; then it dozes."""
+    def _start_use(self, now_us: int) -> None:
+        """Start a period of use; the device dozes after it."""
         self._pause_us = _PAUSES_US[0]
         if self._policy.in_use_s == math.inf:
             self._used_until_us = self._window_us = FOREVER_US
@@ -284,10 +242,11 @@ class PushSpool:
         self._forward(message)
 
     def _flush(self, now_us: int) -> None:
-        """Deliver what is stored and may go."""
+        """Deliver the stored messages that may go."""
         if not self.is_up:
             return
-        for message in [each for each in self._stored.values() if self._goes_at_once(now_us, each)]:
+        ready = [message for message in self._stored.values() if self._goes_at_once(now_us, message)]
+        for message in ready:
             del self._stored[message.identity]
             self._deliver(message)
         if now_us <= self._used_until_us:
@@ -302,30 +261,30 @@ class PushSpool:
             self._finish(now_us, message)
             return
         if policy.collapse_keys:
-            for each in [each for each in stored.values() if self._key(each) == self._key(message)]:
-                self._forget(now_us, each)
+            for other in [other for other in stored.values() if self._key(other) == self._key(message)]:
+                self._forget(now_us, other)
         message.place = _STORED
         stored[message.identity] = message
         self._ends_at(until_us, message)
-        if policy.collapse_keys and len(stored) > _KEYS:
+        if policy.collapse_keys and len(stored) > _MAX_KEYS:
             self._forget(now_us, next(iter(stored.values())))
         if len(stored) <= policy.stored_limit:
             return
         match policy.when_full:
             case "drop all":
-                going = list(stored.values())
+                dropped = list(stored.values())
             case "drop oldest":
-                going = [next(iter(stored.values()))]
+                dropped = [next(iter(stored.values()))]
             case _:
-                going = [min(stored.values(), key=lambda each: (each.rank, -each.order))]
-        for each in going:
-            self._drop(now_us, each)
+                dropped = [min(stored.values(), key=lambda other: (other.rank, -other.order))]
+        for other in dropped:
+            self._drop(now_us, other)
 
     def _key(self, message: Message) -> int:
         return message.order % self._policy.collapse_keys
 
     def _drop(self, now_us: int, message: Message) -> None:
-        """Drop what has no room; the app's own server has the latest of it."""
+        """Drop a message for lack of room; the app's own server keeps the latest of these."""
         if not self._policy.synchronised:
             self._forget(now_us, message)
             return
@@ -337,7 +296,7 @@ class PushSpool:
             self._forget(now_us, next(iter(self._dropped.values())))
 
     def _end(self, at_us: int, message: Message) -> None:
-        """Let a message go at a time that was set for it, unless it is elsewhere by now and stays."""
+        """Remove a message at a time set for it, unless it has moved and stays."""
         if message.place == _STORED or (message.place != NOWHERE and message.expires_us <= at_us):
             self._forget(at_us, message)
 
@@ -359,7 +318,7 @@ class PushSpool:
             self._flush(now_us)
 
     def _forget(self, now_us: int, message: Message) -> None:
-        """Take a message out of where it is."""
+        """Remove a message from its place."""
         if message.place == _DEVICE:
             self.device.remove(message)
         self._stored.pop(message.identity, None)
@@ -367,7 +326,7 @@ class PushSpool:
         self._finish(now_us, message)
 
     def _finish(self, now_us: int, message: Message) -> None:
-        """Forget all of a message but that it was."""
+        """Forget a message except for its name."""
         message.place = NOWHERE
         del self._known[message.identity]
         self._finished.add(message.identity)

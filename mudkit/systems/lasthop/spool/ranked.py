@@ -1,4 +1,4 @@
-"""A queue by rank from which anything may be taken out."""
+"""Priority queue by rank from which any message may be removed."""
 
 from __future__ import annotations
 
@@ -11,25 +11,14 @@ import msgspec
 __all__ = ["FOREVER_US", "NOWHERE", "Entry", "Message", "Ranked", "Take"]
 
 FOREVER_US: Final = 1 << 62
-"""The expiration of what does not expire."""
+"""Expiration of messages that never expire."""
 NOWHERE: Final = -1
-"""The place of a message that is in no queue."""
+"""Place of a message that is in no queue."""
 _MAX_DEAD: Final = 64
 
 
 class Message(msgspec.Struct, gc=False, eq=False):
-    """A message, as long as somebody keeps it.
-
-    Parameters
-    ----------
-    identity : hashable
-    rank : float
-    order : int
-        Which it was of all that came.
-    arrived_us, expires_us : int
-    place : int
-        The number of the queue that it is in.
-    """
+    """A message in a spool or on a device; ``order`` numbers arrivals, ``place`` is its queue."""
 
     identity: Hashable
     rank: float
@@ -39,33 +28,23 @@ class Message(msgspec.Struct, gc=False, eq=False):
     place: int = NOWHERE
 
     def __lt__(self, other: Message) -> bool:
-        """Put two in order of which rank and number are the same: whoever numbers them may begin anew."""
+        """Order messages of equal rank and number, which a restarted publisher may assign again."""
         return str(self.identity) < str(other.identity)
 
 
 Entry = tuple[float, int, Message]
-"""``(-rank, order, message)``: sorted, the highest rank comes first, of equals the one that came first."""
+"""``(-rank, order, message)``: sorts by rank, highest first, then by arrival."""
 
 
 Take: TypeAlias = Callable[[Message], None]
-"""Function that takes a message that is forwarded, retracted or finished."""
+"""Callback for a message that is forwarded, retracted or finished."""
 
 
 class Ranked:
-    """Messages by rank.
+    """Messages by rank; ``size`` is their number.
 
-    A message is in one queue at a time, and knows in which. What was taken out from the middle, or has
-    another rank now, leaves an entry that is dead until it comes to the top, or until too many are.
-
-    Parameters
-    ----------
-    place : int
-        Its number.
-
-    Attributes
-    ----------
-    size : int
-        Messages that are in it.
+    A message is in one queue at a time, and knows which. Removing or re-ranking a message leaves a dead entry
+    in the heap, which is discarded when it reaches the top or when too many are dead.
     """
 
     __slots__ = ("_heap", "_place", "size")
@@ -76,30 +55,30 @@ class Ranked:
         self.size = 0
 
     def __iter__(self) -> Iterator[Message]:
-        """Give them, the first one first."""
+        """Iterate in order of rank."""
         return (entry[2] for entry in sorted(self._alive()))
 
     def add(self, message: Message) -> None:
-        """Put a message in that is in no queue."""
+        """Add a message that is in no queue."""
         message.place = self._place
         self.size += 1
         heappush(self._heap, (-message.rank, message.order, message))
 
     def rerank(self, message: Message, rank: float) -> None:
-        """Give a message that is in it another rank."""
+        """Change the rank of a message in the queue."""
         if rank != message.rank:
             message.rank = rank
             heappush(self._heap, (-rank, message.order, message))
             self._clean()
 
     def remove(self, message: Message) -> None:
-        """Take out a message that is in it."""
+        """Remove a message that is in the queue."""
         message.place = NOWHERE
         self.size -= 1
         self._clean()
 
     def first(self) -> Entry | None:
-        """Give the first entry without taking it out."""
+        """Return the first entry without removing it."""
         heap, place = self._heap, self._place
         while heap:
             entry = heap[0]
@@ -109,7 +88,7 @@ class Ranked:
         return None
 
     def pop(self) -> Message:
-        """Take the first one out; there must be one."""
+        """Remove and return the first message; there must be one."""
         heap, place = self._heap, self._place
         while True:
             rank, _, message = heappop(heap)
@@ -119,7 +98,7 @@ class Ranked:
                 return message
 
     def take(self, most: float) -> list[Message]:
-        """Take out so many, the first one first, or all that there are."""
+        """Remove and return up to ``most`` messages in order."""
         heap, place = self._heap, self._place
         taken: list[Message] = []
         count = min(most, self.size)
@@ -132,7 +111,7 @@ class Ranked:
         return taken
 
     def pass_first(self, to: Ranked) -> Message:
-        """Take the first one out and put it into another queue; there must be one."""
+        """Move the first message to another queue; there must be one."""
         heap, place = self._heap, self._place
         while True:
             entry = heappop(heap)

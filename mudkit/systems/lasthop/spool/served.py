@@ -1,7 +1,7 @@
-"""The spool of a device that reads by itself, over a network that loses what is on its way.
+"""Spool for a device that reads on its own, over a network that loses messages.
 
-Nothing of the algorithm is here: only what the simulator, where the spool and the device share a queue, needs
-not.
+The algorithm is in :class:`Spool`; here is what the simulator, in which spool and device share a queue, does
+not need.
 """
 
 from __future__ import annotations
@@ -12,23 +12,16 @@ from heapq import heappush
 
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Take
-from mudkit.systems.lasthop.spool.spool import CAPACITY, CREDIT, DEVICE, Spool
+from mudkit.systems.lasthop.spool.spool import DEFAULT_CAPACITY, DEVICE, MAX_CREDIT, Spool
 
 __all__ = ["ServedSpool"]
 
 
 class ServedSpool(Spool):
-    """A spool whose device says what it holds and what was read.
+    """A spool whose device reports what it holds and what was read.
 
-    Parameters
-    ----------
-    threshold : float
-    policy : Forwarding
-    forward, retract : callable
-    ended : callable
-        Takes each message that is finished: read, expired, retracted or let go.
-    capacity : int
-        As for :class:`Spool`.
+    ``finished`` takes each message that is read, expired, retracted or dropped; the other parameters are
+    those of :class:`Spool`.
     """
 
     def __init__(
@@ -37,17 +30,17 @@ class ServedSpool(Spool):
         policy: Forwarding,
         forward: Take,
         retract: Take,
-        ended: Take,
+        finished: Take,
         *,
-        capacity: int = CAPACITY,
+        capacity: int = DEFAULT_CAPACITY,
     ) -> None:
-        self._ended = ended
+        self._finished_callback = finished
         self._room = math.inf
         super().__init__(threshold, policy, forward, retract, capacity=capacity)
 
     @property
     def room(self) -> float:
-        """So many can lie on the device: a full one would let go what comes."""
+        """Maximum number of messages on the device; beyond it, the device evicts."""
         return self._room
 
     @room.setter
@@ -57,54 +50,42 @@ class ServedSpool(Spool):
             self._learn()
 
     def find(self, identity: Hashable) -> Message | None:
-        """Give a message that waits here or is on the device."""
+        """Return a message that is waiting or on the device."""
         return self._known.get(identity)
 
     def has_seen(self, identity: Hashable) -> bool:
-        """Say whether there is a message of this name, or was one of late."""
+        """Return whether a message of this name is known, or finished recently."""
         return identity in self._known or identity in self._finished or identity in self._finished_before
 
     def is_on_device(self, identity: Hashable) -> bool:
-        """Say whether a message is on the device, or on its way."""
+        """Return whether a message is on the device, or in flight."""
         message = self._known.get(identity)
         return message is not None and message.place == DEVICE
 
     @property
-    def last(self) -> int:
-        """The number of the last message that came."""
+    def last_order(self) -> int:
+        """Number of the last arrival."""
         return self._order
 
     def all(self) -> list[Message]:
-        """Give all that wait here or are on the device."""
+        """Return all messages that are waiting or on the device."""
         return list(self._known.values())
 
     def offer(self, now_us: int, most: float, without: Collection[Hashable] = ()) -> list[Message]:
-        """Forward what is better than the best on the device, which then says itself what was read.
+        """Forward the best messages that are not on the device, and return the best ones in all queues.
 
-        It is ``READ`` of the figure in two steps; the other is :meth:`read_offline`.
-
-        Parameters
-        ----------
-        now_us : int
-        most : float
-            The number that are wanted.
-        without : collection
-            Some on the device that do not count.
-
-        Returns
-        -------
-        list of Message
-            The best, which are on the device now.
+        This is ``READ`` of the figure without the read, which the device reports by :meth:`read_offline`.
+        Messages in ``without`` are not counted.
         """
         if self.due_us <= now_us:
             self.timeout(now_us)
         chosen: list[Message] = []
         others: list[Message] = []
         while len(chosen) < most:
-            first_reads = [(first, queue) for queue in self._readable if (first := queue.first()) is not None]
-            if not first_reads:
+            heads = [(first, queue) for queue in self._readable if (first := queue.first()) is not None]
+            if not heads:
                 break
-            source = min(first_reads, key=lambda each: each[0])[1]
+            source = min(heads, key=lambda head: head[0])[1]
             message = source.pop()
             if message.identity in without:
                 others.append(message)
@@ -116,70 +97,60 @@ class ServedSpool(Spool):
             self.device.add(message)
         return chosen
 
-    def holds(self, now_us: int, identities: Collection[Hashable]) -> list[Hashable]:
-        """Learn what a device that comes back holds: what was lost on its way waits again.
+    def reconcile(self, now_us: int, identities: Collection[Hashable]) -> list[Hashable]:
+        """Requeue messages that were lost, given those that a reconnecting device holds.
 
-        Returns
-        -------
-        list
-            What it holds and should not: it has expired, was retracted, or is not known.
+        Returns the names of those that it should not hold: expired, retracted or unknown ones.
         """
         if self.due_us <= now_us:
             self.timeout(now_us)
-        held = set(identities)
-        for lost in [each.identity for each in self.device if each.identity not in held]:
-            self.lost(lost)
-        self._has_come(identities)
+        present = set(identities)
+        for lost in [message.identity for message in self.device if message.identity not in present]:
+            self.requeue(lost)
+        self._mark_on_device(identities)
         return [identity for identity in identities if identity not in self._known]
 
-    def came(self, now_us: int, came: Iterable[Hashable], lost: Iterable[Hashable]) -> None:
-        """Learn what has come and what was lost of what was on its way."""
+    def resume(self, now_us: int, arrived: Iterable[Hashable], lost: Iterable[Hashable]) -> None:
+        """Record which messages in flight arrived, and requeue those that were lost."""
         if self.due_us <= now_us:
             self.timeout(now_us)
-        self._has_come(came)
+        self._mark_on_device(arrived)
         for identity in lost:
-            self.lost(identity)
+            self.requeue(identity)
 
-    def lost(self, identity: Hashable) -> None:
-        """Take back what was forwarded and has not come."""
+    def requeue(self, identity: Hashable) -> None:
+        """Move a forwarded message that did not arrive back to its queue."""
         message = self._known.get(identity)
         if message is None or message.place != DEVICE:
             return
         self.device.remove(message)
         if self._is_by_rate:
-            self._credit = min(self._credit + 1.0, CREDIT)
+            self._credit = min(self._credit + 1.0, MAX_CREDIT)
         (self._outgoing if self._is_urgent(message) else self._prefetch).add(message)
         if self._lowest is not None:
             heappush(self._lowest, (message.rank, -message.order, message))
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Take note of what was read on the device, also of what was believed lost."""
+        """Record an earlier read on the device, also of messages believed lost."""
         unique = list(dict.fromkeys(identities))
-        self._has_come(unique)
+        self._mark_on_device(unique)
         super().read_offline(at_us, unique)
 
-    def let_go(self, now_us: int, identities: Iterable[Hashable]) -> None:
-        """Take note of what a device has let go, also of what was believed lost."""
+    def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
+        """Record messages that the device dropped, also those believed lost."""
         unique = list(dict.fromkeys(identities))
-        self._has_come(unique)
-        super().let_go(now_us, unique)
+        self._mark_on_device(unique)
+        super().drop(now_us, unique)
 
     def restore(
-        self, now_us: int, messages: Iterable[Message], reads: Iterable[tuple[int, int]], last: int
+        self, now_us: int, messages: Iterable[Message], reads: Iterable[tuple[int, int]], last_order: int
     ) -> None:
-        """Go on from another life: all of its messages wait.
+        """Restore messages and reads after a restart; all messages wait.
 
-        Parameters
-        ----------
-        now_us : int
-        messages : iterable of Message
-            Messages that are in no queue.
-        reads : iterable of (int, int)
-            When it was read of late, and how many.
-        last : int
-            Number of the last message that came: none is used again.
+        ``reads`` are the last reads as pairs of time and count; orders up to ``last_order`` are not used
+        again.
         """
-        self._order = max(self._order, last)
+        self._order = max(self._order, last_order)
         for at_us, count in reads:
             self.habits.read(at_us, count)
         self._learn()
@@ -194,10 +165,10 @@ class ServedSpool(Spool):
             else:
                 self._queue(now_us, message)
 
-    # -- inside
+    # -- internal
 
-    def _has_come(self, identities: Iterable[Hashable]) -> None:
-        """Have on the device what waits here as if it had been lost."""
+    def _mark_on_device(self, identities: Iterable[Hashable]) -> None:
+        """Move messages that wait because they were believed lost to the device."""
         for identity in identities:
             message = self._known.get(identity)
             if message is not None and message.place not in (DEVICE, NOWHERE):
@@ -223,4 +194,4 @@ class ServedSpool(Spool):
         finished = list(messages)
         super()._finish(now_us, finished)
         for message in finished:
-            self._ended(message)
+            self._finished_callback(message)

@@ -1,37 +1,35 @@
-"""The spool: which messages of a topic go to a device, and when (Last hop 4.5, Figure 7).
+"""The spool: decides which messages of a topic go to a device, and when (Last hop 4.5, Figure 7).
 
-It is the one algorithm of both drivers, the machine on a server of the fleet and the simulator: its routines
-are those of the figure, time comes in as an argument, and what is forwarded goes out through a function.
+Both drivers run this algorithm, the server in a lab and the simulator. The routines are those of the figure;
+the time is an argument, and forwarded messages go to a callback.
 
 ==============  ======================================================================================
-notification    a message comes, or its rank changes; into ``outgoing`` (to be forwarded as soon as
-                possible), ``prefetch`` (may be forwarded when the policy says so), ``holding`` (expires
-                too soon) or ``delayed``
-read            a device asks for better messages than it has; from all queues
-read_offline    a device tells what was read there meanwhile
-network         the link has come up or gone down; coming up, the device says what it holds
-timeout         something expires, or its delay is over
+notification    a message comes, or its rank changes; into ``outgoing`` (forward as soon as possible),
+                ``prefetch`` (forward when the policy allows), ``holding`` (expires too soon) or
+                ``delayed``
+read            a device requests better messages than it has; from all queues
+read_offline    a device reports an earlier read
+network         the link changes; when it comes up, reads and evictions are reported first
+timeout         a message expires, or its delay is over
 ==============  ======================================================================================
 
-What the printed code leaves open or has wrong, and what is done here:
+Defects of the printed pseudo-code, and their fixes:
 
-* what is forwarded is never taken out of ``outgoing`` and ``prefetch``, and would go again for ever;
-  here it is;
-* ``READ`` leaves what it sends in ``prefetch`` and ``holding``; here it is taken out;
-* ``expires = 0`` (never) is below any threshold and would be held back; here it is never held back;
-* a rank that rises above the threshold, or changes above it, would forward a message again; here a message
-  that is on the device stays there with its new rank, and one that is finished stays finished;
-* ``delay_timeout`` would bring back what has expired or was retracted meanwhile; here it cannot;
-* the notice of a fall goes into a queue of messages, where it would count as one; here it is a retraction
-  of its own, and frees its room;
-* on-line topics forget the expiration; here it holds for all;
-* the length of the device's queue is told by ``READ`` only, which then subtracts nothing for the messages
-  that are read, so that after each read, and for as long as the device is away, the server believes it full;
-  here what is read goes off, what expires on the device goes off, and a device that comes back says what was
-  read there;
-* ``old_reads`` and ``exp_times`` are sets, which lose repeats; here they are windows;
-* histories grow without bounds; here ids of finished messages are remembered for ``remember_s``, and queues
-  are bounded by ``capacity``.
+* Forwarded messages stay in ``outgoing`` and ``prefetch``, and are forwarded again for ever: remove them.
+* ``READ`` leaves the messages that it sends in ``prefetch`` and ``holding``: remove them.
+* ``expires = 0`` (never) is below any threshold: such messages never go to holding.
+* A rise of the rank forwards a message again: a message on the device only gets its new rank, and a finished
+  one stays finished.
+* ``delay_timeout`` restores messages that expired or were retracted: it moves only messages still delayed.
+* The notice of a rank drop is put into a queue of messages, where it counts as one: retract the message,
+  which frees its room.
+* On-line topics ignore the expiration: it holds for all.
+* Only ``READ`` updates the length of the device's queue, and it does not subtract the messages read, so the
+  server believes the device full after each read and throughout an outage: subtract reads and expirations; a
+  device that reconnects reports its reads.
+* ``old_reads`` and ``exp_times`` are sets, which lose duplicates: use windows.
+* Histories grow without bound: names of finished messages are kept for ``remember_s``, and ``capacity``
+  bounds the queues.
 """
 
 from __future__ import annotations
@@ -41,18 +39,16 @@ from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
-from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding
+from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, chosen
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
-from mudkit.systems.lasthop.spool.rules import Situation, chosen
-from mudkit.systems.lasthop.spool.statistics import Habits
 
-__all__ = ["CREDIT", "DEVICE", "Spool"]
+__all__ = ["DEFAULT_CAPACITY", "DEVICE", "MAX_CREDIT", "PaperSpool", "Spool"]
 
 _OUTGOING, _PREFETCH, _HOLDING, _DELAYED, DEVICE = range(5)
-CAPACITY: Final = 100_000
-_REMEMBER_S: Final = 7 * 86_400.0
-CREDIT: Final = 64.0
-"""So many forwards the rate policy may have in hand when a link comes back."""
+DEFAULT_CAPACITY: Final = 100_000
+_DEFAULT_REMEMBER_S: Final = 7 * 86_400.0
+MAX_CREDIT: Final = 64.0
+"""Maximum number of forwards that the rate policy accumulates during an outage."""
 
 
 class Spool:
@@ -61,26 +57,28 @@ class Spool:
     Parameters
     ----------
     threshold : float
-        Messages of a lower rank are not acceptable.
+        Lowest acceptable rank.
     policy : Forwarding
+        Forwarding policy.
     forward : callable
         Takes each message that is forwarded.
     retract : callable
-        Takes what is on the device and not acceptable any more.
+        Takes each message on the device whose rank dropped below the threshold.
     capacity : int
-        The largest number of messages that wait; beyond, the lowest rank goes.
+        Maximum number of waiting messages; beyond it, the lowest rank is dropped.
     remember_s : float
-        The time for which a message that is finished is known as such, in seconds: at least this long, and at
-        most twice as long.
+        Time in seconds for which the name of a finished message is kept: at least this long, at most twice.
 
     Attributes
     ----------
     device : Ranked
-        What is on the device, as far as the spool knows.
+        Messages on the device, as far as the spool knows.
     habits : Habits
+        Moving averages of reads, arrivals and rank drops.
     is_up : bool
+        Whether the link is up.
     due_us : int
-        When :meth:`timeout` is to be called next.
+        Time at which :meth:`timeout` is due.
     interrupt : float
         Messages of at least this rank are forwarded as soon as possible, also on an on-demand topic.
     """
@@ -92,8 +90,8 @@ class Spool:
         forward: Take,
         retract: Take,
         *,
-        capacity: int = CAPACITY,
-        remember_s: float = _REMEMBER_S,
+        capacity: int = DEFAULT_CAPACITY,
+        remember_s: float = _DEFAULT_REMEMBER_S,
     ) -> None:
         self._threshold = threshold
         self._policy = policy
@@ -108,14 +106,14 @@ class Spool:
         self.device = self._queues[DEVICE]
         self._readable = [queue for queue in self._queues if queue is not self._queues[_DELAYED]]
         self._known: dict[Hashable, Message] = {}
-        """What is in any queue."""
+        """Messages in any queue, by name."""
         self._finished: set[Hashable] = set()
         self._finished_before: set[Hashable] = set()
         self._forget_us = self._remember_us
         self._expiries: list[tuple[int, int, Message]] = []
         self._delays: list[tuple[int, int, Message]] = []
         self._lowest: list[Entry] | None = None
-        """What waits, the lowest first; None before there was too much of it."""
+        """Waiting messages, the lowest first; None before the first eviction."""
         self._order = 0
         self._credit = 0.0
         self.interrupt = math.inf
@@ -127,12 +125,12 @@ class Spool:
 
     @property
     def waiting(self) -> int:
-        """Messages that are in any queue here."""
+        """Number of messages waiting at the spool."""
         return len(self._known) - self.device.size
 
     @property
     def prefetch_limit(self) -> float:
-        """So many messages may lie on the device before any is asked for."""
+        """Maximum number of messages on the device before a read."""
         return self._limit
 
     # -- the routines of the figure
@@ -140,13 +138,13 @@ class Spool:
     def notification(
         self, now_us: int, identity: Hashable, rank: float, expires_us: int = FOREVER_US
     ) -> None:
-        """Take a message, or the new rank of one."""
+        """Add a message, or change the rank of one."""
         if self.due_us <= now_us:
             self.timeout(now_us)
         if identity in self._known:
             self._rank_changed(now_us, self._known[identity], rank)
             return
-        if not rank >= self._threshold or expires_us <= now_us:  # what is no number is no rank
+        if not rank >= self._threshold or expires_us <= now_us:  # also refuses NaN
             return
         if identity in self._finished or identity in self._finished_before:
             return
@@ -159,9 +157,9 @@ class Spool:
                 self.due_us = expires_us
         if self._is_by_rate:
             self.habits.arrived(now_us)
-            self._credit = min(self._credit + self.habits.share_read, CREDIT)
+            self._credit = min(self._credit + self.habits.share_read, MAX_CREDIT)
         if self._is_online or rank >= self.interrupt:
-            if self.is_up and not self._outgoing.size:  # at once
+            if self.is_up and not self._outgoing.size:  # the fast path
                 self.device.add(message)
                 self._forward(message)
                 return
@@ -178,24 +176,25 @@ class Spool:
             self._try_forwarding(now_us)
 
     def read(self, now_us: int, most: float) -> list[Message]:
-        """Forward what is better than the best on the device, which is read now.
+        """Read the best messages of all queues: forward those that are not on the device.
 
         Parameters
         ----------
         now_us : int
+            Time of the read.
         most : float
-            The number that are read.
+            Maximum number of messages.
 
         Returns
         -------
         list of Message
-            What is read, the best first: it is on the device no longer.
+            Messages read, the best first; they are no longer on the device.
         """
         if self.due_us <= now_us:
             self.timeout(now_us)
         device = self.device
         heads = [(queue.first(), queue) for queue in self._readable if queue.size]
-        heapify(heads)  # entries differ, so that queues are never compared
+        heapify(heads)  # entries differ: queues are never compared
         taken: list[Message] = []
         while len(heads) > 1 and len(taken) < most:
             source = heads[0][1]
@@ -221,37 +220,21 @@ class Spool:
         return taken
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Take note of what was read at some time while the device was away."""
+        """Record an earlier read on the device."""
         read_there = list(identities)
         self._off_device(at_us, read_there)
         self.habits.read(at_us, len(read_there))
         self._learn()
 
-    def let_go(self, now_us: int, identities: Iterable[Hashable]) -> None:
-        """Take note of what a device has let go to make room."""
+    def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
+        """Record messages that the device evicted."""
         self._off_device(now_us, identities)
 
-    def read_elsewhere(self, now_us: int, identities: Iterable[Hashable]) -> None:
-        """Take note of what was read on another device of the user: it goes from all queues."""
-        self.timeout(now_us)
-        for identity in identities:
-            message = self._known.get(identity)
-            if message is None:
-                continue
-            place = message.place
-            if place != NOWHERE:
-                self._queues[place].remove(message)
-            self._finish(now_us, (message,))
-            if place == DEVICE:
-                self._retract(message)
-        if self.is_up:
-            self._try_forwarding(now_us)
-
     def network(self, now_us: int, *, is_up: bool) -> None:
-        """Take note that the link has come up or gone down.
+        """Record a change of the link.
 
-        What was read and let go meanwhile is told before: see :meth:`read_offline` and :meth:`let_go`. What
-        is due at the moment at which it goes down comes too late for it.
+        Call :meth:`read_offline` and :meth:`drop` before it comes up. Timeouts due at the moment at which it
+        goes down no longer use it.
         """
         if self.due_us <= now_us:
             self.timeout(now_us if is_up else now_us - 1)
@@ -260,7 +243,7 @@ class Spool:
             self._try_forwarding(now_us)
 
     def timeout(self, now_us: int) -> None:
-        """Let expire what expires, and end delays that are over."""
+        """Remove expired messages, and end delays that are over."""
         expiries, delays = self._expiries, self._delays
         while self.due_us <= now_us:
             at_us = self.due_us
@@ -283,7 +266,7 @@ class Spool:
     # -- inside
 
     def _queue(self, now_us: int, message: Message) -> None:
-        """Put a message where the checks of its expiration and of delays say."""
+        """Put a message into the queue that its expiration and the delay select."""
         threshold, delay = self._policy.expiration_threshold_s, self._policy.delay_s
         if threshold is not None and message.expires_us < FOREVER_US:
             least_us = self.habits.between_reads_us if threshold == LEARNT else float(threshold) * 1e6
@@ -300,7 +283,7 @@ class Spool:
         self._prefetch.add(message)
 
     def _rank_changed(self, now_us: int, message: Message, rank: float) -> None:
-        if message.place == NOWHERE:  # read where the queue is shared, and not told yet
+        if message.place == NOWHERE:  # read from the shared queue, and not reported yet
             return
         queue = self._queues[message.place]
         if rank >= self._threshold:
@@ -334,26 +317,26 @@ class Spool:
                 self._forward(message)
 
     def _learn(self) -> None:
-        """Set how many messages may lie on the device."""
+        """Update the prefetch limit."""
         if self._policy.kind in ("buffer", "unified"):
             limit = self._policy.prefetch_limit
             self._limit = 2 * self.habits.read_at_a_time if limit == LEARNT else float(limit)
 
     def _off_device(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        gone, known = [], self._known
+        removed, known = [], self._known
         for identity in identities:
             message = known.get(identity)
             if message is not None and message.place in (DEVICE, NOWHERE):
-                if message.place == DEVICE:  # else whoever shares the queue has taken it out
+                if message.place == DEVICE:  # else the simulator has removed it from the shared queue
                     self.device.remove(message)
-                gone.append(message)
-        self._finish(at_us, gone)
+                removed.append(message)
+        self._finish(at_us, removed)
 
     def _evict(self, now_us: int) -> None:
-        """Let go what has the lowest rank of all that waits."""
+        """Drop the waiting message with the lowest rank."""
         if self._lowest is None or len(self._lowest) > 2 * len(self._known):
-            waiting = [each for each in self._known.values() if each.place != DEVICE]
-            self._lowest = [(each.rank, -each.order, each) for each in waiting]
+            waiting = [message for message in self._known.values() if message.place != DEVICE]
+            self._lowest = [(message.rank, -message.order, message) for message in waiting]
             heapify(self._lowest)
         while True:
             rank, _, message = heappop(self._lowest)
@@ -363,7 +346,7 @@ class Spool:
         self._finish(now_us, (message,))
 
     def _finish(self, now_us: int, messages: Iterable[Message]) -> None:
-        """Forget all of messages but that they were."""
+        """Forget messages except for their names."""
         if now_us >= self._forget_us:
             self._finished_before, self._finished = self._finished, set()
             self._forget_us = now_us + self._remember_us
@@ -371,3 +354,46 @@ class Spool:
         for message in messages:
             del known[message.identity]
             finished.add(message.identity)
+
+
+class PaperSpool(Spool):
+    """A spool that estimates the length of the device's queue as the printed code does (Last hop 4.5).
+
+    The code sets ``topic.queue_size`` in ``READ``, to the length before the read, and adds one for each
+    forwarded message. It never subtracts the messages read, and learns nothing of reads without a network.
+    All other defects are fixed as in :class:`Spool`.
+
+    Parameters
+    ----------
+    threshold : float
+        Lowest acceptable rank.
+    prefetch_limit : int
+        Maximum of the estimate.
+    forward, retract : callable
+        Callbacks, see :class:`Spool`.
+
+    Attributes
+    ----------
+    queue_size : int
+        The estimate.
+    """
+
+    def __init__(self, threshold: float, prefetch_limit: int, forward: Take, retract: Take) -> None:
+        self.queue_size = 0
+        self._printed_limit = prefetch_limit
+
+        def count_forwarded(message: Message) -> None:
+            self.queue_size += 1
+            forward(message)
+
+        super().__init__(threshold, Forwarding("buffer", prefetch_limit), count_forwarded, retract)
+
+    def read(self, now_us: int, most: float) -> list[Message]:
+        """Read as :meth:`Spool.read`."""
+        self.queue_size = self.device.size
+        return super().read(now_us, most)
+
+    def _try_forwarding(self, now_us: int) -> None:
+        # Spool compares the limit with the true queue length: shift it by the error of the estimate.
+        self._limit = self.device.size + self._printed_limit - self.queue_size
+        super()._try_forwarding(now_us)

@@ -1,1 +1,1 @@
-"""What the paper's evaluation needs: a simulator of one device and one topic, sweeps, sizing (Last hop 4)."""
+"""Evaluation of the paper: a simulator of one device and one topic, sweeps, and sizing (Last hop 4)."""

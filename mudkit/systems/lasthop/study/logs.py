@@ -1,13 +1,13 @@
-"""What has happened, as the events of a run: a user's own arrivals, reads and outages, from CSV files.
+"""A user's own arrivals, reads and outages from CSV files, as the events of a run.
 
 =========  ====================================================================================
-arrivals   ``time``; where they are known ``rank`` (a number, else all are alike) and ``expires``
-           (a time; where it is empty, never)
+arrivals   ``time``; optional ``rank`` (a number; by default all are equal) and ``expires``
+           (a time; empty: never)
 reads      ``time``
 outages    ``begin, end`` of each stretch without a link; between them there is one
 =========  ====================================================================================
 
-Times are seconds since 1970 in UTC or ISO 8601, in order; further columns are not looked at.
+Times are seconds since 1970 in UTC or ISO 8601, in order; other columns are ignored.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from mudkit.trace.values import NO_TIME, numbers, times_us
 __all__ = ["COLUMNS", "drawn_from", "read_logs"]
 
 COLUMNS: Final = {"arrivals": ("time", "rank", "expires"), "reads": ("time",), "outages": ("begin", "end")}
-"""Columns of each log; ``rank`` and ``expires`` may be missing."""
+"""Columns of each log; ``rank`` and ``expires`` are optional."""
 
 _OPTIONAL: Final = ("rank", "expires")
-_APART_US: Final = 86_400 * 1_000_000
-"""What comes may wait so long for the first read, and the link may be away so long before or after."""
+_MAX_GAP_US: Final = 86_400 * 1_000_000
+"""Maximum gap between the last arrival and the first read, and between outages and the other logs."""
 
 
 class _Rows(NamedTuple):
-    """Where the rows of a log stand, for messages."""
+    """Positions of the rows of a log, for error messages."""
 
     log: str
     lines: Sequence[int] | None
@@ -56,7 +56,7 @@ class _Table(NamedTuple):
     rows: _Rows
 
     def times(self, name: str, tz: str, *, may_be_empty: bool = False) -> NDArray[np.int64]:
-        """Read a column of times; FOREVER_US where it may be empty and is."""
+        """Read a column of times; FOREVER_US where an optional time is empty."""
         texts = self.columns[name]
         times = times_us(pa.array(texts, pa.string()), tz) if texts else np.empty(0, dtype=np.int64)
         empty = np.array([not text.strip() for text in texts], dtype=np.bool_)
@@ -64,7 +64,7 @@ class _Table(NamedTuple):
         if may_be_empty:
             times, bad = np.where(empty, FOREVER_US, times), bad & ~empty
         problems = [f"{texts[i]!r} as {name}" for i in np.flatnonzero(bad)]
-        _refuse(bad, self.rows, "This is no time.", problems, _TIME)
+        _check_rows(bad, self.rows, "A time cannot be read.", problems, _TIME)
         return np.asarray(times, dtype=np.int64)
 
 
@@ -83,56 +83,69 @@ def read_logs(
     Parameters
     ----------
     arrivals, reads : path-like
+        Files with the columns above.
     outages : path-like, optional
         None: there is always a link.
     tz : str
-        Time zone of times that name none.
+        Time zone of times without one.
+
+    Returns
+    -------
+    Drawn
+        Events, which :func:`~mudkit.systems.lasthop.play` runs.
 
     Raises
     ------
     InputMissing
-        There is no such file.
+        A file does not exist.
     TraceFormatError
-        A file is empty, no text, or lacks a column.
+        A file is empty, is not text, or lacks a column.
     TraceContentError
-        A row has no time, times are not in order, or a value cannot be; the message says in which line. Or
-        the logs are of different times: nothing comes before the last read, or a day and more lies between
+        A time, rank or expiration is invalid, or times are not in order; the message names the line. Or the
+        time ranges do not overlap: the first arrival is after the last read, or more than a day lies between
         the last arrival and the first read, or between these two logs and all outages.
     """
-    came, read = _table(arrivals, "arrivals"), _table(reads, "reads")
+    arrival_table, read_table = _table(arrivals, "arrivals"), _table(reads, "reads")
     ranks = None
-    if "rank" in came.columns:
-        texts = came.columns["rank"]
+    if "rank" in arrival_table.columns:
+        texts = arrival_table.columns["rank"]
         ranks = numbers(pa.array(texts, pa.string()))
         problems = [repr(texts[i]) for i in np.flatnonzero(np.isnan(ranks))]
-        _refuse(np.isnan(ranks), came.rows, "This is no rank.", problems, "a number")
-    expires_us = came.times("expires", tz, may_be_empty=True) if "expires" in came.columns else None
-    down, rows = None, [came.rows, read.rows, _Rows("outages", None)]
+        _check_rows(
+            np.isnan(ranks), arrival_table.rows, "A rank is not a finite number.", problems, "a number"
+        )
+    expires_us = (
+        arrival_table.times("expires", tz, may_be_empty=True) if "expires" in arrival_table.columns else None
+    )
+    down, rows = None, [arrival_table.rows, read_table.rows, _Rows("outages", None)]
     if outages is not None:
-        away = _table(outages, "outages")
-        down, rows[2] = np.stack([away.times("begin", tz), away.times("end", tz)], axis=1), away.rows
-    came_us, read_us = came.times("time", tz), read.times("time", tz)
-    drawn = _drawn(came_us, read_us, ranks, expires_us, down, rows)
-    _check_they_meet(came_us, read_us, down)
+        outage_table = _table(outages, "outages")
+        down, rows[2] = (
+            np.stack([outage_table.times("begin", tz), outage_table.times("end", tz)], axis=1),
+            outage_table.rows,
+        )
+    arrivals_us, reads_us = arrival_table.times("time", tz), read_table.times("time", tz)
+    drawn = _drawn(arrivals_us, reads_us, ranks, expires_us, down, rows)
+    _check_overlap(arrivals_us, reads_us, down)
     return drawn
 
 
-def _check_they_meet(
-    came_us: NDArray[np.int64], read_us: NDArray[np.int64], down_us: NDArray[np.int64] | None
+def _check_overlap(
+    arrivals_us: NDArray[np.int64], reads_us: NDArray[np.int64], down_us: NDArray[np.int64] | None
 ) -> None:
-    """Refuse logs of different times, of which each for itself is fine."""
-    if read_us[-1] < came_us[0] or read_us[0] - came_us[-1] > _APART_US:
-        raise _never_meet("arrivals and reads", came_us, read_us)
+    """Refuse logs whose time ranges do not overlap."""
+    if reads_us[-1] < arrivals_us[0] or reads_us[0] - arrivals_us[-1] > _MAX_GAP_US:
+        raise _no_overlap("arrivals and reads", arrivals_us, reads_us)
     if down_us is not None and len(down_us):
-        both = np.array([min(came_us[0], read_us[0]), max(came_us[-1], read_us[-1])])
-        if both[0] - down_us[-1, 1] > _APART_US or down_us[0, 0] - both[1] > _APART_US:
-            raise _never_meet("outages and the other two", down_us.ravel(), both)
+        both = np.array([min(arrivals_us[0], reads_us[0]), max(arrivals_us[-1], reads_us[-1])])
+        if both[0] - down_us[-1, 1] > _MAX_GAP_US or down_us[0, 0] - both[1] > _MAX_GAP_US:
+            raise _no_overlap("outages and the other two", down_us.ravel(), both)
 
 
-def _never_meet(which: str, one_us: NDArray[np.int64], other_us: NDArray[np.int64]) -> TraceContentError:
-    spans = (f"{_time(int(each[0]))} to {_time(int(each[-1]))}" for each in (one_us, other_us))
+def _no_overlap(which: str, one_us: NDArray[np.int64], other_us: NDArray[np.int64]) -> TraceContentError:
+    spans = (f"{_time(int(times_us[0]))} to {_time(int(times_us[-1]))}" for times_us in (one_us, other_us))
     return TraceContentError(
-        f"The logs of {which} never meet.",
+        f"The time ranges of {which} do not overlap.",
         where=which,
         found=" and ".join(spans),
         expected="logs of the same days",
@@ -148,27 +161,11 @@ def drawn_from(
     expires_us: ArrayLike | None = None,
     outages_us: ArrayLike | None = None,
 ) -> Drawn:
-    """Make what a run plays from what was recorded; it begins at the first arrival or read.
+    """Build the events of a run from recorded ones; it begins at the first arrival or read.
 
-    Parameters
-    ----------
-    arrivals_us, reads_us : array_like of int
-        Microseconds from any one moment, in order.
-    ranks : array_like of float, optional
-        The ranks of the arrivals; None: all are alike.
-    expires_us : array_like of int, optional
-        The time after each arrival at which it expires;
-        :data:`~mudkit.systems.lasthop.spool.ranked.FOREVER_US`: never.
-    outages_us : array_like of int, shape (outages, 2), optional
-        When each begins and ends, in order and apart from each other.
-
-    Raises
-    ------
-    TraceContentError
-        Times are not in order, a value cannot be, or nothing has happened; the message says in which row,
-        from 0.
-    ParameterError
-        Arrays do not fit each other.
+    Times are whole microseconds from any one moment, in order; ``outages_us`` has begin and end of each
+    outage, in order and disjoint. Raises TraceContentError about the first invalid row, and ParameterError if
+    arrays differ in length.
     """
     rows = [_Rows(log, None) for log in COLUMNS]
     return _drawn(arrivals_us, reads_us, ranks, expires_us, outages_us, rows)
@@ -182,38 +179,50 @@ def _drawn(
     outages_us: ArrayLike | None,
     rows: Sequence[_Rows],
 ) -> Drawn:
-    came = _whole("arrivals_us", arrivals_us, (-1,))
+    arrived = _whole("arrivals_us", arrivals_us, (-1,))
     read = _whole("reads_us", reads_us, (-1,))
     down = _whole("outages_us", [] if outages_us is None else outages_us, (-1, 2))
-    rank = np.zeros(len(came)) if ranks is None else np.asarray(ranks, dtype=np.float64)
-    until = np.full(len(came), FOREVER_US) if expires_us is None else _whole("expires_us", expires_us, (-1,))
+    rank = np.zeros(len(arrived)) if ranks is None else np.asarray(ranks, dtype=np.float64)
+    until = (
+        np.full(len(arrived), FOREVER_US) if expires_us is None else _whole("expires_us", expires_us, (-1,))
+    )
     for name, values in (("ranks", rank), ("expires_us", until)):
-        if values.shape != came.shape:
+        if values.shape != arrived.shape:
             raise ParameterError(
                 "Arrays do not fit each other.",
                 where=name,
                 found=f"shape {values.shape}",
-                expected=f"one for each of {len(came):,} arrivals",
+                expected=f"one for each of {len(arrived):,} arrivals",
             )
-    if not len(came) or not len(read):
-        empty = "arrivals" if not len(came) else "reads"
+    if not len(arrived) or not len(read):
+        empty = "arrivals" if not len(arrived) else "reads"
         raise TraceContentError(
-            f"The log of {empty} holds nothing.", where=empty, found="no row", expected="at least one"
+            f"The log of {empty} is empty.", where=empty, found="no row", expected="at least one"
         )
-    for times, at, in_row in ((came, rows[0], 1), (read, rows[1], 1), (down.ravel(), rows[2], 2)):
+    for times, at, in_row in ((arrived, rows[0], 1), (read, rows[1], 1), (down.ravel(), rows[2], 2)):
         back = np.append(False, np.diff(times) < 0)
         problems = [f"{_time(times[i])} after {_time(times[i - 1])}" for i in np.flatnonzero(back)]
-        _refuse(back, at, "Times are not in order.", problems, "each time at or after the one before", in_row)
+        _check_rows(
+            back, at, "Times are not in order.", problems, "each time at or after the one before", in_row
+        )
     endless = ~np.isfinite(rank)
-    _refuse(endless, rows[0], "This is no rank.", [str(each) for each in rank[endless]], "a finite number")
-    late = until <= came
+    _check_rows(
+        endless,
+        rows[0],
+        "A rank is not a finite number.",
+        [str(value) for value in rank[endless]],
+        "a finite number",
+    )
+    late = until <= arrived
     problems = [f"expires at {_time(at)}" for at in until[late]]
-    _refuse(late, rows[0], "A message has expired when it comes.", problems, "an expiration after its time")
-    begin_us = min(int(came[0]), int(read[0]))
+    _check_rows(
+        late, rows[0], "A message expires at its arrival or before.", problems, "an expiration after its time"
+    )
+    begin_us = min(int(arrived[0]), int(read[0]))
     switches_us = down.ravel() - begin_us
     ended = int(np.searchsorted(switches_us, 0, side="right"))
     return Drawn(
-        came - begin_us,
+        arrived - begin_us,
         np.where(until >= FOREVER_US, FOREVER_US, until - begin_us),
         rank,
         read - begin_us,
@@ -234,16 +243,16 @@ def _table(path: str | os.PathLike[str], log: str) -> _Table:
             remedy="name the file itself",
         )
     names, delimiter, above = header(file)
-    wanted = COLUMNS[log]
-    if missing := [name for name in wanted if name not in names and name not in _OPTIONAL]:
+    known = COLUMNS[log]
+    if missing := [name for name in known if name not in names and name not in _OPTIONAL]:
         raise TraceFormatError(
             f"{file.name} lacks columns of a log of {log}.",
             where=str(file),
             found=", ".join(name[:40] for name in names[:20]),
             expected=", ".join(missing),
-            remedy="rename the columns; a log of " + log + " has " + ", ".join(wanted),
+            remedy="rename the columns; a log of " + log + " has " + ", ".join(known),
         )
-    columns: dict[str, list[str]] = {name: [] for name in wanted if name in names}
+    columns: dict[str, list[str]] = {name: [] for name in known if name in names}
     places = [(columns[name], names.index(name)) for name in columns]
     lines: list[int] = []
     try:
@@ -266,10 +275,10 @@ def _opened(file: Path) -> TextIO:
     return file.open(encoding="utf-8-sig", newline="")
 
 
-def _refuse(
+def _check_rows(
     bad: NDArray[np.bool_], rows: _Rows, summary: str, problems: Sequence[str], expected: str, in_row: int = 1
 ) -> None:
-    """Refuse a log if values are bad; the first one is told."""
+    """Raise an error about the first bad value; return if there is none."""
     if not problems:
         return
     more = f"; {len(problems) - 1:,} more like it" if len(problems) > 1 else ""
@@ -278,7 +287,7 @@ def _refuse(
         where=rows.at(int(np.argmax(bad)) // in_row),
         found=problems[0] + more,
         expected=expected,
-        remedy="mend the row or leave it out, and have the rows in the order of their times",
+        remedy="correct the row or remove it, and sort the rows by time",
     )
 
 
@@ -288,7 +297,7 @@ def _whole(name: str, given: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.in
         return np.empty((0, *shape[1:]), dtype=np.int64)
     if values.dtype.kind not in "iu" or values.ndim != len(shape) or values.shape[1:] != shape[1:]:
         raise ParameterError(
-            "These are no times.",
+            "Times are not whole microseconds.",
             where=name,
             found=f"{values.dtype} of shape {values.shape}",
             expected="whole microseconds" + (", begin and end in a row" if len(shape) == 2 else ""),

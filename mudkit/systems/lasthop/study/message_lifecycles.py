@@ -1,4 +1,4 @@
-"""What became of each message, and when: the same events, seen message by message."""
+"""History of each message of a run: when it came, was forwarded and was read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.spool.ranked import Message, Ranked, Take
 from mudkit.systems.lasthop.study.scenario import DAY_US, Drawn, Scenario
-from mudkit.systems.lasthop.study.simulation import Begin, beginning, most_of, play
+from mudkit.systems.lasthop.study.simulation import SpoolFactory, play, read_limit, spool_factory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,9 +28,9 @@ class Lifelines(Displayed):
     Parameters
     ----------
     drawn : Drawn
-        The events.
+        Events.
     tables : mapping of str to pandas.DataFrame
-        What :func:`message_lifecycles` returns for each policy.
+        Result of :func:`message_lifecycles` for each policy.
     best : pandas.DataFrame
         The same for the on-line policy, against which loss is counted.
     until_us : int
@@ -67,59 +67,64 @@ def lifelines(
     max: float | None = 8,  # noqa: A002 - the name of the API
     seed: int = 0,
 ) -> Lifelines:
-    """Run policies on the same events, and keep what became of each message.
+    """Run policies on the same events, and keep the history of each message.
 
     Parameters
     ----------
     scenario : Scenario
-        Of a few days: every message is kept.
+        A scenario of a few days: every message is kept.
     policies : mapping of str to Forwarding or Push
+        Policies by name.
     max : int or None
-        Messages at a time; None: all.
+        Messages per read; None: unlimited.
     seed : int
+        Seed of the events.
 
     Returns
     -------
     Lifelines
         :func:`mudkit.figures.message_lifecycles` draws it.
     """
-    drawn, most = scenario.draw(seed), most_of(max)
-    tables = {name: message_lifecycles(drawn, beginning(way, 0.0), most) for name, way in policies.items()}
-    best = message_lifecycles(drawn, beginning(Forwarding("on-line"), 0.0), most)
+    drawn, most = scenario.draw(seed), read_limit(max)
+    tables = {
+        name: message_lifecycles(drawn, spool_factory(policy, 0.0), most) for name, policy in policies.items()
+    }
+    best = message_lifecycles(drawn, spool_factory(Forwarding("on-line"), 0.0), most)
     return Lifelines(drawn, tables, best, scenario.days * DAY_US)
 
 
-def message_lifecycles(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:
-    """Run all events through one spool and return the history of each message.
+def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, most: float) -> pd.DataFrame:
+    """Run all events through one spool, and return the history of each message.
 
     Parameters
     ----------
     drawn : Drawn
-    begin : callable
-        Makes the spool from the functions that take what is forwarded and what is retracted.
+        Events.
+    make_spool : callable
+        Builds the spool from its ``forward`` and ``retract`` callbacks.
     most : float
-        Messages at a time.
+        Messages per read.
 
     Returns
     -------
     DataFrame
-        A row a message, in the order in which they came: ``message``, ``rank``, ``came_us``, ``expires_us``
+        One row per message, in order of arrival: ``message``, ``rank``, ``came_us``, ``expires_us``
         (:data:`~mudkit.systems.lasthop.spool.ranked.FOREVER_US`: never), ``forwarded_us`` and ``read_us``
         (-1: never).
     """
     import pandas as pd
 
-    watched: list[_Watched] = []
+    watched: list[_WatchedSpool] = []
 
-    def watch(forward: Take, retract: Take) -> _Watched:
-        watched.append(_Watched(begin, forward, retract))
+    def watch(forward: Take, retract: Take) -> _WatchedSpool:
+        watched.append(_WatchedSpool(make_spool, forward, retract))
         return watched[0]
 
     outcome = play(drawn, watch, most)
     count = len(drawn.arrivals_us)
     columns = {"forwarded_us": watched[0].forwarded_us, "read_us": watched[0].read_us}
-    missing = [each for each in outcome.read_ids if each not in watched[0].read_us]
-    # What is read after the link has gone for good is told to nobody: each read took as much as it could.
+    missing = [identity for identity in outcome.read_ids if identity not in watched[0].read_us]
+    # Reads after the last outage began are never reported: assign their messages in order, `most` per read.
     since_us = drawn.switches_us[-1] if len(drawn.switches_us) else -1
     for at_us in drawn.reads_us[drawn.reads_us >= since_us].tolist():
         while missing and list(columns["read_us"].values()).count(at_us) < most:
@@ -131,23 +136,23 @@ def message_lifecycles(drawn: Drawn, begin: Begin, most: float) -> pd.DataFrame:
             "came_us": drawn.arrivals_us,
             "expires_us": drawn.expires_us,
         }
-        | {name: [times.get(each, -1) for each in range(count)] for name, times in columns.items()}
+        | {name: [times.get(number, -1) for number in range(count)] for name, times in columns.items()}
     )
 
 
-class _Watched:
-    """A spool, and when what happened to it."""
+class _WatchedSpool:
+    """A spool that records when each message is forwarded and read."""
 
-    def __init__(self, begin: Begin, forward: Take, retract: Take) -> None:
+    def __init__(self, make_spool: SpoolFactory, forward: Take, retract: Take) -> None:
         self.forwarded_us: dict[Hashable, int] = {}
         self.read_us: dict[Hashable, int] = {}
         self._now_us = 0
 
-        def noted(message: Message) -> None:
+        def record_forwarded(message: Message) -> None:
             self.forwarded_us[message.identity] = self._now_us
             forward(message)
 
-        self._spool = begin(noted, retract)
+        self._spool = make_spool(record_forwarded, retract)
 
     @property
     def device(self) -> Ranked:
@@ -181,7 +186,7 @@ class _Watched:
         self._spool.read_offline(at_us, identities)
 
     def timeout(self, now_us: int) -> None:
-        """Let expire what expires, each at its time."""
+        """Drop expired messages, each at its time."""
         while self._spool.due_us <= now_us:
             self._now_us = self._spool.due_us
             self._spool.timeout(self._now_us)

@@ -1,6 +1,6 @@
-"""What happens to one device and one topic in virtual days: arrivals, reads, outages (Last hop 4).
+"""Events of one device and one topic in virtual days: arrivals, reads, outages (Last hop 4).
 
-All of it is drawn at once, from named streams of one seed: two policies on one seed see the same events.
+All events are drawn at once, from named streams of one seed: two policies on one seed see the same events.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError, brief
 from mudkit.sources.outages import PERIODS, Outages, outages_of
-from mudkit.sources.parameters import check_ranges, number, rate
+from mudkit.sources.parameters import check_ranges, number, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.units import US_PER_S
@@ -27,19 +26,25 @@ DAY_US: Final = 86_400 * US_PER_S
 _HOUR_US: Final = 3600 * US_PER_S
 _DEVICE: Final = "device"
 SWITCH, READ = -2, -1
-"""What happens, where it is no arrival."""
+"""Kinds of events in a timeline that are not arrivals."""
 
 
 @dataclass(frozen=True)
 class Expiration:
-    """After what time messages expire.
+    """Distribution of the time from arrival to expiration.
 
     Parameters
     ----------
     mean_s : float
+        Mean in seconds.
     law : {'exponential', 'uniform', 'normal'}
-        Uniform: from 0 to twice the mean. Normal: with a quarter of the mean as its standard deviation, cut
-        off at four of them.
+        Uniform: from 0 to twice the mean. Normal: standard deviation of a quarter of the mean, cut off at
+        four standard deviations.
+
+    Raises
+    ------
+    ParameterError
+        The mean is out of range, or the law is unknown.
     """
 
     mean_s: float = field(metadata={"low": 1e-3, "high": 1e10})
@@ -47,26 +52,15 @@ class Expiration:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean_s", number("expiration", self.mean_s, 1e-3, 1e10))
-        if self.law not in LAWS:
-            raise ParameterError(
-                "There is no such distribution of expirations.",
-                where="law",
-                found=brief(self.law),
-                expected=", ".join(LAWS),
-            )
+        one_of("law", self.law, LAWS, "There is no such distribution of expirations.")
 
     @classmethod
     def of(cls, given: Expiration | float) -> Expiration:
-        """Return an expiration, or that of a mean in seconds."""
+        """Return an expiration, or the exponential one with a mean in seconds."""
         return given if isinstance(given, Expiration) else cls(given)
 
     def draw_us(self, seed: int, count: int) -> NDArray[np.int64]:
-        """Draw times from arrival to expiration, at least 1 µs.
-
-        Returns
-        -------
-        ndarray of int64, shape (count,)
-        """
+        """Draw ``count`` times from arrival to expiration, at least 1 µs."""
         stream, step = Stream(seed, "lasthop expiration"), np.arange(count)
         match self.law:
             case "exponential":
@@ -80,15 +74,10 @@ class Expiration:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What was drawn; times in µs from the start, in order.
+    """Events of a run; times in µs from the start, in order.
 
-    Parameters
-    ----------
-    arrivals_us, expires_us : ndarray of int64, shape (messages,)
-    ranks : ndarray of float64, shape (messages,)
-    reads_us, switches_us : ndarray of int64
-        The link changes at each switch.
-    starts_up : bool
+    ``arrivals_us``, ``expires_us`` and ``ranks`` have an item per message; the link changes at each of
+    ``switches_us``.
     """
 
     arrivals_us: NDArray[np.int64]
@@ -100,9 +89,9 @@ class Drawn:
 
     @cached_property
     def timeline(self) -> tuple[list[int], list[int]]:
-        """When everything happens, in order, and what: the number of an arrival, or SWITCH or READ.
+        """Times of all events, in order, and their kinds: the number of an arrival, or SWITCH or READ.
 
-        At one time the link changes first, and reads come last.
+        At equal times the link changes first, and reads come last.
         """
         parts = (self.switches_us, self.arrivals_us, self.reads_us)
         times_us = np.concatenate(parts)
@@ -114,27 +103,28 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One device, one topic.
+    """Parameters of one device and one topic.
 
     Parameters
     ----------
     event_frequency : float
         Arrivals a day, Poisson.
     user_frequency : float
-        Reads a day: their number is normal around it, and they come at random while the user is awake, 16 to
-        17 hours from about seven.
+        Reads a day: their number is normal around it, and they come at random during 16 to 17 waking hours
+        from about seven.
     outages : Outages
-        Or a share of time. With 1 the link never comes up.
+        Outages, or their share of time. With 1 the link never comes up.
     expiration : Expiration or None
-        Or the mean in seconds, of an exponential distribution. None: nothing expires.
+        Expiration, or the mean of an exponential one in seconds. None: nothing expires.
     expiring_share : float
-        The share of the messages that expire, from 0 to 1.
+        Share of the messages that expire, from 0 to 1.
     days : int
+        Length of the run.
     reads_cv : float
-        Standard deviation of the number of reads a day, over its mean. The paper does not say. It matters
-        where a user can just read what comes, as with ``Max`` 32 once a day of 32: what is left at the end of
-        a year is a random walk's then; and where the network is away for long, and the limit of what is
-        prefetched is what is read at a time.
+        Standard deviation of the number of reads a day, over its mean; the paper does not state it. It
+        matters where a user can just read all arrivals, as with ``Max`` 32 once a day of 32: the rest at the
+        end of a year is then a random walk. It also matters under long outages if the prefetch limit is
+        learnt.
 
     Raises
     ------
@@ -157,25 +147,20 @@ class Scenario:
             object.__setattr__(self, "expiration", Expiration.of(self.expiration))
 
     def draw(self, seed: int) -> Drawn:
-        """Draw everything.
-
-        Parameters
-        ----------
-        seed : int
-        """
+        """Draw all events of a seed."""
         end_us = self.days * DAY_US
         arrivals_us = self._arrivals_us(seed, end_us)
         count = len(arrivals_us)
         expires_us = np.full(count, FOREVER_US, dtype=np.int64)
         if self.expiration is not None:
-            does = Stream(seed, "lasthop expires").chance(0, np.arange(count), self.expiring_share)
-            expires_us[does] = (arrivals_us + self.expiration.draw_us(seed, count))[does]
+            is_expiring = Stream(seed, "lasthop expires").chance(0, np.arange(count), self.expiring_share)
+            expires_us[is_expiring] = (arrivals_us + self.expiration.draw_us(seed, count))[is_expiring]
         ranks = Stream(seed, "lasthop rank").uniform(0, np.arange(count))
         switches_us, starts_up = _switches_us(self.outages, seed, end_us)
         return Drawn(arrivals_us, expires_us, ranks, self._reads_us(seed, end_us), switches_us, starts_up)
 
     def describe(self) -> dict[str, Value]:
-        """Tell all that a result must state."""
+        """Return the parameters that a result must state."""
         expiration = None
         if self.expiration is not None:
             expiration = {
@@ -196,8 +181,8 @@ class Scenario:
         if not self.event_frequency:
             return np.empty(0, dtype=np.int64)
         stream, gap_us = Stream(seed, "lasthop arrival"), DAY_US / self.event_frequency
-        expected = end_us / gap_us
-        count = int(expected + 6 * expected**0.5 + 16)  # more than come, but for one seed in a billion
+        mean = end_us / gap_us
+        count = int(mean + 6 * mean**0.5 + 16)  # too few for one seed in a billion
         times_us = np.cumsum(stream.exponential(0, np.arange(count), gap_us))
         while times_us[-1] < end_us:
             more = stream.exponential(0, np.arange(len(times_us), len(times_us) + count), gap_us)
@@ -206,12 +191,12 @@ class Scenario:
 
     def _reads_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
         day = np.arange(self.days)
-        number_ = Stream(seed, "lasthop reads")
+        daily = Stream(seed, "lasthop reads")
         spread = self.user_frequency * self.reads_cv
-        wanted = np.maximum(number_.normal(0, day, self.user_frequency, spread), 0.0)
-        # What is left by rounding goes to the next day: half a read a day is one every other day.
+        expected = np.maximum(daily.normal(0, day, self.user_frequency, spread), 0.0)
+        # Rounding carries over to the next day: half a read a day is one every other day.
         begun = Stream(seed, "lasthop rounding").uniform(0, 0)
-        counts = np.diff(np.floor(np.cumsum(wanted) + begun), prepend=0.0).astype(np.int64)
+        counts = np.diff(np.floor(np.cumsum(expected) + begun), prepend=0.0).astype(np.int64)
         begin_us = Stream(seed, "lasthop waking").uniform(0, day, 6.5 * _HOUR_US, 7.5 * _HOUR_US)
         awake_us = Stream(seed, "lasthop awake").uniform(0, day, 16.0 * _HOUR_US, 17.0 * _HOUR_US)
         of_day = np.repeat(day, counts)
@@ -222,11 +207,11 @@ class Scenario:
 
 
 def _switches_us(outages: Outages, seed: int, end_us: int) -> tuple[NDArray[np.int64], bool]:
-    """Give when the link changes, until the end, and whether it is up at the start."""
+    """Return the times at which the link changes, and whether it is up at the start."""
     switching = outages.switching(seed, [_DEVICE])
     switches: list[NDArray[np.int64]] = []
     at_us, block = 0, 0
-    # Of a day and a cycle two periods: nearly always all of them at once.
+    # Two periods per cycle, and some more: nearly always enough in one step.
     blocks = 1 + int(2.2 * outages.per_day * end_us / DAY_US / PERIODS)
     while at_us < end_us:
         times_us = at_us + np.cumsum(np.minimum(switching.periods_us(block, blocks)[0], 2 * end_us))

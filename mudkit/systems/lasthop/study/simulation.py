@@ -1,4 +1,7 @@
-"""The simulator: the spool on a presorted list of events, without a kernel (Last hop 4)."""
+"""Simulator: one spool on a presorted list of events, without a kernel (Last hop 4).
+
+On-line forwarding without expirations, half of what a comparison plays, is computed from the times alone.
+"""
 
 from __future__ import annotations
 
@@ -8,39 +11,43 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from heapq import heappop, heappush
 from typing import Final, Protocol, TypeAlias, TypeVar
+
+import numpy as np
 
 from mudkit.sources.outages import Outages, outages_of
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push, PushSpool, policy_of
-from mudkit.systems.lasthop.spool.ranked import Message, Ranked, Take
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked, Take
 from mudkit.systems.lasthop.spool.spool import Spool
-from mudkit.systems.lasthop.study.best import online
 from mudkit.systems.lasthop.study.scenario import SWITCH, Drawn, Expiration, Scenario
 from mudkit.wire import Value
 
 __all__ = [
-    "Begin",
+    "MAX_DIRECT_MESSAGES",
     "Map",
     "Outcome",
     "Parameter",
     "Simulated",
-    "beginning",
+    "SpoolFactory",
     "expected_waste",
-    "most_of",
     "play",
+    "play_online",
+    "read_limit",
     "simulate",
+    "spool_factory",
 ]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 Parameter: TypeAlias = Value | Forwarding | Push | Outages | Expiration
-"""Parameter of :func:`simulate`."""
+"""Value of a parameter of :func:`simulate`."""
 
 
 class Map(Protocol):
-    """Function that spreads runs: the built-in ``map``, or ``pipeline.spread(spark)``."""
+    """Function that maps runs: the built-in ``map``, or ``pipeline.spread(spark)``."""
 
     def __call__(self, function: Callable[[_T], _R], items: Iterable[_T], /) -> Iterable[_R]:
         """Apply a function to items, in their order."""
@@ -55,32 +62,34 @@ class Spooling(Protocol):
 
     @property
     def is_up(self) -> bool:
-        """Return whether there is a link."""
+        """True while there is a link."""
 
     @property
     def due_us(self) -> int:
-        """Return when :meth:`timeout` is to be called next."""
+        """Time at which :meth:`timeout` is due."""
 
     def notification(self, now_us: int, identity: Hashable, rank: float, expires_us: int) -> None:
-        """Accept a message."""
+        """Add a message."""
 
     def network(self, now_us: int, *, is_up: bool) -> None:
-        """Note a change of the link."""
+        """Record a change of the link."""
 
     def read(self, now_us: int, most: float) -> list[Message]:
-        """Return the best messages."""
+        """Read the best messages, and return them."""
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Note what was read without a link."""
+        """Record an earlier read without a link."""
 
     def timeout(self, now_us: int) -> None:
-        """Drop the messages that have expired."""
+        """Drop expired messages."""
 
 
-Begin = Callable[[Take, Take], Spooling]
-"""Makes a spool from the functions that take what is forwarded and what is retracted."""
-_KEPT: Final = 4
-"""So many scenarios and seeds with what on-line forwarding makes of them: each takes about 2 MB a year."""
+SpoolFactory = Callable[[Take, Take], Spooling]
+"""Function that builds a spool from its ``forward`` and ``retract`` callbacks."""
+MAX_DIRECT_MESSAGES: Final = 100_000
+"""At most as many messages as a spool holds without eviction, whatever waits."""
+_MAX_CACHED: Final = 4
+"""Cached pairs of scenario and seed; each takes about 2 MB a year."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,7 @@ class Outcome:
 
     @property
     def waste(self) -> float:
-        """Forwarded and never read, over forwarded; 0 when nothing was."""
+        """Share of forwarded messages that were never read; 0 if none was forwarded."""
         if not self.forwarded_ids:
             return 0.0
         return len(set(self.forwarded_ids) - set(self.read_ids)) / len(self.forwarded_ids)
@@ -106,13 +115,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A run: the policy and, on the very same events, the on-line policy.
+    """A run of a policy, and of the on-line policy on the same events.
 
     Parameters
     ----------
     outcome, online : Outcome
+        Results of the policy and of the on-line policy.
     parameters : mapping
-        All that the figures depend on.
+        All parameters of the run.
     """
 
     outcome: Outcome
@@ -121,33 +131,33 @@ class Simulated:
 
     @property
     def waste(self) -> float:
-        """Forwarded and never read, over forwarded."""
+        """Share of forwarded messages that were never read."""
         return self.outcome.waste
 
     @property
     def loss(self) -> float:
-        """Read under the on-line policy but not under this one, over read under the on-line policy."""
+        """Share of the messages read under the on-line policy that were not read under this one."""
         best = set(self.online.read_ids)
         return len(best - set(self.outcome.read_ids)) / len(best) if best else 0.0
 
     @property
     def forwarded(self) -> int:
-        """How many were forwarded."""
+        """Number of forwarded messages."""
         return len(self.outcome.forwarded_ids)
 
     @property
     def read(self) -> int:
-        """How many were read."""
+        """Number of read messages."""
         return len(self.outcome.read_ids)
 
     @property
     def forwarded_ids(self) -> tuple[Hashable, ...]:
-        """Which."""
+        """Forwarded messages, in order."""
         return self.outcome.forwarded_ids
 
     @property
     def read_ids(self) -> tuple[Hashable, ...]:
-        """Which."""
+        """Read messages, in order."""
         return self.outcome.read_ids
 
 
@@ -157,16 +167,16 @@ def expected_waste(*, user_frequency: float, max: float, event_frequency: float)
     Parameters
     ----------
     user_frequency, event_frequency : float
-        A day.
+        Reads and arrivals a day.
     max : float
-        Messages at a time.
+        Messages per read.
 
     Examples
     --------
     >>> expected_waste(user_frequency=1, max=4, event_frequency=32)
     0.875
     """
-    reads = number("user_frequency", user_frequency, 0.0, 1e4) * most_of(max)
+    reads = number("user_frequency", user_frequency, 0.0, 1e4) * read_limit(max)
     arrivals = number("event_frequency", event_frequency, 0.0, 1e6)
     return 0.0 if reads >= arrivals else 1.0 - reads / arrivals
 
@@ -195,32 +205,39 @@ def simulate(
     event_frequency, user_frequency : float
         Arrivals and reads a day.
     max : int or None
-        Messages at a time; 0: nothing is read. None: all.
+        Messages per read; 0: nothing is read; None: unlimited.
     threshold : float
-        Ranks are uniform from 0 to 1; lower ones than this are not acceptable.
+        Lowest acceptable rank; ranks are uniform from 0 to 1.
     expiration : float, Expiration or None
-        A number of seconds: the mean of an exponential distribution. None: nothing expires.
+        Mean of an exponential distribution in seconds, or a distribution. None: nothing expires.
     expiring_share : float
-        The share of the messages that expire, from 0 to 1.
+        Share of the messages that expire, from 0 to 1.
     outage : float or Outages
-        Share of time without a link, 1: all of it. Periods are exponential.
+        Share of time without a link, from 0 to 1. Periods are exponential.
     outages_per_day : float
-        The paper does not say, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
+        The paper does not state it, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
     policy : str, Forwarding or Push
-        ``push`` is what a push service does.
+        ``push`` is a push service.
     prefetch_limit : int or 'learnt', optional
-        The limit of the policy, where that is given by its kind.
+        Prefetch limit, if the policy is given by its kind.
     expiration_threshold_s : float or 'learnt', optional
-        The same.
+        Expiration threshold in seconds, if the policy is given by its kind.
     days : int
+        Length of the run.
     reads_cv : float
-        How far the number of reads a day varies, see :class:`~mudkit.systems.lasthop.Scenario`.
+        Variation of the number of reads a day, see :class:`~mudkit.systems.lasthop.Scenario`.
     seed : int
+        Seed of all random streams.
+
+    Returns
+    -------
+    Simulated
+        Waste, loss, and the messages of both runs.
 
     Raises
     ------
     ParameterError
-        There is no such policy, or a value is of the wrong kind or out of range.
+        The policy is unknown, or a value is of the wrong kind or out of range.
 
     Examples
     --------
@@ -232,13 +249,13 @@ def simulate(
         outage = outages_of(outage, per_day)
     given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
     policy = policy_of(policy, **{name: value for name, value in given.items() if value is not None})
-    most = most_of(max)
+    most = read_limit(max)
     lasting = None if expiration is None else Expiration.of(expiration)
     scenario = Scenario(event_frequency, user_frequency, outage, lasting, expiring_share, days, reads_cv)
     threshold = number("threshold", threshold, -1e9, 1e9)
     seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
-    drawn, online = _best(scenario, seed, most, threshold)
-    outcome = online if policy.kind == "on-line" else play(drawn, beginning(policy, threshold), most)
+    drawn, online = _events_and_best(scenario, seed, most, threshold)
+    outcome = online if policy.kind == "on-line" else play(drawn, spool_factory(policy, threshold), most)
     described: dict[str, Parameter] = {
         **scenario.describe(),
         "max": max,
@@ -249,23 +266,23 @@ def simulate(
     return Simulated(outcome, online, described)
 
 
-@lru_cache(maxsize=_KEPT)
-def _best(scenario: Scenario, seed: int, most: float, threshold: float) -> tuple[Drawn, Outcome]:
-    """Give the events, and the best service that there is: sweeps and sliders ask for it again and again."""
+@lru_cache(maxsize=_MAX_CACHED)
+def _events_and_best(scenario: Scenario, seed: int, most: float, threshold: float) -> tuple[Drawn, Outcome]:
+    """Return the events and the result of the on-line policy, cached for sweeps and sliders."""
     drawn = scenario.draw(seed)
-    known = online(drawn, threshold, most)
-    if known is not None:
-        return drawn, Outcome(tuple(known[0]), tuple(known[1]))
-    return drawn, play(drawn, beginning(Forwarding("on-line"), threshold), most)
+    direct = play_online(drawn, threshold, most)
+    return drawn, direct or play(drawn, spool_factory(Forwarding("on-line"), threshold), most)
 
 
-def beginning(policy: Forwarding | Push, threshold: float) -> Begin:
-    """Give what :func:`play` begins with."""
-    return partial(PushSpool if isinstance(policy, Push) else Spool, threshold, policy)  # type: ignore[arg-type]
+def spool_factory(policy: Forwarding | Push, threshold: float) -> SpoolFactory:
+    """Return a function that builds the spool of a policy."""
+    if isinstance(policy, Push):
+        return partial(PushSpool, threshold, policy)
+    return partial(Spool, threshold, policy)
 
 
-def most_of(max_: float | None) -> float:
-    """Check how many messages are read at a time; None: all."""
+def read_limit(max_: float | None) -> float:
+    """Check ``max``, and return the number of messages per read."""
     if max_ is None:
         return math.inf
     if max_ == math.inf:
@@ -273,32 +290,34 @@ def most_of(max_: float | None) -> float:
     return whole_number("max", max_, 0, 1 << 31)
 
 
-def play(
-    drawn: Drawn,
-    begin: Begin,
-    most: float,
-) -> Outcome:
+def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
     """Run all events through one spool.
 
-    The link has neither latency nor limit, so the device holds what the spool knows it to hold; only of what
-    is read while the link is down the spool learns when it is up again.
+    The link has neither latency nor limit, so spool and device share a queue. Reads without a link are
+    reported when it is up again.
 
     Parameters
     ----------
     drawn : Drawn
-    begin : callable
-        Makes the spool from the functions that take what is forwarded and what is retracted.
+        Events.
+    make_spool : callable
+        Builds the spool from its ``forward`` and ``retract`` callbacks.
     most : float
-        Messages at a time.
+        Messages per read.
+
+    Returns
+    -------
+    Outcome
+        Forwarded and read messages.
     """
     forwarded: list[Message] = []
     read: list[Message] = []
-    spool = begin(forwarded.append, _nothing)
+    spool = make_spool(forwarded.append, _ignore)
     spool.network(0, is_up=drawn.starts_up)
     offline: list[tuple[int, list[Hashable]]] = []
     notification, network = spool.notification, spool.network
     ranks, expires_us = drawn.ranks.tolist(), drawn.expires_us.tolist()
-    with _uncollected():
+    with _without_collector():
         for at_us, what in zip(*drawn.timeline, strict=True):
             if what >= 0:
                 notification(at_us, what, ranks[what], expires_us[what])
@@ -311,16 +330,50 @@ def play(
             elif spool.is_up:
                 read += spool.read(at_us, most)
             else:
-                spool.timeout(at_us)  # the device lets expire what expires, too
+                spool.timeout(at_us)  # messages expire on the device, too
                 taken = spool.device.take(most)
                 read += taken
-                offline.append((at_us, [each.identity for each in taken]))
-    return Outcome(tuple([each.identity for each in forwarded]), tuple([each.identity for each in read]))
+                offline.append((at_us, [message.identity for message in taken]))
+    return Outcome(
+        tuple([message.identity for message in forwarded]), tuple([message.identity for message in read])
+    )
+
+
+def play_online(drawn: Drawn, threshold: float, most: float) -> Outcome | None:
+    """Run on-line forwarding without a spool; None if something expires or the spool could evict.
+
+    A message is forwarded when it comes, or by rank when the link is up again; a read takes the best that are
+    there.
+    """
+    if len(drawn.ranks) > MAX_DIRECT_MESSAGES or (drawn.expires_us < FOREVER_US).any():
+        return None
+    arrivals_us, ranks, switches_us = drawn.arrivals_us, drawn.ranks, drawn.switches_us
+    # At equal times the link changes before arrivals.
+    switched = np.searchsorted(switches_us, arrivals_us, side="right")
+    waits = (switched % 2 == 1) == drawn.starts_up
+    arrival_us = np.where(waits, np.append(switches_us, FOREVER_US)[switched], arrivals_us)
+    acceptable = np.flatnonzero((ranks >= threshold) & (arrival_us < FOREVER_US))
+    # Waiting messages precede arrivals at the switch, by rank; arrivals on a link keep their order.
+    among_waiting = np.where(waits, -ranks, 0.0)[acceptable]
+    order = np.lexsort((among_waiting, ~waits[acceptable], arrival_us[acceptable]))
+    forwarded = acceptable[order]
+    # At equal times reads come last.
+    known = np.searchsorted(arrival_us[forwarded], drawn.reads_us, side="right").tolist()
+    numbers, by_rank = forwarded.tolist(), (-ranks[forwarded]).tolist()
+    heap: list[tuple[float, int]] = []
+    read: list[int] = []
+    begin = 0
+    for until in known:
+        for place in range(begin, until):
+            heappush(heap, (by_rank[place], numbers[place]))
+        begin = until
+        read += [heappop(heap)[1] for _ in range(int(min(most, len(heap))))]
+    return Outcome(tuple(numbers), tuple(read))
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Spare Python the search for cycles: a year makes 50,000 objects and none."""
+def _without_collector() -> Iterator[None]:
+    """Disable garbage collection: a year allocates 50,000 objects and no cycle."""
     collected = gc.isenabled()
     gc.disable()
     try:
@@ -330,5 +383,5 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _nothing(message: Message) -> None:
-    """Ranks do not change here."""
+def _ignore(message: Message) -> None:
+    """Ignore a retraction: ranks do not change in a simulation."""

@@ -1,8 +1,7 @@
-"""How much to prefetch: the limit and the expiration threshold that fit a user's own arrivals and reads.
+"""Prefetch limit and expiration threshold that fit a user's own arrivals and reads.
 
-Policies with each limit, and each threshold where messages expire, are played on the same events. The best
-one has the least sum of waste and loss, loss weighed as its user says; of those that are equal it is the one
-that prefetches least.
+All pairs of limit and threshold are run on the same events. The best pair has the smallest
+``waste + loss_weight * loss``; of equal ones, the one that prefetches least.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
-from mudkit.systems.lasthop.study.comparing import interval
 from mudkit.systems.lasthop.study.scenario import Drawn, Scenario
-from mudkit.systems.lasthop.study.simulation import Map, Simulated, beginning, most_of, play
+from mudkit.systems.lasthop.study.simulation import Map, Simulated, play, read_limit, spool_factory
+from mudkit.systems.lasthop.study.sweeping import interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,23 +32,17 @@ LIMITS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Messages; 0 is on-demand."""
 
 THRESHOLDS_S: Final = (0.0, *(900.0 * 2**i for i in range(7)), 86_400.0, 172_800.0, 345_600.0)
-"""Seconds, from a quarter of an hour to four days; 0 prefetches whatever has not expired."""
+"""Seconds, from a quarter of an hour to four days; 0 prefetches all messages that have not expired."""
 
 _DAY_US: Final = 86_400_000_000
 
 
 @dataclass(frozen=True)
 class Sizing:
-    """What was found.
+    """Result of :func:`size_prefetch`: the recommended limit and threshold, and the table of all settings.
 
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        A row for each ``limit`` and ``threshold_s``: ``waste`` and ``loss`` with their intervals over the
-        draws (``…_low``, ``…_high``; NaN with one), and ``cost``.
-    limit : int
-    threshold_s : float
-    loss_weight : float
+    ``table`` has a row per ``limit`` and ``threshold_s``: ``waste`` and ``loss`` with their intervals over
+    the draws (``…_low``, ``…_high``; NaN with one), and ``cost``.
     """
 
     table: pd.DataFrame
@@ -59,22 +52,22 @@ class Sizing:
 
     @property
     def best(self) -> dict[str, float]:
-        """The row of what is recommended."""
+        """Row of the recommended setting."""
         row = self._rows(limit=self.limit, threshold_s=self.threshold_s).iloc[0]
         return {str(name): float(value) for name, value in row.items()}
 
     @property
     def by_limit(self) -> pd.DataFrame:
-        """The rows with the recommended threshold."""
+        """Rows with the recommended threshold."""
         return self._rows(threshold_s=self.threshold_s)
 
     @property
     def by_threshold(self) -> pd.DataFrame:
-        """The rows with the recommended limit."""
+        """Rows with the recommended limit."""
         return self._rows(limit=self.limit)
 
     def good_limits(self, within: float = 0.01) -> tuple[int, int]:
-        """Give the range of limits around the best one that cost hardly more: by a hundredth at most."""
+        """Return the range of limits around the best one whose cost is at most ``within`` higher."""
         table = self.by_limit.sort_values("limit")
         good = (table["cost"] <= self.best["cost"] + within).tolist()
         limits = table["limit"].tolist()
@@ -86,7 +79,7 @@ class Sizing:
         return int(limits[low]), int(limits[high])
 
     def by_weight(self, weights: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0)) -> pd.DataFrame:
-        """Say what would be recommended if a lost message were worth so many wasted ones.
+        """Return the recommended setting for each of several weights of the loss.
 
         Returns
         -------
@@ -99,7 +92,7 @@ class Sizing:
         return pd.DataFrame(rows).astype({"limit": int})
 
     def join(self, other: Sizing) -> Sizing:
-        """Return the settings of two searches on the same events as one, and the best of all."""
+        """Merge the settings of two searches on the same events."""
         import pandas as pd
 
         keys = ["limit", "threshold_s"]
@@ -124,23 +117,29 @@ def size_prefetch(
     loss_weight: float = 1.0,
     map: Map = map,  # noqa: A002 - the name of the API
 ) -> Sizing:
-    """Find the prefetch limit and the expiration threshold that cost least.
+    """Find the prefetch limit and the expiration threshold with the smallest cost.
 
     Parameters
     ----------
     draws : sequence of Drawn
-        The events; several where outages are not known and were drawn.
+        Events; several draws where outages are not known and were drawn.
     max : int or None
-        Messages at a time; None: all.
+        Messages per read; None: unlimited.
     threshold : float
-        The threshold of the rank.
+        Lowest acceptable rank.
     limits : iterable of int
+        Prefetch limits to try.
     thresholds_s : iterable of float
-        Only 0 is tried where nothing expires.
+        Expiration thresholds to try; only 0 if nothing expires.
     loss_weight : float
         The cost is ``waste + loss_weight * loss``, both shares.
     map : callable
-        What spreads the runs, for instance ``pipeline.spread(spark)``.
+        Maps the runs, for instance ``pipeline.spread(spark)``.
+
+    Returns
+    -------
+    Sizing
+        The recommended setting, and the table of all.
 
     Raises
     ------
@@ -152,27 +151,28 @@ def size_prefetch(
     number("loss_weight", loss_weight, 0.0, 1e9)
     number("threshold", threshold, -1e9, 1e9)
     expires = any((drawn.expires_us < FOREVER_US).any() for drawn in draws)
-    tried, held = sorted(set(limits)), sorted(set(thresholds_s)) if expires else [0.0]
-    if not (tried and held and len(draws)):
+    tried_limits = sorted(set(limits))
+    tried_s = sorted(set(thresholds_s)) if expires else [0.0]
+    if not (tried_limits and tried_s and len(draws)):
         raise ParameterError(
             "There is nothing to try.",
             where="draws, limits, thresholds_s",
             expected="at least one of each",
-            found=f"{len(draws)} draws, {len(tried)} limits, {len(held)} thresholds",
+            found=f"{len(draws)} draws, {len(tried_limits)} limits, {len(tried_s)} thresholds",
         )
     points: list[list[tuple[float, float]]] = []
-    plan = [(drawn, limit) for limit in tried for drawn in draws]
+    plan = [(drawn, limit) for limit in tried_limits for drawn in draws]
     with bar(len(plan), "runs", "") as done:
-        for measured in map(partial(_measured, held, most_of(max), threshold), plan):
+        for measured in map(partial(_measured, tried_s, read_limit(max), threshold), plan):
             points.append(measured)
             done(len(points))
-    shares = np.array(points).reshape(len(tried), len(draws), len(held), 2)
+    shares = np.array(points).reshape(len(tried_limits), len(draws), len(tried_s), 2)
     rows = [
         {"limit": limit, "threshold_s": threshold_s}
         | interval("waste", shares[i, :, j, 0])
         | interval("loss", shares[i, :, j, 1])
-        for i, limit in enumerate(tried)
-        for j, threshold_s in enumerate(held)
+        for i, limit in enumerate(tried_limits)
+        for j, threshold_s in enumerate(tried_s)
     ]
     table = pd.DataFrame(rows)
     table["cost"] = table["waste"] + loss_weight * table["loss"]
@@ -181,7 +181,7 @@ def size_prefetch(
 
 
 def _cheapest(table: pd.DataFrame, loss_weight: float) -> dict[str, float]:
-    """Give the row that costs least, and of several the one that prefetches least."""
+    """Return the row with the smallest cost; of equal ones, the one that prefetches least."""
     cost = (table["waste"] + loss_weight * table["loss"]).round(9)
     order = (
         table.drop(columns="cost")
@@ -202,6 +202,11 @@ def add_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Dr
         Process of the outages.
     seeds : iterable of int
         Seeds of the outages.
+
+    Returns
+    -------
+    list of Drawn
+        One for each seed.
     """
     end_us = int(np.concatenate([drawn.arrivals_us, drawn.reads_us]).max(initial=0))
     days = end_us // _DAY_US + 1
@@ -216,12 +221,14 @@ def add_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Dr
 def _measured(
     thresholds_s: Sequence[float], most: float, threshold: float, plan: tuple[Drawn, int]
 ) -> list[tuple[float, float]]:
-    """Give waste and loss with one limit and each threshold."""
+    """Return waste and loss with one limit and each threshold."""
     drawn, limit = plan
-    online = play(drawn, beginning(Forwarding("on-line"), threshold), most)
+    online = play(drawn, spool_factory(Forwarding("on-line"), threshold), most)
     measured = []
-    for threshold_s in thresholds_s if limit else thresholds_s[:1]:  # nothing is prefetched: none matters
+    for threshold_s in (
+        thresholds_s if limit else thresholds_s[:1]
+    ):  # nothing is prefetched: the threshold has no effect
         policy = Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
-        run = Simulated(play(drawn, beginning(policy, threshold), most), online, {})
+        run = Simulated(play(drawn, spool_factory(policy, threshold), most), online, {})
         measured.append((run.waste, run.loss))
     return measured if limit else measured * len(thresholds_s)

@@ -1,29 +1,98 @@
-"""Many runs: over values of parameters, and over seeds."""
+"""Many runs: sweeps over parameters, the paper's figures as sweeps, and policies under several conditions."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict, TypeVar
 
-from mudkit.errors import ParameterError, brief, did_you_mean
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit import intervals
+from mudkit.errors import ParameterError, brief
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
+from mudkit.sources.parameters import number, one_of
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
-from mudkit.systems.lasthop.study.scenario import Expiration
-from mudkit.systems.lasthop.study.simulation import Map, Parameter, Simulated, simulate
+from mudkit.systems.lasthop.study.scenario import Drawn, Expiration
+from mudkit.systems.lasthop.study.simulation import (
+    Map,
+    Parameter,
+    Simulated,
+    play,
+    read_limit,
+    simulate,
+    spool_factory,
+)
 from mudkit.wire import Value
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["sweep"]
+__all__ = ["FIGURES", "HOUR_S", "Drawable", "RecordedEvents", "compare", "interval", "sweep"]
 
 _T = TypeVar("_T")
+
+HOUR_S: Final = 3600.0
+_OUTAGES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+_TIMES_S: Final = tuple(float(4**power) for power in range(2, 10))
+"""From 16 seconds to 3 days."""
+
+
+class Sweep(TypedDict):
+    """Parameters of the runs of a figure."""
+
+    over: dict[str, Sequence[Parameter]]
+    fixed: dict[str, Parameter]
+
+
+FIGURES: Final[dict[int, Sweep]] = {
+    1: {
+        "over": {
+            "max": [2**power for power in range(7)],
+            "user_frequency": [2.0**power for power in range(-2, 6)],
+        },
+        "fixed": {"policy": "on-line"},
+    },
+    2: {
+        "over": {
+            "outage": [*_OUTAGES, 0.98, 0.99, 1.0],
+            "user_frequency": [2.0**power for power in range(-2, 6)],
+        },
+        "fixed": {"policy": "on-demand"},
+    },
+    3: {
+        "over": {"prefetch_limit": [2**power for power in range(15)], "outage": list(_OUTAGES)},
+        "fixed": {"policy": "buffer"},
+    },
+    4: {
+        "over": {"expiration": list(_TIMES_S), "user_frequency": [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]},
+        "fixed": {"max": None, "policy": "on-line"},
+    },
+    5: {
+        "over": {"expiration": list(_TIMES_S), "user_frequency": [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]},
+        "fixed": {"max": None, "outage": 0.95, "policy": "on-demand"},
+    },
+    6: {
+        "over": {
+            "expiration_threshold_s": [HOUR_S * 2.0**power for power in range(-6, 8)],
+            # Five values between 4.2 hours and 5.7 days, as in the paper.
+            "expiration": [HOUR_S * hours for hours in (4.2, 10.0, 24.0, 57.3, 136.8)],
+        },
+        # The limit is out of reach: everything that passes the threshold is prefetched.
+        "fixed": {"max": None, "outage": 0.9, "policy": "buffer", "prefetch_limit": 1_000_000},
+    },
+}
+"""Arguments of :func:`~mudkit.systems.lasthop.sweep` for each figure (Last hop 4.2, 4.3):
+``sweep(**FIGURES[3])``.
+
+The defaults of ``simulate`` apply: 32 messages and 2 reads of at most 8 a day, 12 outages a day, one year.
+"""
 
 _PARAMETERS = inspect.signature(simulate).parameters
 _OF_POLICIES: Final = ("policy", "prefetch_limit", "expiration_threshold_s")
@@ -40,19 +109,20 @@ def sweep(
     Parameters
     ----------
     over : mapping of str to sequence
-        Values, by name of the parameter.
+        Values by name of the parameter.
     fixed : mapping, optional
         The other parameters.
     seeds : iterable of int
+        Seeds of the runs.
     map : callable
-        What spreads the runs, for instance ``pipeline.spread(spark)``, or the ``map`` of a pool of processes.
+        Maps the runs, for instance ``pipeline.spread(spark)``, or the ``map`` of a pool of processes.
 
     Returns
     -------
     DataFrame
-        A row a run: the values, ``seed``, ``waste``, ``loss``, ``forwarded``, ``read`` and ``best``, which is
-        how many the on-line policy has had read. Its ``attrs["parameters"]`` are what a figure has to state:
-        the values that all runs share, those that were swept over, and the seeds.
+        One row per run: the values, ``seed``, ``waste``, ``loss``, ``forwarded``, ``read`` and ``best``
+        (number of messages read under the on-line policy). ``attrs["parameters"]`` has what a figure has to
+        state: the values that all runs share, those swept over, and the seeds.
 
     Raises
     ------
@@ -84,31 +154,31 @@ def sweep(
             expected="at least one of each",
             found=", ".join([*counts, f"{len(numbers)} seeds"]),
         )
-    # Runs that differ in the policy only, one after the other: they share their events and the best service.
-    order = sorted(range(len(points)), key=lambda each: _scenario(points[each]))
+    # Consecutive runs that differ only in the policy share events and best service (a cache of simulate).
+    order = sorted(range(len(points)), key=lambda index: _events_of(points[index]))
     by_number: dict[int, dict[str, Parameter]] = {}
     with bar(len(points), "runs", "") as done:
-        runs = map(partial(_run, others), [points[each] for each in order])
-        for each, figures in zip(order, runs, strict=True):
-            by_number[each] = {**points[each], **figures}
+        runs = map(partial(_sweep_run, others), [points[index] for index in order])
+        for index, figures in zip(order, runs, strict=True):
+            by_number[index] = {**points[index], **figures}
             done(len(by_number))
-    table = pd.DataFrame([by_number[each] for each in range(len(points))])
-    defaults = {name: each.default for name, each in _PARAMETERS.items() if name != "seed"}
+    table = pd.DataFrame([by_number[index] for index in range(len(points))])
+    defaults = {name: parameter.default for name, parameter in _PARAMETERS.items() if name != "seed"}
     stated: dict[str, Parameter] = {
         **{name: _plain(value) for name, value in {**defaults, **others}.items()},
-        **{name: [_plain(each) for each in listed] for name, listed in values.items()},
+        **{name: [_plain(value) for value in listed] for name, listed in values.items()},
     }
     table.attrs["parameters"] = {**stated, "seeds": numbers}
     return table
 
 
-def _scenario(point: Mapping[str, Parameter]) -> str:
-    """Name the events of a run."""
+def _events_of(point: Mapping[str, Parameter]) -> str:
+    """Return a text that is equal for runs on the same events."""
     return repr([value for name, value in point.items() if name not in _OF_POLICIES])
 
 
-def _run(fixed: Mapping[str, Parameter], point: Mapping[str, Parameter]) -> dict[str, float]:
-    checked: Callable[..., Simulated] = simulate  # it checks the kinds of parameters itself
+def _sweep_run(fixed: Mapping[str, Parameter], point: Mapping[str, Parameter]) -> dict[str, float]:
+    checked: Callable[..., Simulated] = simulate  # simulate checks the kinds
     run = checked(**fixed, **point)
     return {
         "waste": run.waste,
@@ -128,19 +198,13 @@ def _listed(name: str, given: Iterable[_T]) -> list[_T]:
 
 
 def _check_names(over: Iterable[str], fixed: Iterable[str]) -> None:
+    known = [parameter for parameter in _PARAMETERS if parameter != "seed"]
     for name in (*over, *fixed):
         if name == "seed":
             raise ParameterError(
                 "Seeds are no parameter of the runs.", where="seed", found="seed", expected="seeds=range(10)"
             )
-        if name not in _PARAMETERS:
-            raise ParameterError(
-                "There is no such parameter.",
-                where="over, fixed",
-                found=brief(name),
-                expected=", ".join(each for each in _PARAMETERS if each != "seed"),
-                remedy=did_you_mean(name, _PARAMETERS),
-            )
+        one_of("over, fixed", name, known, "There is no such parameter.")
     if twice := sorted(set(over) & set(fixed)):
         raise ParameterError(
             "A parameter is either fixed or swept over.",
@@ -151,7 +215,116 @@ def _check_names(over: Iterable[str], fixed: Iterable[str]) -> None:
 
 
 def _plain(value: Parameter) -> Value:
-    """Give what a table may be stored with."""
+    """Convert a parameter to a value that a table can be stored with."""
     if isinstance(value, Forwarding | Push | Outages | Expiration):
         return asdict(value)
     return value
+
+
+class Drawable(Protocol):
+    """Source of the events of a run, such as a :class:`~mudkit.systems.lasthop.Scenario`."""
+
+    def draw(self, seed: int) -> Drawn:
+        """Draw all events of a seed."""
+
+
+@dataclass(frozen=True)
+class RecordedEvents:
+    """Recorded events, numbered from 0 instead of drawn by a seed.
+
+    Parameters
+    ----------
+    draws : sequence of Drawn
+        Events by number.
+    """
+
+    draws: Sequence[Drawn]
+
+    def draw(self, seed: int) -> Drawn:
+        """Return the events with a number."""
+        return self.draws[seed]
+
+
+def compare(
+    conditions: Mapping[str, Drawable],
+    policies: Mapping[str, Forwarding | Push],
+    *,
+    max: float | None = 8,  # noqa: A002 - the name of the API
+    threshold: float = 0.0,
+    seeds: Iterable[int] = range(10),
+    map: Map = map,  # noqa: A002 - the name of the API
+) -> pd.DataFrame:
+    """Run policies under conditions; all policies see the same events of a condition and seed.
+
+    Parameters
+    ----------
+    conditions : mapping of str to Scenario or RecordedEvents
+        Conditions by name.
+    policies : mapping of str to Forwarding or Push
+        Policies by name.
+    max : int or None
+        Messages per read; None: unlimited.
+    threshold : float
+        Lowest acceptable rank.
+    seeds : iterable of int
+        Seeds of the runs.
+    map : callable
+        Maps the runs, for instance ``pipeline.spread(spark)``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``condition, policy, runs``, and for ``waste`` and ``loss`` the mean over the seeds with its 95 %
+        interval (bootstrap; the range below five seeds; NaN with one) as ``…_low`` and ``…_high``.
+
+    Raises
+    ------
+    ParameterError
+        There is nothing to run.
+    """
+    import pandas as pd
+
+    numbers, most = list(seeds), read_limit(max)
+    number("threshold", threshold, -1e9, 1e9)
+    if not (conditions and policies and numbers):
+        raise ParameterError(
+            "There is nothing to run.",
+            where="conditions, policies, seeds",
+            expected="at least one of each",
+            found=f"{len(conditions)} conditions, {len(policies)} policies, {len(numbers)} seeds",
+        )
+    plan = [(name, conditions[name], seed) for name in conditions for seed in numbers]
+    rows: list[dict[str, str | float]] = []
+    with bar(len(plan), "runs", "") as done:
+        for of_run in map(partial(_compare_run, dict(policies), most, threshold), plan):
+            rows += of_run
+            done(len(rows) // len(policies))
+    runs = pd.DataFrame(rows)
+    measures = []
+    for names, table in runs.groupby(["condition", "policy"], sort=False):
+        row: dict[str, Hashable] = dict(zip(("condition", "policy"), names, strict=True)) | {
+            "runs": len(table)
+        }
+        for measure in ("waste", "loss"):
+            row |= interval(measure, table[measure].to_numpy())
+        measures.append(row)
+    return pd.DataFrame(measures)
+
+
+def interval(measure: str, values: NDArray[np.float64]) -> dict[str, float]:
+    """Return the mean over the seeds with its interval (:func:`mudkit.intervals.mean`)."""
+    result = intervals.mean(values)
+    return {measure: result.value, f"{measure}_low": result.low, f"{measure}_high": result.high}
+
+
+def _compare_run(
+    policies: Mapping[str, Forwarding | Push], most: float, threshold: float, plan: tuple[str, Drawable, int]
+) -> list[dict[str, str | float]]:
+    name, condition, seed = plan
+    drawn = condition.draw(seed)
+    online = play(drawn, spool_factory(Forwarding("on-line"), threshold), most)
+    rows: list[dict[str, str | float]] = []
+    for policy, given in policies.items():
+        run = Simulated(play(drawn, spool_factory(given, threshold), most), online, {})
+        rows.append({"condition": name, "policy": policy, "waste": run.waste, "loss": run.loss})
+    return rows

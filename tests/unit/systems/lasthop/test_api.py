@@ -49,7 +49,7 @@ def test_what_came_while_it_was_quiet_or_away_is_shown_afterwards():
     place.publish(a=1.0, b=3.0)
     place.until(1.99)
     assert place.shown == []
-    assert place.ann.held().result() == {"news": 1}
+    assert place.ann.queue_sizes().result() == {"news": 1}
     place.phone.link_down()
     place.until(2.5)
     assert place.shown == []
@@ -121,7 +121,7 @@ def test_a_rank_that_rises_on_the_device_interrupts():
     place = Place(policy="on-line", interrupt=5.0)
     ids = place.publish(a=1.0, b=2.0)
     place.lab.run(hours=1)
-    assert place.ann.held().result() == {"news": 2}
+    assert place.ann.queue_sizes().result() == {"news": 2}
     place.news.rerank(ids["a"], 5.0).result()
     place.lab.run(hours=1)
     assert place.shown == ["a"]
@@ -158,7 +158,7 @@ def test_what_has_no_room_is_not_prefetched_and_a_better_message_takes_the_room_
     place.publish(a=3.0, b=1.0, c=2.0, d=4.0)
     place.server.topic("sport").publish("goal", 9.0).result()
     place.lab.run(hours=1)
-    assert place.ann.held().result() == {"news": 2, "sport": 0}
+    assert place.ann.queue_sizes().result() == {"news": 2, "sport": 0}
     assert place.read() == ["d", "a"]
     assert place.read() == ["c"]
     assert [m["text"] for m in place.ann.read("sport").result()] == ["goal"]
@@ -182,7 +182,7 @@ def test_equal_ranks_are_read_in_the_order_in_which_they_came():
     place.news.publish("a", 1.0, expires_s=1800.0).result()  # held back, and comes after b
     place.news.publish("b", 1.0).result()
     place.lab.run(minutes=1)
-    assert place.ann.held().result() == {"news": 1}
+    assert place.ann.queue_sizes().result() == {"news": 1}
     assert place.read() == ["a", "b"]
 
 
@@ -208,7 +208,7 @@ def test_other_limits_from_now_on():
     place.lab.run(minutes=1)
     place.ann.subscribe("news", policy="on-line", max=None, threshold=2.0).result()
     place.lab.run(minutes=1)
-    assert place.ann.held().result() == {"news": 2}
+    assert place.ann.queue_sizes().result() == {"news": 2}
     ids = place.publish(d=1.5, e=0.5)
     place.news.rerank(ids["e"], 1.8).result()
     place.ann.subscribe("news", policy="on-line", max=1, threshold=1.6).result()

@@ -34,7 +34,7 @@ class Place:
         self.lab.world.fault_hook = lambda transfer: () if at_address[transfer.to].host.name in to else (0,)
 
     def on_device(self):
-        return self.ann.installed.machine._queue.held("news")
+        return self.ann.installed.machine._queue.ranks("news")
 
 
 def subscribe(place, way):
@@ -56,7 +56,7 @@ def read(place, way):
 
 def read_is_told(place, way):
     place.ann.read("news")
-    return lambda: "m5" not in place.server.installed.machine._phones["ann"].topics["news"]._contents
+    return lambda: "m5" not in place.server.installed.machine._peers["ann"].topics["news"]._contents
 
 
 def hello(place, way):

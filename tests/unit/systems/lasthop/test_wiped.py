@@ -50,7 +50,7 @@ class Place:
 
     def known(self):
         """Give the topics that the server believes the phone to want."""
-        return set(self.server.installed.machine._phones["ann"].topics)
+        return set(self.server.installed.machine._peers["ann"].topics)
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
@@ -64,7 +64,7 @@ def test_it_begins_with_nothing_and_what_it_wants_from_then_on_it_gets(restarts,
     place.lab.run(minutes=5)
     assert subscribed.status == "ok"
     assert place.known() == {"news"}
-    assert place.ann.held().result() == {"news": 0}
+    assert place.ann.queue_sizes().result() == {"news": 0}
     place.news.publish("four", rank=1.0).result()
     place.lab.run(minutes=1)
     assert place.server.queues("ann", "news").result() == {"waiting": 0, "on_device": 1}
@@ -165,7 +165,7 @@ def test_late_copies_of_what_the_old_one_said_and_was_told_change_nothing(seed):
     lab.run(minutes=5)
     lab.faults.messages()
     lab.run(minutes=5)
-    assert place.known() == {"news", "mine", "and this"} == set(ann.held().result())
+    assert place.known() == {"news", "mine", "and this"} == set(ann.queue_sizes().result())
     for number in range(3):
         place.news.publish(f"after {number}", rank=1.0).result()
     lab.run(minutes=1)

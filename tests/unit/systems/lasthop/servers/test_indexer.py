@@ -12,7 +12,7 @@ from mudkit.errors import PredicateError
 from mudkit.predicates import function
 from mudkit.predicates.functions import remove
 from mudkit.systems.lasthop import Publications, Subscriber, query
-from mudkit.systems.lasthop.messages import Subscribes, Wanted
+from mudkit.systems.lasthop.messages import Subscribed, SubscriptionFields
 from mudkit.systems.lasthop.servers.indexer import Indexer, is_query
 
 
@@ -113,7 +113,7 @@ class Place:
         for year in years:
             self.server.topic("films").publish(f"of {year}", year=year, kind="film").result()
         self.lab.run(minutes=1)
-        held = [each.held().result() for each in (self.ann, self.bob, self.cat)]
+        held = [each.queue_sizes().result() for each in (self.ann, self.bob, self.cat)]
         return [count for each in held for count in each.values()], self.lab.problems["detail"].tolist()
 
 
@@ -150,11 +150,11 @@ def test_no_device_can_want_a_query_that_no_message_can_be_asked():
     bob = Subscriber(lab.device("bob"), server)
     bob.subscribe("films", policy="on-line").result()
     topic = "query: lookup('t', kind, 'x') = 1"
-    wanted = structs.replace(Wanted.of(bob.installed.machine._topics["films"][1]), topic=topic)
-    bob.installed.machine._facts.add(Subscribes(topic, wanted))
+    wanted = structs.replace(SubscriptionFields.of(bob.installed.machine._topics["films"][1]), topic=topic)
+    bob.installed.machine._facts.add(Subscribed(topic, wanted))
     bob.subscribe("more")
     lab.run(minutes=1)
     assert (lab.frame("incidents")["incident"] == "dropped").sum() > 0
     server.topic("films").publish("one", kind="film").result()
     lab.run(minutes=1)
-    assert bob.held().result()["films"] == 1
+    assert bob.queue_sizes().result()["films"] == 1

@@ -19,9 +19,9 @@ from mudkit.events import (
     size_bytes,
 )
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.lasthop import Forwarding, Subscription, operations
+from mudkit.systems.lasthop import Forwarding, Subscription, messages
 from mudkit.systems.lasthop.messages import FromServer as Revived
-from mudkit.systems.lasthop.messages import Identify, Wanted, Welcome
+from mudkit.systems.lasthop.messages import Identify, SubscriptionFields, Welcome
 from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
 from mudkit.wire import as_wire
 
@@ -70,11 +70,11 @@ class Server:
 
     def subscribe(self, **settings):
         wanted = Subscription("news", **{"policy": LIMIT_2, **settings})
-        fact = {"what": "subscribe", "topic": "news", "subscription": as_wire(Wanted.of(wanted))}
+        fact = {"what": "subscribe", "topic": "news", "subscription": as_wire(SubscriptionFields.of(wanted))}
         return self.told(fact)
 
     def publish(self, identity, rank=1.0, expires_us=None):
-        self.gets(Call(1, operations.Publish("news", rank, expires_us, {"text": identity}, identity)))
+        self.gets(Call(1, messages.Publish("news", rank, expires_us, {"text": identity}, identity)))
 
     def said(self, what="message"):
         """Give what this event has brought into the stream."""
@@ -85,7 +85,7 @@ class Server:
         return [message["kind"] for _, message in self.new]
 
     def queues(self):
-        self.gets(Call(1, operations.Queues("ann", "news")))
+        self.gets(Call(1, messages.Queues("ann", "news")))
         return self.answers[-1]["waiting"], self.answers[-1]["on_device"]
 
 
@@ -166,8 +166,8 @@ def test_what_a_device_missed_of_ranks_it_is_told(server):
     server.publish("a")
     server.publish("b", 5.0)
     server.gets(SendFailed("ann/p", Welcome("ann", (LIFE, 1, 1), 0)))
-    server.gets(Call(1, operations.Rerank("news", "a", 4.0)))
-    server.gets(Call(1, operations.Rerank("news", "b", -9.0)))
+    server.gets(Call(1, messages.Rerank("news", "a", 4.0)))
+    server.gets(Call(1, messages.Rerank("news", "b", -9.0)))
     server.hello((1, 2), after=[f"{LIFE} 1.1", 2])
     assert (server.said("rank"), server.said("retract")) == (["a"], ["b"])
     server.hello((2, 1), holds={"news": {"a": 1.0, "b": 5.0}})
@@ -180,7 +180,7 @@ def test_who_missed_too_much_has_to_say_what_it_has(server):
     server.publish("a")
     server.gets(SendFailed("ann/p", Welcome("ann", (LIFE, 1, 1), 0)))
     for number in range(1100):
-        server.gets(Call(1, operations.Rerank("news", "a", float(number))))
+        server.gets(Call(1, messages.Rerank("news", "a", float(number))))
     server.hello((1, 2), after=[f"{LIFE} 1.1", 1])
     assert server.kinds() == ["who"]
 
@@ -206,7 +206,7 @@ def test_what_is_told_counts_once(server):
     assert ("ann/p", {"kind": "heard", "device": "ann", "session": [LIFE, 1, 1], "number": 2}) in server.new
     server.hears("told", facts=facts)
     assert server.said() == []
-    spool = server.machine._phones["ann"].topics["news"].spool
+    spool = server.machine._peers["ann"].topics["news"].spool
     assert spool.habits.read_at_a_time == 1.0
     assert len(spool.habits._reads) == 1
 
@@ -245,7 +245,7 @@ def test_subscriptions_and_what_waits_outlive_the_machine(server):
         assert "again ann" in again.timers
         again.gets(TimerFired("again ann"), at_s)
     again.publish("new", 1.0)
-    again.gets(Call(1, operations.Rerank("news", "low", 9.0)))  # it was read
+    again.gets(Call(1, messages.Rerank("news", "low", 9.0)))  # it was read
     assert again.new == []
     again.hello((1, 2), holds={"news": {"high": 5.0}})
     assert again.said() == ["soon"]
@@ -266,7 +266,7 @@ def test_what_was_learnt_outlives_the_machine():
     server.told({"what": "read", "topic": "news", "at_us": 0, "ids": ["a", "b"], "number": 1})
     again = Server(server.store)
     again.hello((1, 2))
-    assert again.machine._phones["ann"].topics["news"].spool.prefetch_limit == 4
+    assert again.machine._peers["ann"].topics["news"].spool.prefetch_limit == 4
 
 
 def test_who_unsubscribes_leaves_nothing_behind(server):
@@ -294,9 +294,9 @@ def test_a_rank_that_rises_above_the_threshold_comes_in_and_the_lowest_goes_when
     server.subscribe(threshold=1.0, policy="on-demand")
     server.publish("low", 0.5)
     assert server.rows == []
-    server.gets(Call(1, operations.Rerank("news", "low", 0.7)))
+    server.gets(Call(1, messages.Rerank("news", "low", 0.7)))
     assert server.queues() == (0, 0)
-    server.gets(Call(1, operations.Rerank("news", "low", 1.5)))
+    server.gets(Call(1, messages.Rerank("news", "low", 1.5)))
     assert server.queues() == (1, 0)
     assert server.rows == [{"item": "low", "receiver": "ann", "created_us": 0}]
     server.publish("b", 1.0)
@@ -323,7 +323,7 @@ def test_strangers_are_asked_who_they_are():
 def test_what_it_cannot_do_is_refused(server):
     server.gets(Call(1, "eat", {}))
     assert isinstance(server.answers[-1], ParameterError)
-    server.gets(Call(1, operations.Queues("bob", "news")))
+    server.gets(Call(1, messages.Queues("bob", "news")))
     assert isinstance(server.answers[-1], ParameterError)
 
 
@@ -379,7 +379,7 @@ def test_a_read_that_comes_late_is_not_taken_for_one_that_was_asked_for_before(s
     for number in (1, 2, 235, 250, 299):
         server.hears("read", topic="news", number=number, most=1)
         assert server.new == []
-    assert len(server.machine._phones["ann"].asked) <= 64
+    assert len(server.machine._peers["ann"].read_numbers) <= 64
 
 
 def test_another_incarnation_is_believed_when_it_answers_and_a_late_hello_of_an_unknown_one_does_not():

@@ -47,7 +47,7 @@ def test_the_best_of_all_queues_are_offered_and_what_is_there_is_not_sent_again(
 def test_what_was_lost_on_its_way_waits_again():
     spool = Watched(Forwarding("buffer", 2))
     spool.come(1, a=0.5, b=0.5, c=0.1)
-    assert spool.holds(3 * S, ["b", "never was"]) == ["never was"]
+    assert spool.reconcile(3 * S, ["b", "never was"]) == ["never was"]
     spool.network(3 * S, is_up=True)
     assert spool.forwarded == ["a", "b", "a"]
 
@@ -57,15 +57,15 @@ def test_what_was_believed_lost_and_is_there_is_not_sent_again():
     spool.come(1, a=0.5, b=0.5)
     spool.is_up = False
     for identity in ("a", "b", "b", "never was"):
-        spool.lost(identity)
+        spool.requeue(identity)
     assert spool.waiting == 2
-    spool.came(2 * S, ["a"], ["b"])
+    spool.resume(2 * S, ["a"], ["b"])
     assert spool.is_on_device("a")
     assert not spool.is_on_device("b")
     spool.read_offline(2 * S, ["b"])  # and it was there, too
     spool.network(2 * S, is_up=True)
     assert spool.forwarded == ["a", "b"]
-    spool.let_go(3 * S, ["a"])
+    spool.drop(3 * S, ["a"])
     assert spool.gone == ["b", "a"]
 
 
@@ -73,7 +73,7 @@ def test_what_could_not_be_sent_was_not_paid_for():
     spool = Watched(Forwarding("rate"))
     spool.come(1, a=0.5)
     spool.is_up = False
-    spool.lost("a")
+    spool.requeue("a")
     spool.network(2 * S, is_up=True)
     assert spool.forwarded == ["a", "a"]
 
@@ -109,7 +109,7 @@ def test_another_life_goes_on_where_one_has_ended():
             Message("c", 0.1, 9, S, 1 << 62),
         ],
         [(S, 1), (2 * S, 1)],
-        last=12,
+        last_order=12,
     )
     assert spool.prefetch_limit == 2
     spool.network(10 * S, is_up=True)
@@ -128,7 +128,7 @@ def test_too_much_that_comes_back_is_evicted_by_rank():
     assert spool.gone == ["f"]
     spool.is_up = False
     for identity in "abc":
-        spool.lost(identity)
+        spool.requeue(identity)
     for number in range(4):
         spool.notification(2 * S, number, 0.9)
     assert len(spool.gone) == 5
@@ -139,6 +139,6 @@ def test_what_a_device_names_twice_ends_once():
     spool = Watched(Forwarding("buffer", 3))
     spool.come(1, a=0.1, b=0.2, c=0.3)
     spool.read_offline(2 * S, ["a", "a"])
-    spool.let_go(2 * S, ["b", "b"])
+    spool.drop(2 * S, ["b", "b"])
     assert spool.gone == ["a", "b"]
     assert spool.habits.read_at_a_time == 1.0

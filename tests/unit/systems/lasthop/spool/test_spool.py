@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from mudkit.sources.outages import Outages
-from mudkit.systems.lasthop import Forwarding, Scenario, Spool
+from mudkit.systems.lasthop import Forwarding, PaperSpool, Scenario, Spool
 from mudkit.systems.lasthop.study.simulation import play
 
 S = 1_000_000
@@ -155,7 +155,7 @@ def test_what_was_read_offline_frees_its_room_when_the_link_is_back():
     assert spool.forwarded == [0, 1]
     spool.network(8 * S, is_up=True)
     assert spool.forwarded == [0, 1, 2, 3]
-    spool.let_go(9 * S, [2])  # and what the device has let go of
+    spool.drop(9 * S, [2])  # and what the device has let go of
     spool.network(10 * S, is_up=True)
     assert spool.on_device() == [3, 4]
 
@@ -266,3 +266,20 @@ def test_an_interrupt_goes_at_once():
     spool.come(1, "a")
     spool.come(2, "storm", 0.95)
     assert spool.forwarded == ["storm"]
+
+
+def test_the_printed_code_loses_most_where_outages_are_long():
+    """Nobody tells the server what was read without a network; with a network always, nothing is lost."""
+    lost = {}
+    for share in (0.0, 0.9):
+        drawn = Scenario(outages=Outages(share), days=60).draw(1)
+        ways = {
+            "best": partial(Spool, 0.0, Forwarding("on-line")),
+            "mended": partial(Spool, 0.0, Forwarding("buffer", 16)),
+            "printed": partial(PaperSpool, 0.0, 16),
+        }
+        read = {name: set(play(drawn, begin, 8).read_ids) for name, begin in ways.items()}
+        lost |= {(name, share): len(read["best"] - read[name]) / len(read["best"]) for name in ways}
+    assert lost["printed", 0.0] == 0.0
+    assert lost["mended", 0.9] < 0.1
+    assert 0.7 < lost["printed", 0.9] < 0.9

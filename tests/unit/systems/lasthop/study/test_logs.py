@@ -12,7 +12,7 @@ from mudkit.systems.lasthop import Forwarding, Spool
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.logs import drawn_from, read_logs
 from mudkit.systems.lasthop.study.scenario import Scenario
-from mudkit.systems.lasthop.study.simulation import beginning, play
+from mudkit.systems.lasthop.study.simulation import play, spool_factory
 
 T0 = 1_700_000_000
 S = 1_000_000
@@ -44,11 +44,11 @@ def test_logs_are_what_a_run_plays(logs):
     assert drawn.ranks.tolist() == [0.5, 0.9]
     assert drawn.reads_us.tolist() == [20 * S, 70 * S]
     assert (drawn.switches_us.tolist(), drawn.starts_up) == ([15 * S, 30 * S], True)
-    outcome = play(drawn, beginning(Forwarding("buffer", 1), 0.0), 1)
+    outcome = play(drawn, spool_factory(Forwarding("buffer", 1), 0.0), 1)
     assert outcome.read_ids == (0,), (
         "the other one came too late for the first read and expired before the second"
     )
-    best = play(drawn, beginning(Forwarding("on-line"), 0.0), 1)
+    best = play(drawn, spool_factory(Forwarding("on-line"), 0.0), 1)
     assert best.read_ids == (1, 0)
 
 
@@ -75,11 +75,11 @@ def test_times_may_be_texts_in_a_zone_and_files_packed(logs, tmp_path):
         ("arrivals", f"time,rank\n{T0},0.5\n,0.5\n{T0},1\n", "'' as time"),
         ("arrivals", f"time,rank\n{T0},high\n", "'high'"),
         ("arrivals", f"time,rank\n{T0},\n", "line 2"),
-        ("arrivals", f"time,expires\n{T0},{T0}\n", "has expired"),
+        ("arrivals", f"time,expires\n{T0},{T0}\n", "expires at its arrival"),
         ("arrivals", f"time,expires\n{T0},soon\n", "'soon' as expires"),
         ("arrivals", "time\n12\n", "'12' as time"),
-        ("arrivals", "time\n", "arrivals holds nothing"),
-        ("reads", "time\n", "reads holds nothing"),
+        ("arrivals", "time\n", "arrivals is empty"),
+        ("reads", "time\n", "reads is empty"),
         ("reads", f"time\n{T0 + 1}\n{T0}\n{T0 - 1}\n", "reads.csv, line 3"),
         ("reads", f"time\n{T0}\nyesterday\n", "reads.csv, line 3"),
         ("outages", f"begin,end\n{T0 + 5},{T0 + 9}\n{T0 + 8},{T0 + 12}\n", "outages.csv, line 3"),
@@ -165,7 +165,7 @@ def test_rows_are_told_where_there_are_no_lines():
         drawn_from([2, 1], [3])
     with pytest.raises(TraceContentError, match="rank"):
         drawn_from([1], [3], ranks=[np.nan])
-    with pytest.raises(TraceContentError, match="expired"):
+    with pytest.raises(TraceContentError, match="expires at"):
         drawn_from([5], [9], expires_us=[5])
 
 
@@ -180,7 +180,7 @@ def test_rows_are_told_where_there_are_no_lines():
     ],
 )
 def test_logs_that_never_meet_are_refused_and_named(logs, given, which):
-    with pytest.raises(TraceContentError, match=f"The logs of {which} never meet") as caught:
+    with pytest.raises(TraceContentError, match=f"The time ranges of {which} do not overlap") as caught:
         read_logs(*logs(**given))
     assert "UTC" in caught.value.found
 

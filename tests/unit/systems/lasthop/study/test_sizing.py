@@ -9,9 +9,9 @@ from mudkit.errors import ParameterError
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import Expiration, simulate
 from mudkit.systems.lasthop.spool.policies import Forwarding
-from mudkit.systems.lasthop.study.comparing import RecordedEvents, compare
 from mudkit.systems.lasthop.study.scenario import Scenario
 from mudkit.systems.lasthop.study.sizing import LIMITS, THRESHOLDS_S, add_outages, size_prefetch
+from mudkit.systems.lasthop.study.sweeping import RecordedEvents, compare
 
 EVENTS = Scenario(days=40).draw(2)
 

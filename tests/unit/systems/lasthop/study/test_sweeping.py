@@ -1,12 +1,21 @@
+"""Sweeps, and policies compared on the same events."""
+
+from __future__ import annotations
+
 import itertools
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.systems.lasthop import FIGURES, Forwarding, simulate, sweep
+from mudkit.systems.lasthop import FIGURES, Forwarding, Push, simulate, sweep
+from mudkit.systems.lasthop.study.scenario import Scenario
+from mudkit.systems.lasthop.study.sweeping import compare, interval
 
 SHORT = {"days": 5, "outage": 0.5}
 
@@ -100,3 +109,41 @@ def test_runs_that_share_their_events_come_one_after_the_other_and_rows_as_they_
     for row in table.itertuples():
         alone = simulate(prefetch_limit=row.prefetch_limit, outage=row.outage, seed=row.seed, **fixed)
         assert (row.waste, row.loss, row.forwarded) == (alone.waste, alone.loss, alone.forwarded)
+
+
+def test_policies_are_compared_on_the_same_events():
+    table = compare(
+        {"few": Scenario(days=20), "none": replace(Scenario(days=20), user_frequency=0.0)},
+        {"on-line": Forwarding("on-line"), "on-demand": Forwarding("on-demand"), "push": Push()},
+        seeds=range(3),
+    )
+    assert table[["condition", "policy"]].agg(" ".join, axis=1).tolist() == [
+        f"{condition} {policy}"
+        for condition in ("few", "none")
+        for policy in ("on-line", "on-demand", "push")
+    ]
+    assert (table["runs"] == 3).all()
+    rows = table.set_index(["condition", "policy"])
+    assert (rows.loc[(slice(None), "on-line"), "loss"] == 0.0).all()
+    assert (rows.loc[(slice(None), "on-demand"), "waste"] == 0.0).all()
+    assert rows.loc[("none", "on-line"), "waste"] == 1.0
+    few = rows.loc[("few", "on-line")]
+    assert 0.4 < few["waste_low"] < few["waste"] < few["waste_high"] < 0.6
+
+
+def test_intervals_lie_within_what_was_seen():
+    values = np.array([0.2, 0.3, 0.25, 0.4])
+    assert interval("x", values) == pytest.approx({"x": 0.2875, "x_low": 0.2, "x_high": 0.4})
+    of_many = interval("x", np.array([0.0, 0.1, 0.0, 0.2, 0.0, 0.1]))
+    assert 0.0 <= of_many["x_low"] < of_many["x"] < of_many["x_high"] < 0.2
+    one = interval("x", values[:1])
+    assert one["x"] == 0.2
+    assert one["x_low"] != one["x_low"]
+
+
+def test_nothing_to_compare():
+    with pytest.raises(ParameterError, match="0 policies"):
+        compare({"a": Scenario()}, {})
+    for wrong in ({"max": -1}, {"threshold": math.nan}):
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
+            compare({"a": Scenario()}, {"b": Forwarding("on-line")}, **wrong)
