@@ -64,7 +64,7 @@ LONGEST = (
     "unit/exercises/test_cache_policies.py",
     "unit/exercises/test_writer_predicates.py",
     "unit/systems/mud/test_hidden_in_a_lab.py",
-    "unit/systems/contrail/device/test_pull.py",
+    "unit/systems/contrail/device/test_connection.py",
     "unit/systems/sublim/check/test_charge.py",
     "unit/figures/test_messages.py",
     "unit/systems/radiator/engines/test_client_arrays.py",

@@ -3,13 +3,11 @@
 They cover ten labs over all systems (bill, what was held, and each table of the trace, column by column),
 the tables of scoreboards, comparisons, order checks and scenarios, runs of the fault campaign, and with
 ``--rows`` each row of ``mudkit reproduce`` that measures no speed.
-
-Usage: python tools/digests.py write FILE [--rows]
-       python tools/digests.py compare BEFORE AFTER [OLD=NEW ...]     columns that were renamed
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import subprocess
@@ -172,14 +170,21 @@ def compare(before: dict[str, Any], after: dict[str, Any], renamed: dict[str, st
 
 def main() -> None:
     """Write digests, or compare two files of them; exit with 1 if they differ."""
-    what, *arguments = sys.argv[1:]
-    if what == "write":
-        file, *options = arguments
-        Path(file).write_text(json.dumps(dict(digests(rows="--rows" in options)), indent=1) + "\n")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    write = commands.add_parser("write", help="compute digests")
+    write.add_argument("file", type=Path)
+    write.add_argument("--rows", action="store_true", help="of the rows of mudkit reproduce, too")
+    comparison = commands.add_parser("compare", help="show which digests differ")
+    comparison.add_argument("before", type=Path)
+    comparison.add_argument("after", type=Path)
+    comparison.add_argument("renamed", nargs="*", metavar="OLD=NEW", help="a column that was renamed")
+    given = parser.parse_args()
+    if given.command == "write":
+        given.file.write_text(json.dumps(dict(digests(rows=given.rows)), indent=1) + "\n")
         return
-    before, after, *changes = arguments
-    one, other = (json.loads(Path(file).read_text()) for file in (before, after))
-    different = compare(one, other, dict(each.split("=") for each in changes))
+    one, other = (json.loads(file.read_text()) for file in (given.before, given.after))
+    different = compare(one, other, dict(each.split("=") for each in given.renamed))
     tqdm.write("\n".join(different) or f"{len(one)} digests are equal")
     sys.exit(bool(different))
 

@@ -43,17 +43,17 @@ class _Slider(NamedTuple):
 
 _SLIDERS: Final = {
     "event_frequency": _Slider("messages a day", tuple(float(1 << step) for step in range(9)), words.number),
-    "expiration": _Slider("messages expire after", (*_TIMES, "never"), words.duration),
+    "expiration": _Slider("expiration", (*_TIMES, "never"), words.duration),
     "expiring_share": _Slider("share that expires", _SHARES, words.percent),
     "threshold": _Slider("lowest rank wanted", _SHARES, words.number),
     "user_frequency": _Slider("reads a day", tuple(2.0**step for step in range(-2, 6)), words.number),
-    "reads_cv": _Slider("spread of reads a day", _SHARES, words.percent),
+    "reads_cv": _Slider("spread of reads", _SHARES, words.percent),
     "max": _Slider("messages a read", (1, 2, 4, 8, 16, 32, 64, "all"), words.number),
     "outage": _Slider("time without a link", (*_SHARES[:-1], 0.98, 1.0), words.percent),
     "outages_per_day": _Slider("outages a day", (0.25, 0.5, 1.0, 2.0, 4.0, 12.0, 24.0, 48.0), words.number),
     "prefetch_limit": _Slider("prefetch limit", (LEARNT, 0, *LIMITS), words.number),
     "expiration_threshold_s": _Slider("prefetch if it lasts", ("any time", LEARNT, *_TIMES), words.duration),
-    "delay_s": _Slider("delay before prefetch", ("none", LEARNT, *_TIMES), words.duration),
+    "delay_s": _Slider("prefetch delay", ("none", LEARNT, *_TIMES), words.duration),
 }
 _CHOICES: Final = {
     "policy": ("policy", ("on-line", "on-demand", "buffer", "rate", "unified")),

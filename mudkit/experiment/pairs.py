@@ -16,7 +16,7 @@ from mudkit.lab import Lab
 from mudkit.predicates.exchange import to_json
 from mudkit.sources.parameters import number
 from mudkit.systems.contrail import Item, Module, Published, Relay
-from mudkit.systems.contrail.device.filters import parsed
+from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
 
 __all__ = ["RECEIVER", "SENDER", "PartyView", "PartyViews", "Seen", "party_views"]
@@ -160,7 +160,7 @@ def _filter(lab: Lab, wanted: str | None, went: bool) -> PartyView:
         return PartyView(
             "filter", Seen("nothing", "there is none"), _NOTHING, Seen("nothing", "none installed")
         )
-    sent = to_json(parsed(wanted))
+    sent = to_json(parse_filter(wanted))
     assert sent is not None
     text: str = sent["text"]
     relay = _relay(lab, msgspec.json.encode(text)[1:-1], text, _sealed(lab)[:1])

@@ -10,7 +10,7 @@ from mudkit.errors import ParameterError
 from mudkit.experiment.runs import Run
 from mudkit.fleet.exposure import Exposure
 from mudkit.lab import Lab
-from mudkit.systems.contrail.relay import NAME as CONTRAIL
+from mudkit.systems.contrail.api import NAME as CONTRAIL
 
 if TYPE_CHECKING:
     import pandas as pd

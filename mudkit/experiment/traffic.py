@@ -25,8 +25,8 @@ from mudkit.systems.radiator import (
     joins,
     play,
 )
-from mudkit.systems.radiator.aggregation.thresholds import Function
 from mudkit.systems.radiator.study.played import Heard, heard, rows
+from mudkit.systems.radiator.thresholds import Function
 from mudkit.units import KM_PER_DEGREE, distance_km, middle
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ _COLOURS: Final = (BLUE, ORANGE, GREEN, PINK)
 _LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"}
 _MARGIN: Final = (70, 20, 60, 60)
 _PANEL_ROW_PX, _PANEL_MARGINS_PX = 32, 150
+_AXIS_LETTERS: Final = 36
+"""Letters of an axis title across a figure of 590 px: JupyterLab at 1024 px with an open file browser."""
 _SIGNAL_ROW_PX, _SIGNAL_MARGINS_PX = 90, 120
 
 
@@ -375,7 +378,8 @@ def bar_panels(
             ), 1, place,
         )  # fmt: skip
         end = 100.0 if is_share else 1.35 * most or 1.0
-        figure.update_xaxes(title_text=axis_title, range=[0, end], row=1, col=place)
+        lines = textwrap.wrap(axis_title, _AXIS_LETTERS // len(measures))
+        figure.update_xaxes(title_text="<br>".join(lines), range=[0, end], row=1, col=place)
     figure.update_xaxes(nticks=4, tickformat=",")
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="")
     return styled(figure, _PANEL_MARGINS_PX + _PANEL_ROW_PX * max(len(table), 2), (70, 30, 60, 60), title)

@@ -51,11 +51,11 @@ _PERCENT_AXIS: Final = {
 }
 _LIMIT_TICKS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384)
 _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x", "star", "cross", "pentagon")
-_CAPTION_LETTERS: Final = 125
+_CAPTION_LETTERS: Final = 80
 
 _LIFE_COLUMNS: Final = ("message", "rank", "came_us", "expires_us", "forwarded_us", "read_us")
 _MIN_DAYS: Final = 2
-_GAP_PX, _LINE_PX, _MARGINS_PX = 45, 9, 160
+_GAP_PX, _LINE_PX, _MARGINS_PX = 45, 9, 215
 
 
 @described
@@ -88,7 +88,7 @@ def waste_and_loss_by_limit(
     figure.add_hline(1.0, line={"dash": "dot", "width": 1, "color": GREY})
     figure.add_vrect(16, 64, fillcolor=GREY, opacity=0.12, line_width=0)
     figure.update_xaxes(
-        title_text="prefetch limit, messages on the device; grey: the paper's band from 16 to 64",
+        title_text="prefetch limit, messages (grey: the paper's band)",
         type="log",
         **_ticks(table["prefetch_limit"], lambda size: words.count(int(size))),
     )
@@ -124,7 +124,7 @@ def waste_and_loss_by_threshold(
     _check_sweep(table, "expiration_threshold_s", "expiration")
     figure = _waste_and_loss_lines(table, "expiration_threshold_s", "expiration", words.duration)
     figure.update_xaxes(
-        title_text="expiration threshold: what expires sooner is not prefetched",
+        title_text="least time to live of what is prefetched",
         type="log",
         **_ticks(table["expiration_threshold_s"], words.duration),
     )
@@ -469,8 +469,8 @@ def message_lifecycles(
     figure.update_xaxes(range=[from_us / HOUR_US, until_us / HOUR_US], **ticks)
     figure.update_xaxes(title_text=f"{unit} (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
     top = heading(title, note, y=1 - 12 / height_px, yanchor="top")
-    legend = {"orientation": "h", "y": 1.0 + 30 / height_px, "yanchor": "bottom", "x": 1, "xanchor": "right"}
-    return styled(figure, height_px, (50, 20, 100, 60), top, shapes=shapes, legend=legend)
+    legend = {"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0}
+    return styled(figure, height_px, (50, 20, 90, 125), top, shapes=shapes, legend=legend)
 
 
 def _nearest(

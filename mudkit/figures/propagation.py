@@ -43,7 +43,7 @@ class ReceivedCells:
     table : pandas.DataFrame
         A row per received cell: ``t_s`` (time of arrival, seconds), ``receiver``, ``lat, lon`` (the cell's
         middle, degrees), ``messages``, ``said_s`` (mean time at which these were sent, seconds) and columns
-        of values, as ``heard`` of :class:`mudkit.systems.radiator.study.played.Played`.
+        of values, as ``heard`` of :class:`mudkit.systems.radiator.Played`.
 
     Raises
     ------

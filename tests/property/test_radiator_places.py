@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.systems.radiator import Context, cell, distance_km, joins
-from mudkit.systems.radiator.aggregation.places import box
+from mudkit.systems.radiator.places import box
 from mudkit.units import Box, in_box
 
 # In steps of 1/64 degree: sums are exact.

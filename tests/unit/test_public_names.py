@@ -39,6 +39,23 @@ def test_no_public_name_equals_a_submodule_of_its_package(package):
     assert sorted(submodules & functions_and_classes) == []
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_submodules_are_exported_from_their_own_package(package):
+    """Otherwise ``radiator.joins`` fails unless something else has imported the submodule before."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(package)))
+    foreign = [
+        f"{node.module}.{alias.name}"
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module != package
+        for alias in node.names
+        if hasattr(importlib.import_module(node.module), "__path__")
+        and importlib.util.find_spec(f"{node.module}.{alias.name}")
+    ]
+    assert foreign == []
+
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -18,8 +18,8 @@ from mudkit.experiment.testbed import Testbed
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail import Item as Sealed
 from mudkit.systems.contrail import Module, Relay
+from mudkit.systems.contrail.api import NAME
 from mudkit.systems.contrail.device.filters import ITEM
-from mudkit.systems.contrail.relay import NAME
 from mudkit.units import US_PER_S
 
 __all__ = ["POLLING_MS", "Contrail"]

@@ -16,8 +16,8 @@ from mudkit.experiment.adapters.system import Batch, System, Way, text_of
 from mudkit.experiment.tasks import SETTLE_S, TASKS
 from mudkit.experiment.testbed import Testbed
 from mudkit.systems.radiator import NAME, Aggregability, Client, ClientMachine, Context, Server, Time, Volume
-from mudkit.systems.radiator.aggregation.joins import concatenation
-from mudkit.systems.radiator.aggregation.thresholds import Function, Threshold
+from mudkit.systems.radiator.joins import concatenation
+from mudkit.systems.radiator.thresholds import Function, Threshold
 
 __all__ = ["LATER_S", "Radiator"]
 

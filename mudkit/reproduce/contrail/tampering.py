@@ -19,8 +19,7 @@ from mudkit.events import Ciphertext, Effect, LinkUp, Notify, Received, Send
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, Module, Relay, TamperedMessage
-from mudkit.systems.contrail.crypto import Plain, Sealing, Secret
-from mudkit.systems.contrail.envelopes import item_header
+from mudkit.systems.contrail.crypto import Plain, Sealing, Secret, item_header
 from mudkit.systems.contrail.items import pack
 from mudkit.systems.contrail.messages import Deliver, Pull, QueueEntry
 from mudkit.wire import as_wire

@@ -1,6 +1,37 @@
 """Contrail: the receiver's filter runs at the sender, and the cloud relays ciphertext.
 
-Stuedi, Mohamed, Balakrishnan, Mao, Ramasubramanian, Wobber: The Cloud is the Router (MSR-TR-2010-89).
+P. Stuedi, I. Mohamed, M. Balakrishnan, Z. M. Mao, V. Ramasubramanian and T. Wobber, The Cloud is the Router
+(MSR-TR-2010-89). Section numbers in this package are of this report.
+
+Roles (4):
+
+=========  ===========================================================================================
+module     on each device, shared by its applications (:mod:`.device`): evaluates received filters on
+           items to be published, encrypts, pushes, pulls, verifies, decrypts
+gateway    in each data centre: terminates the connections of devices
+compute    stateless instances: execute the requests of devices on the storages
+storage    in each data centre: a queue for each device, the item cache, white-lists and groups
+=========  ===========================================================================================
+
+Messages (:mod:`.messages`), from receiver Bob to sender Ann and back: Bob's ``Filter`` travels sealed through
+his ``Send`` and Ann's queue; Ann pulls it (``Pull``, ``Deliver``) and accepts it. An item of hers that
+matches is encrypted once and sent with ``Send`` as ``Data``, preceded by the channel ``Key``; compute appends
+a copy to the queue of each receiver, and Bob pulls it. Sender and receiver see plaintext; the cloud sees
+names, sizes, expiry, groups and white-lists shown to it.
+
+Durable state of a module: its key pair, friends, ports, both kinds of filters, channel keys, outboxes,
+received items until the application has processed them, and the last sequence numbers of other devices. Of
+the cloud: the storage, and which device is connected to which gateway.
+
+Guarantees:
+
+* An item leaves the device only if a filter that the application accepted matches it.
+* A message that a cloud has changed is reported as :class:`TamperedMessage` and dropped. An authentic copy
+  is delivered once; an older item of the same name is not delivered after a newer one.
+* A published item is delivered unless it expires, becomes obsolete, finds a full queue
+  (:class:`Backlogged`) or inbox, or is lost with a store that was wiped or restored from a backup. End-to-end
+  reliability is up to the application: :class:`Outbound` and :class:`Inbound` (3.5).
+* A receiver that left a channel cannot read later items, and a new one cannot read earlier items.
 """
 
 from typing import TYPE_CHECKING
@@ -8,10 +39,9 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.systems.contrail.api import Group, Module, Port
+    from mudkit.systems.contrail.api import Group, Module, Port, Relay
     from mudkit.systems.contrail.device.core import KeyUse
     from mudkit.systems.contrail.items import Backlogged, Item, Published, QueueFull, TamperedMessage
-    from mudkit.systems.contrail.relay import Relay
     from mudkit.systems.contrail.study.applications import (
         Aggregator,
         Alarm,

@@ -1,38 +1,146 @@
-"""API of Contrail on a device: the client module, its ports and groups."""
+"""API of Contrail: the relay of a cloud provider; the client module of a device, its ports and groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from mudkit import words
 from mudkit.arguments import check_calls
-from mudkit.display import View
+from mudkit.display import Displayed, View, first_rows
 from mudkit.errors import MudkitError, ParameterError, brief
-from mudkit.events import Host, Installed, Operation
+from mudkit.events import Host, Installed, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.sources.parameters import number, of_kind, whole_number
-from mudkit.systems.arguments import check_device
-from mudkit.systems.contrail import operations
-from mudkit.systems.contrail.crypto import PublicKeys
+from mudkit.systems.arguments import check_device, check_lab
+from mudkit.systems.contrail import messages
+from mudkit.systems.contrail.crypto import Directory, PublicKeys, Registered
 from mudkit.systems.contrail.device.core import IDENTITY, PROBLEMS, KeyUse, Settings
-from mudkit.systems.contrail.device.filters import CONTEXT, Question, acceptances, decisions, parsed
+from mudkit.systems.contrail.device.filters import CONTEXT, Question, acceptances, decisions, parse_filter
 from mudkit.systems.contrail.device.machine import ModuleMachine
 from mudkit.systems.contrail.device.receiving import listener
 from mudkit.systems.contrail.items import Item, check_name, pack
-from mudkit.systems.contrail.relay import NAME, PORT, Directories, Relay
+from mudkit.systems.contrail.servers import Compute, Gateway, Storage
 from mudkit.systems.displays import OnHost
 from mudkit.wire import Value
 
-__all__ = ["Group", "Module", "Port"]
+__all__ = ["NAME", "PORT", "Group", "Module", "Port", "Relay"]
+
+NAME: Final = "contrail"
+PORT: Final = "contrail"
+"""Suffix of the addresses of the machines."""
 
 _US_PER_MS: Final = 1_000
 _MAX_S: Final = 1e9
 _MAX_MS: Final = 1e12
+
+
+@check_calls
+class Relay(Displayed):
+    """A cloud provider: gateways, compute instances and storage in its data centres (Contrail 4.2).
+
+    Parameters
+    ----------
+    lab : Network
+    instances : int
+        Number of compute instances in each data centre.
+    name : str
+        Prefix of the names of its servers.
+    centres : mapping of str to (float, float), optional
+        Data centres and their places, in degrees; a device connects to the nearest. By default one.
+    max_waiting : int
+        Capacity of the queue of a device, in items; above it, publishers get :class:`Backlogged`.
+    max_cached : int
+        Capacity of the cache, in items of a device.
+    service_ms : float
+        Duration of a request at an instance, in milliseconds.
+    move_after : int, optional
+        Consecutive visits of a device to a data centre after which its queue moves there; None: never.
+
+    Raises
+    ------
+    ParameterError
+        The lab is missing, or a parameter is out of range.
+
+    Attributes
+    ----------
+    directory : Registered
+        Public keys of the devices (Contrail 3.3); the servers do not have them.
+    """
+
+    def __init__(
+        self,
+        lab: Network,
+        instances: int = 1,
+        *,
+        name: str = "contrail",
+        centres: Mapping[str, tuple[float, float]] | None = None,
+        max_waiting: int = 1000,
+        max_cached: int = 1000,
+        service_ms: float = 0.0,
+        move_after: int | None = 3,
+    ) -> None:
+        check_lab(lab)
+        whole_number("instances", instances, 1, 10_000)
+        whole_number("max_waiting", max_waiting, 1, 1 << 31)
+        whole_number("max_cached", max_cached, 1, 1 << 31)
+        if move_after is not None:
+            whole_number("move_after", move_after, 1, 1 << 31)
+        service_us = round(number("service_ms", service_ms, 0.0, 1e6) * 1_000)
+        check_name("a relay", name)
+        places: Mapping[str, tuple[float, float] | None] = {"": None} if centres is None else centres
+        self.name = name
+        self.directory = Registered()
+        self.gateways: list[tuple[str, tuple[float, float] | None]] = []
+
+        def server(tier: str, centre: str) -> str:
+            return "-".join(part for part in (name, tier, centre) if part)
+
+        units = [f"{server('storage', centre)}/{PORT}" for centre in places]
+        gateways = [f"{server('gateway', centre)}/{PORT}" for centre in places]
+        computes = {
+            centre: [f"{server(f'compute-{number}', centre)}/{PORT}" for number in range(1, instances + 1)]
+            for centre in places
+        }
+        self.instances = [address for of_centre in computes.values() for address in of_centre]
+        everywhere = frozenset(self.instances)
+        self._storage = [
+            lab.server(unit.split("/")[0]).install(NAME, partial(
+                Storage, max_waiting=max_waiting, max_cached=max_cached, computes=everywhere,
+                units=units, gateways=gateways,
+            ), name=PORT) for unit in units
+        ]  # fmt: skip
+        for unit, gateway, (centre, place) in zip(units, gateways, places.items(), strict=True):
+            for address in computes[centre]:
+                lab.server(address.split("/")[0]).install(NAME, partial(
+                    Compute, units=units, here=unit, move_after=move_after, service_us=service_us,
+                    gateways=[gateway],
+                ), name=PORT)  # fmt: skip
+            lab.server(gateway.split("/")[0]).install(
+                NAME, partial(Gateway, instances=computes[centre], units=units), name=PORT
+            )
+            self.gateways.append((gateway, place))
+
+    def _view(self) -> View:
+        queues = [queue for unit in self._storage if unit.machine for queue in unit.machine.queues()]
+        facts = {
+            "name": self.name,
+            "data centres": len(self.gateways),
+            "instances": len(self.instances),
+            "devices": len(self.directory),
+            "storage": ", ".join({unit.state for unit in self._storage} - {"running"}),
+        }
+        return View("contrail.Relay", facts, [first_rows(("device", "waiting"), queues, len(queues))])
+
+    @property
+    def servers(self) -> list[str]:
+        """Names of the hosts of the gateways."""
+        return [address.split("/")[0] for address, _ in self.gateways]
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -42,7 +150,7 @@ class Group(msgspec.Struct, frozen=True):
     ----------
     name : str
     rule : str, optional
-        Predicate over the context of a device, which is in the group while it is true.
+        Predicate over the context of a device, which is a member while it is true.
     """
 
     name: str
@@ -84,7 +192,7 @@ class Port(OnHost):
         self._taken: set[int] = set()
         if on_filter is not None:
             self.installed.listen(decisions(name), self._decide)
-        self.installed.listen(listener(name), self._came)
+        self.installed.listen(listener(name), self._receive)
         self.open()
 
     def _view(self) -> View:
@@ -101,17 +209,17 @@ class Port(OnHost):
         return View("contrail.Port", facts)
 
     def open(self) -> None:
-        """Open it in the module, also after a wipe; filters have to be installed again then."""
+        """Open the port in the module; after a wipe, install its filters again."""
         asks = self._on_filter is not None
-        self.installed.call(operations.Open(self.name, self._polling_us, self._idle_us, self._batch, asks))
+        self.installed.call(messages.OpenPort(self.name, self._polling_us, self._idle_us, self._batch, asks))
         if self._on_item is not None:
-            self.installed.call(operations.Listen(self.name))
+            self.installed.call(messages.Listen(self.name))
 
     # -- parameters
 
     @property
     def polling_interval_ms(self) -> float:
-        """Time between two connections of the module; the smallest of its ports counts."""
+        """Time between two connections of the module, in milliseconds; the minimum of all ports applies."""
         return self._polling_us / _US_PER_MS
 
     @polling_interval_ms.setter
@@ -121,7 +229,7 @@ class Port(OnHost):
 
     @property
     def idle_timeout_ms(self) -> float:
-        """Time for which a connection stays open when nothing waits; the largest of all ports counts."""
+        """Time for which an idle connection stays open, in milliseconds; the maximum of all ports applies."""
         return self._idle_us / _US_PER_MS
 
     @idle_timeout_ms.setter
@@ -131,7 +239,7 @@ class Port(OnHost):
 
     @property
     def batch_size(self) -> int:
-        """Number of waiting messages of this port with which the module pushes everything; 1: at once."""
+        """Number of waiting messages of this port at which the module pushes all; 1: at once."""
         return self._batch
 
     @batch_size.setter
@@ -140,7 +248,7 @@ class Port(OnHost):
         self._configure()
 
     def _configure(self) -> None:
-        self.installed.call(operations.Configure(self.name, self._polling_us, self._idle_us, self._batch))
+        self.installed.call(messages.ConfigurePort(self.name, self._polling_us, self._idle_us, self._batch))
 
     # -- filters
 
@@ -155,8 +263,8 @@ class Port(OnHost):
     ) -> Operation:
         """Install a filter on a friend, or on the friends in a group.
 
-        A filter selects what is sent, not what may be read: all endpoints with a filter at a port share its
-        key, and a relay that helps one of them could deliver what its filter leaves out.
+        A filter selects the items that are sent, but is no access control: all endpoints with a filter at a
+        port share its key, and a relay that colludes with one of them could deliver other items of the port.
 
         Parameters
         ----------
@@ -165,7 +273,7 @@ class Port(OnHost):
         to : (str or Group, str)
             A device or a group, and a port there.
         item_expires_s : float, optional
-            Time for which a matching item is wanted, in seconds; None: as long as its publisher says.
+            Time after which a matching item expires, in seconds; None: when its publisher says.
         lifetime_s : float, optional
             Time until the filter ends, in seconds; None: never.
         replaces : int, optional
@@ -174,7 +282,12 @@ class Port(OnHost):
         Returns
         -------
         Operation
-            Results in the filter's number when a relay has the filter.
+            Results in the number of the filter when a relay has accepted it.
+
+        Raises
+        ------
+        ParameterError, PredicateError
+            The target or the filter is invalid.
         """
         given: Value | tuple[str | Group, str] = to
         target, remote = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
@@ -190,19 +303,19 @@ class Port(OnHost):
             whole_number("replaces", replaces, 0, 1 << 62)
         group = check_name("a group", target.name) if isinstance(target, Group) else None
         device = check_name("a device", target) if isinstance(target, str) else None
-        return self.installed.call(operations.Install(
-            self.name, device, group, check_name("a port", remote), to_json(parsed(predicate)) or {},
+        return self.installed.call(messages.InstallFilter(
+            self.name, device, group, check_name("a port", remote), to_json(parse_filter(predicate)) or {},
             _lasts_us("item_expires_s", item_expires_s), _lasts_us("lifetime_s", lifetime_s), replaces,
         ))  # fmt: skip
 
     def remove_filter(self, slot: int) -> Operation:
-        """Remove an own filter, by its number."""
-        return self.installed.call(operations.Remove(whole_number("slot", slot, 0, 1 << 62)))
+        """Remove an installed filter by its number."""
+        return self.installed.call(messages.RemoveFilter(whole_number("slot", slot, 0, 1 << 62)))
 
     def on_accepted(self, callback: Callable[[Predicate, str], None]) -> None:
-        """Call ``callback`` with each filter that is accepted from then on, and its device.
+        """Call ``callback`` with each newly accepted filter and its device.
 
-        An application may publish recent items again for it.
+        An application may publish recent items again for that device.
         """
         self.installed.listen(
             acceptances(self.name), lambda accepted: callback(accepted.filter, accepted.who)
@@ -210,11 +323,11 @@ class Port(OnHost):
 
     def _decide(self, question: Question) -> None:
         assert self._on_filter is not None
-        accepted = False  # also when the application fails to decide
+        accepted = False  # also if the callback raises
         try:
             accepted = bool(self._on_filter(question.filter, question.who))
         finally:
-            self.installed.call(operations.Decide(question.key, accepted))
+            self.installed.call(messages.DecideFilter(question.key, accepted))
 
     # -- items
 
@@ -233,19 +346,24 @@ class Port(OnHost):
         ----------
         item : Item
         item_id : str, optional
-            Name of the item: a newer item of this name makes older ones obsolete; the same content again is
-            a retransmission. By default a unique name.
+            Name of the item. A newer item of the same name makes older ones obsolete; the same content is a
+            retransmission. By default a unique name.
         expires_s : float, optional
             Time until the item expires, in seconds; None: never.
         only : collection of str, optional
-            Receiving devices among those whose filters match; by default all of them.
+            Receiving devices among those whose filters match; by default all.
         called : str, optional
-            Name in the deliveries; by default the device, the port, the item's name and a number.
+            Name in the deliveries; by default composed of device, port, item name and sequence number.
 
         Returns
         -------
         Operation
-            Results in a :class:`Published` or a :class:`Backlogged`.
+            Results in :class:`Published` or :class:`Backlogged`.
+
+        Raises
+        ------
+        ParameterError
+            The item, its name or ``only`` is invalid.
         """
         if item_id is not None and check_name("an item", item_id).startswith("~"):
             raise ParameterError(
@@ -259,51 +377,51 @@ class Port(OnHost):
         packed = pack(item, None if called is None else check_name("a delivery", called))
         expires_us = _lasts_us("expires_s", expires_s)
         chosen = None if only is None else sorted(only)
-        return self.installed.call(operations.Publish(self.name, packed, item_id, expires_us, chosen))
+        return self.installed.call(messages.Publish(self.name, packed, item_id, expires_us, chosen))
 
     def receive_item(self) -> Operation:
-        """Wait for the next item: an operation of an :class:`Item`."""
-        operation = self.installed.call(operations.Receive(self.name, sorted(self._taken)))
-        operation.add_done_callback(self._received)
+        """Receive the next item; the operation results in an :class:`Item`."""
+        operation = self.installed.call(messages.ReceiveItem(self.name, sorted(self._taken)))
+        operation.add_done_callback(self._confirm_result)
         return operation
 
     def receive_all(self) -> Operation:
-        """Return the items that are there, without waiting: an operation of a list of :class:`Item`."""
-        operation = self.installed.call(operations.ReceiveAll(self.name, sorted(self._taken)))
-        operation.add_done_callback(self._received)
+        """Receive all waiting items; the operation results in a list of :class:`Item` without waiting."""
+        operation = self.installed.call(messages.ReceiveAll(self.name, sorted(self._taken)))
+        operation.add_done_callback(self._confirm_result)
         return operation
 
     def on_item(self, callback: Callable[[Item], object]) -> None:
-        """Call ``callback`` with each item that arrives, and with those that wait."""
+        """Call ``callback`` with each waiting and each future item."""
         self._on_item = callback
-        self.installed.call(operations.Listen(self.name))
+        self.installed.call(messages.Listen(self.name))
 
-    def _received(self, operation: Operation) -> None:
+    def _confirm_result(self, operation: Operation) -> None:
         try:
             received = operation.result()
-        except Exception:  # whoever waits for the operation gets it
+        except Exception:  # reported to the caller of the operation
             return
         items = received if isinstance(received, list) else [received]
         if items:
-            self._take([item.number for item in items])
+            self._confirm([item.number for item in items])
 
-    def _came(self, item: Item) -> None:
+    def _receive(self, item: Item) -> None:
         if item.number in self._taken:
-            self._take([item.number])  # the module was killed before it had deleted the item
+            self._confirm([item.number])  # the module crashed before it deleted the item
         elif self._on_item is not None:
-            self._take([item.number])
+            self._confirm([item.number])
             self._on_item(item)
 
-    def _take(self, numbers: Sequence[int]) -> None:
+    def _confirm(self, numbers: Sequence[int]) -> None:
         self._taken.update(numbers)
-        taking = self.installed.call(operations.Taken(self.name, numbers))
-        taking.add_done_callback(lambda operation: self._forget(operation, numbers))
+        deletion = self.installed.call(messages.DeleteItems(self.name, numbers))
+        deletion.add_done_callback(lambda operation: self._forget(operation, numbers))
 
     def _forget(self, operation: Operation, numbers: Collection[int]) -> None:
-        """Forget items that the module has deleted: it does not hand them over again."""
+        """Forget items that the module has deleted."""
         try:
             operation.result()
-        except Exception:  # it was killed, and is told again when it hands them over
+        except Exception:  # the module crashed; confirmed when it hands them over again
             return
         self._taken.difference_update(numbers)
 
@@ -318,28 +436,28 @@ def _lasts_us(name: str, value_s: float | None) -> int | None:
 
 @check_calls
 class Module(OnHost):
-    """The client module of a device, which all its applications share (Contrail 4.1).
+    """Client module of a device, shared by all its applications (Contrail 4.1).
 
     Parameters
     ----------
     device : Host
     relay : Relay or sequence of Relay
-        The relay. With several, everything is sent to all of them: one of them may fail.
+        One or several providers; with several, everything is sent to all, so that one may fail.
     friends : collection of str
-        The initial white-list; a device with a storage folder keeps its own.
+        Initial white-list; the current one is durable.
     shows_friends : bool
-        Whether relays know the white-list, and refuse strangers' filters.
+        Whether relays know the white-list and refuse filters of strangers.
     combined : bool
         Whether one connection pushes and pulls.
     renew_s : float
-        Longest use of a channel's key, in seconds.
+        Maximum age of a channel key, in seconds.
     push_timeout_s : float
-        Longest wait of a batch that is not full, in seconds.
+        Maximum wait of a batch that is not full, in seconds.
     encrypted : bool
-        False: everything travels in clear, to show what encryption is for; all modules must agree.
+        False: no encryption, as a control in experiments; must be equal in all modules.
     renewal : callable, optional
-        Called with a :class:`KeyUse`; returns whether an item begins a new key, in place of the rule of
-        channels.
+        Called with a :class:`KeyUse`; returns whether an item begins a new key. By default the rule of the
+        paper (3.3).
 
     Raises
     ------
@@ -387,9 +505,9 @@ class Module(OnHost):
             )
         self._settings = Settings(
             check_name("a device", device.name),
-            [each.gateways for each in relays],
-            Directories([relay.directory for relay in relays]),
-            [check_name("a friend", each) for each in friends],
+            [provider.gateways for provider in relays],
+            Directory([provider.directory for provider in relays]),
+            [check_name("a friend", friend) for friend in friends],
             shows_friends,
             encrypted,
             combined,
@@ -404,10 +522,10 @@ class Module(OnHost):
 
         self._relays = relays
         self._ports: dict[str, Port] = {}
-        self.installed.listen(IDENTITY, self._begun)
-        for each in relays:
-            each.directory.watchers.append(self._follow)
-        self.installed.call(operations.Public()).add_done_callback(
+        self.installed.listen(IDENTITY, self._handle_identity)
+        for provider in relays:
+            provider.directory.watchers.append(self._follow)
+        self.installed.call(messages.GetPublicKeys()).add_done_callback(
             lambda operation: self._register(operation.result())
         )
 
@@ -429,19 +547,23 @@ class Module(OnHost):
         ----------
         name : str
         on_filter : callable, optional
-            Called with each received filter and its device; returns whether to accept it. By default
-            friends' filters are accepted.
+            Called with each received filter and its device; returns whether to accept it. By default filters
+            of friends are accepted.
         polling_interval_ms : float
             Time between two connections of the module, in milliseconds; 0: reconnect at once.
         idle_timeout_ms : float
-            Time for which a connection stays open when nothing waits, in milliseconds.
+            Time for which an idle connection stays open, in milliseconds.
         batch_size : int
-            Number of waiting messages of this port with which the module pushes everything; 1: at once.
+            Number of waiting messages of this port at which the module pushes all; 1: at once.
+
+        Returns
+        -------
+        Port
 
         Raises
         ------
         ParameterError
-            The name is invalid or a port of this device already, or a parameter is out of range.
+            The name is invalid or in use, or a parameter is out of range.
         """
         check_name("a port", name)
         if name in self._ports:
@@ -468,54 +590,53 @@ class Module(OnHost):
         return self._change_friend(device, is_friend=True)
 
     def unfriend(self, device: str) -> Operation:
-        """Remove a device from the white-list, its filters here and those on it; renew all keys.
+        """Remove a device from the white-list, with the filters in both directions; renew all keys.
 
-        It is sent nothing more, except the removal of filters. Messages that wait for it on this device are
-        not sent; those that wait at a provider are withdrawn as soon as the provider can be reached. What it
-        has fetched before, it keeps. Calls about it alone end: an item has no destination, and a filter is
-        refused with AccessDenied.
+        Nothing more is sent to it, except the removal of filters. Messages waiting for it are withdrawn, here
+        at once and at a provider as soon as it is reachable; it keeps what it has fetched. Calls that concern
+        only this device complete: an item has no destination, and a filter fails with AccessDenied.
         """
         return self._change_friend(device, is_friend=False)
 
     def _change_friend(self, device: str, *, is_friend: bool) -> Operation:
         name = check_name("a device", device)
-        made = self.installed.call(operations.Befriend(name, is_friend))
-        friends = {each for each in self._settings.friends if each != name} | ({name} if is_friend else set())
-        self._settings = replace(self._settings, friends=sorted(friends))  # after a wipe
-        return made
+        operation = self.installed.call(messages.Befriend(name, is_friend))
+        friends = set(self._settings.friends) - {name} | ({name} if is_friend else set())
+        self._settings = replace(self._settings, friends=sorted(friends))  # initial ones after a wipe
+        return operation
 
     def _register(self, keys: PublicKeys) -> None:
-        for each in self._relays:
-            each.directory[self.device.name] = keys
+        for provider in self._relays:
+            provider.directory[self.device.name] = keys
 
     def _follow(self, device: str) -> None:
-        """Read the queues for what a friend that has started again sends."""
+        """Notify the module of a restarted friend."""
         if device in self._settings.friends and device != self.device.name:
-            self.installed.call(operations.Follow())
+            self.installed.call(messages.FollowFriends())
 
-    def _begun(self, keys: PublicKeys) -> None:
-        """Register the keys of a device; after a start, open its ports again: its store may be an old one."""
+    def _handle_identity(self, keys: PublicKeys) -> None:
+        """Register the keys; after a restart, open all ports again, because the store may be a backup."""
         self._register(keys)
         if keys.start:
             for port in self._ports.values():
                 port.open()
 
     def join(self, group: Group) -> Operation:
-        """Join a group; with a rule, be a member whenever it is true."""
+        """Join a group; with a rule, be a member while it is true."""
         of_kind("group", group, Group, expected='a group, such as Group("club")')
         if group.rule is not None:
             Predicate.parse(group.rule, language=CONTEXT)
-        return self.installed.call(operations.Join(check_name("a group", group.name), group.rule))
+        return self.installed.call(messages.JoinGroup(check_name("a group", group.name), group.rule))
 
     def leave(self, group: Group) -> Operation:
-        """Leave a group: its filters are removed."""
+        """Leave a group; its filters are removed."""
         of_kind("group", group, Group, expected='a group, such as Group("club")')
-        return self.installed.call(operations.Leave(check_name("a group", group.name)))
+        return self.installed.call(messages.LeaveGroup(check_name("a group", group.name)))
 
     def counts(self) -> Operation:
-        """Return the numbers of dropped messages by reason: an operation of a dict."""
-        return self.installed.call(operations.Counts())
+        """Count dropped messages; the operation results in a dict of numbers by reason."""
+        return self.installed.call(messages.GetCounts())
 
     def on_problem(self, callback: Callable[[MudkitError], None]) -> None:
-        """Call ``callback`` with each error that concerns no call, such as ``TamperedMessage``."""
+        """Call ``callback`` with each error outside calls, such as ``TamperedMessage``."""
         self.installed.listen(PROBLEMS, callback)

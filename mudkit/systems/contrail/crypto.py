@@ -1,25 +1,45 @@
-"""Encryption, signatures and authentication tags between devices (Contrail 3.3).
+"""End-to-end encryption, signatures and authentication tags of messages between devices (Contrail 3.3).
 
-Each device has a key pair for key agreement (X25519) and one for signatures (Ed25519). Two devices agree once
-on a secret. From it come one-time keys for filters and channel keys, and the key of the tags of destinations.
+Each device has a key pair for key agreement (X25519) and one for signatures (Ed25519). Each pair of devices
+shares a secret. One-time keys for filters and channel keys, and the key of destination tags, are derived from
+it.
 
-Each item is encrypted (ChaCha20-Poly1305) under its own key, which is derived from the key of its channel.
-So a receiver that joined too late for the channel's key can be given the key of one item, and the ciphertext
-stays the same (3.4.1). All receivers share the channel's key: each could impersonate the sender, which the
-paper accepts (3.3). Here tags prevent it: they cover the ciphertext, under a key that only the sender and one
-receiver have.
+Each item is encrypted (ChaCha20-Poly1305) under its own key, which is derived from the channel key. A
+receiver that joined too late for the channel key can be sent the key of one item, and the ciphertext stays
+the same (3.4.1). All receivers share the channel key, so the paper accepts that a receiver can impersonate
+the sender (3.3). Here tags prevent it: they cover the ciphertext, under a key shared by the sender and one
+receiver only.
 
-No nonce repeats under a key, whatever is killed and restarted, even if the entropy repeats: keys and nonces
-are derived from numbers that were stored before anything encrypted under them leaves the device.
+Nonces never repeat under a key, across crashes and restarts and even if the entropy repeats: keys and nonces
+are derived from numbers that are stored before anything encrypted under them leaves the device.
+
+========  ==========================  ================================================================
+message   in clear                    protected
+========  ==========================  ================================================================
+data      source, item, sequence      the item, under its own key, which is derived from the key of
+          number, epoch of the key;   the source port's channel; a tag for each destination covers the
+          of each destination         header, that destination and the ciphertext
+          device, port and expiry
+filter    source, number, slot,       the filter, sealed for each destination and signed
+          group, expiry,
+          destinations
+key       source, number, slot (the   the key of a channel, sealed for each destination and signed
+          epoch), destinations
+item key  source, number, slot (the   the key of one item, sealed for each destination and signed
+          item's sequence number),
+          destinations
+========  ==========================  ================================================================
+
+Figure 3 shows a (DeviceID, ItemID) pair per destination; ItemID is read as PortID.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from abc import abstractmethod
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -30,7 +50,16 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mudkit.events import Ciphertext
-from mudkit.systems.contrail.items import TamperedMessage
+from mudkit.systems.contrail.items import Endpoint, TamperedMessage
+from mudkit.systems.contrail.messages import (
+    DEVICE_FROM_DEVICE,
+    Data,
+    Destination,
+    DeviceMessage,
+    SealedFor,
+    SealedMessage,
+    Unread,
+)
 
 __all__ = [
     "KEY_BYTES",
@@ -39,10 +68,19 @@ __all__ = [
     "Header",
     "Plain",
     "PublicKeys",
+    "Registered",
     "Sealing",
     "Secret",
+    "build_data",
     "channel_key",
+    "decode_message",
+    "decrypt_item",
     "digest",
+    "item_header",
+    "key_header",
+    "open_sealed",
+    "seal",
+    "verify_item",
 ]
 
 KEY_BYTES: Final = 32
@@ -65,38 +103,60 @@ class Secret(bytes):
 
 
 class PublicKeys(msgspec.Struct, frozen=True):
-    """Public halves of a device's key pairs.
-
-    Parameters
-    ----------
-    agreement, signing : bytes
-    start : int
-        Number of starts of a module of this name before; a wiped or new device has other keys as well.
-    last_number : int
-        Last number that the device knew to be used when it started: its store may be older than that.
-    """
+    """Public halves of a device's key pairs; a wiped or replaced device has new ones."""
 
     agreement: bytes
     signing: bytes
     start: int = 0
+    """Number of earlier starts of the module."""
     last_number: int = 0
+    """Last number in the store of the device at this start; the store may be a backup."""
 
 
-class Directory(Mapping[str, PublicKeys]):
-    """Public keys by device: the public key infrastructure that the paper assumes (3.3)."""
+class Registered(dict[str, PublicKeys]):
+    """Public keys by device at one provider: the public key infrastructure of the paper (3.3)."""
+
+    def __init__(self, entries: Mapping[str, PublicKeys] | None = None, changes: int = 0) -> None:
+        super().__init__(entries or {})
+        self.changes = changes
+        """Number of changed or added entries."""
+        self.watchers: list[Callable[[str], None]] = []
+        """Called with the name of each restarted device."""
+
+    def __reduce__(self) -> tuple[type[Registered], tuple[dict[str, PublicKeys], int]]:
+        """Pickle the entries without the watchers."""
+        return Registered, (dict(self), self.changes)
+
+    def __setitem__(self, device: str, keys: PublicKeys) -> None:
+        """Register the keys and the start of a device; notify watchers of a restart."""
+        if self.get(device) == keys:
+            return
+        self.changes += 1
+        super().__setitem__(device, keys)
+        if keys.start:
+            for watcher in self.watchers:
+                watcher(device)
+
+
+class Directory(ChainMap[str, PublicKeys]):
+    """Public keys by device at all providers of a module; the first provider wins."""
+
+    def __init__(self, registered: Sequence[Registered]) -> None:
+        super().__init__(*registered)
+        self._registered = registered
 
     @property
-    @abstractmethod
     def changes(self) -> int:
-        """Number of times that the entry of a device has changed, the first ones included."""
+        """Number of changed or added entries at all providers."""
+        return sum(registered.changes for registered in self._registered)
 
 
 Header: TypeAlias = Sequence[str | int | None]
-"""Values that travel in clear and cannot be changed."""
+"""Authenticated values in clear."""
 
 
 class Sealing:
-    """Cipher of a device; ``seed`` (64 bytes) is its private keys."""
+    """Cipher of a device; ``seed`` holds its two private keys (64 bytes)."""
 
     def __init__(self, me: str, seed: Secret, directory: Mapping[str, PublicKeys]) -> None:
         self._me, self._seed = me, seed
@@ -105,22 +165,22 @@ class Sealing:
         self._directory = directory
         self._pairs: dict[tuple[str, bytes], Secret] = {}
         self._tags: dict[Secret, Secret] = {}
-        """Keys of tags by pair."""
+        """Tag keys by shared secret."""
 
     def __reduce__(self) -> tuple[type[Sealing], tuple[str, Secret, Mapping[str, PublicKeys]]]:
-        """Pickle the constructor's arguments; derived keys are derived again."""
+        """Pickle the constructor's arguments; keys are derived again."""
         return Sealing, (self._me, self._seed, self._directory)
 
     @property
     def public(self) -> PublicKeys:
-        """Public halves of this device's key pairs."""
+        """Public halves of the key pairs."""
         return PublicKeys(
             self._agreement.public_key().public_bytes_raw(),
             self._signing.public_key().public_bytes_raw(),
         )
 
     def seal(self, to: str, header: Header, plain: bytes) -> tuple[bytes, bytes]:
-        """Encrypt for one device and sign; no header may repeat."""
+        """Encrypt for one device and sign; return ciphertext and signature. A header is used once."""
         bound = _encoded([*header, self._me, to])
         sealed = ChaCha20Poly1305(_derived(self._pair(to), b"seal", bound)).encrypt(
             bytes(_NONCE_BYTES), plain, bound
@@ -128,7 +188,7 @@ class Sealing:
         return Ciphertext(sealed), Ciphertext(self._signing.sign(bound + sealed))
 
     def unseal(self, source: str, header: Header, sealed: bytes, signature: bytes) -> bytes:
-        """Verify and decrypt; raise TamperedMessage if it is not as its sender made it."""
+        """Verify the signature and decrypt; raise TamperedMessage."""
         bound = _encoded([*header, source, self._me])
         known = self._known(source)
         try:
@@ -139,16 +199,16 @@ class Sealing:
             raise _tampered(source, "a seal or signature that does not fit") from error
 
     def item_key(self, key: bytes, header: Header) -> Secret:
-        """Derive the key of one item from the key of its channel; it opens nothing else."""
+        """Derive the key of one item from its channel key."""
         return Secret(hmac.digest(bytes(key), b"contrail item " + _encoded(header), "sha256"))
 
     def encrypt(self, key: bytes, number: int, header: Header, plain: bytes) -> bytes:
-        """Encrypt under the key of an item; a number has one content only."""
+        """Encrypt under the key of an item; a number is used for one content."""
         nonce = number.to_bytes(_NONCE_BYTES, "big")
         return Ciphertext(ChaCha20Poly1305(bytes(key)).encrypt(nonce, plain, _encoded(header)))
 
     def decrypt(self, key: bytes, number: int, header: Header, data: bytes) -> bytes:
-        """Decrypt what :meth:`encrypt` returned, or raise TamperedMessage."""
+        """Decrypt an item; raise TamperedMessage."""
         nonce = number.to_bytes(_NONCE_BYTES, "big")
         try:
             return ChaCha20Poly1305(bytes(key)).decrypt(nonce, bytes(data), _encoded(header))
@@ -156,11 +216,11 @@ class Sealing:
             raise _tampered("an item", "a content that is not the encrypted one") from error
 
     def tag(self, to: str, header: Header) -> bytes:
-        """Authenticate a header towards one device."""
+        """Return the authentication tag of a header for one device."""
         return Ciphertext(self._tag(to, [*header, self._me, to]))
 
-    def check(self, source: str, header: Header, tag: bytes) -> None:
-        """Verify a tag, or raise TamperedMessage."""
+    def verify(self, source: str, header: Header, tag: bytes) -> None:
+        """Verify a tag; raise TamperedMessage."""
         if not hmac.compare_digest(self._tag(source, [*header, source, self._me]), bytes(tag)):
             raise _tampered(source, "a header that differs from the one sent")
 
@@ -171,7 +231,7 @@ class Sealing:
         return hmac.digest(self._tags[pair], _encoded(bound), "sha256")[:_TAG_BYTES]
 
     def _pair(self, other: str) -> Secret:
-        """Return the secret that this device and another one have agreed on."""
+        """Return the secret shared with another device."""
         public = self._known(other).agreement
         if (other, public) not in self._pairs:
             shared = self._agreement.exchange(X25519PublicKey.from_public_bytes(public))
@@ -186,7 +246,7 @@ class Sealing:
 
 
 class Plain:
-    """No encryption, as the control of a search for what clouds could read; see :class:`Sealing`."""
+    """Cipher that does nothing: the control of a search for plaintext at clouds; see :class:`Sealing`."""
 
     def __init__(self, me: str, seed: bytes) -> None:
         self.public = PublicKeys(me.encode(), digest(seed))
@@ -196,26 +256,26 @@ class Plain:
         return Secret(key)
 
     def seal(self, to: str, header: Header, plain: bytes) -> tuple[bytes, bytes]:
-        """Return it in clear, without a signature."""
+        """Return the plaintext and no signature."""
         return plain, b""
 
     def unseal(self, source: str, header: Header, sealed: bytes, signature: bytes) -> bytes:
-        """Return it as it is."""
+        """Return the plaintext."""
         return sealed
 
     def encrypt(self, key: bytes, number: int, header: Header, plain: bytes) -> bytes:
-        """Return it in clear."""
+        """Return the plaintext."""
         return plain
 
     def decrypt(self, key: bytes, number: int, header: Header, data: bytes) -> bytes:
-        """Return it as it is."""
+        """Return the plaintext."""
         return data
 
     def tag(self, to: str, header: Header) -> bytes:
         """Return an empty tag."""
         return b""
 
-    def check(self, source: str, header: Header, tag: bytes) -> None:
+    def verify(self, source: str, header: Header, tag: bytes) -> None:
         """Accept every tag."""
 
 
@@ -223,7 +283,7 @@ Cipher: TypeAlias = Sealing | Plain
 
 
 def channel_key(entropy: Callable[[int], bytes], seed: Secret, port: str, epoch: int) -> Secret:
-    """Derive the key of a channel: it differs in each epoch, even if the entropy repeats."""
+    """Derive the key of a channel; it differs in each epoch, even if the entropy repeats."""
     return _derived(Secret(entropy(KEY_BYTES) + seed), b"channel", _encoded([port, epoch]))
 
 
@@ -240,10 +300,98 @@ def _derived(secret: Secret, *purpose: bytes) -> Secret:
 _encoded = msgspec.json.Encoder(enc_hook=bytes).encode
 
 
-def _tampered(source: str, found: str) -> TamperedMessage:
+def _tampered(source: str, reason: str) -> TamperedMessage:
     return TamperedMessage(
         "A message is not as its sender made it.",
         where=f"from {source}",
-        found=found,
+        found=reason,
         remedy="it was dropped; its sender may send it again",
     )
+
+
+# -- messages between devices
+
+_S = TypeVar("_S", bound=SealedMessage)
+
+
+def decode_message(message: Unread, me: str) -> DeviceMessage:
+    """Decode a message that a cloud delivered; raise TamperedMessage.
+
+    Its only destination is this device, and an item has a body.
+    """
+    decoded = DEVICE_FROM_DEVICE.decode(message)
+    devices = None if decoded is None else [to.device for to in decoded.to]
+    has_no_body = isinstance(decoded, Data) and decoded.body is None
+    if decoded is None or devices != [me] or has_no_body:
+        raise TamperedMessage(
+            "A cloud has delivered something that no module has sent.",
+            found=repr(message)[:100] if devices is None else f"a message for {devices}"[:100],
+            expected=f"an item, a filter or a key for {me}",
+            remedy="it was dropped; its sender may send it again",
+        )
+    return decoded
+
+
+def item_header(source: Endpoint, item: str, seq: int, epoch: int) -> Header:
+    """Return the header authenticated with the content of an item."""
+    return ["data", *source, item, seq, epoch]
+
+
+def key_header(data: Data) -> Header:
+    """Return the header authenticated with the content of a received item."""
+    return item_header((data.source, data.port), data.item, data.seq, data.epoch)
+
+
+def build_data(
+    cipher: Cipher,
+    source: Endpoint,
+    item: str,
+    seq: int,
+    epoch: int,
+    body: bytes,
+    to: Mapping[Endpoint, int | None],
+) -> Data:
+    """Build the message of an encrypted item; ``to`` maps destinations to expiry."""
+    header = item_header(source, item, seq, epoch)
+    return Data(source[0], source[1], item, seq, epoch, [
+        Destination(device, port, expires_us, cipher.tag(device, _tagged(header, port, expires_us, body)))
+        for (device, port), expires_us in to.items()
+    ], body)  # fmt: skip
+
+
+def verify_item(cipher: Cipher, data: Data) -> None:
+    """Verify header, destination and ciphertext of a received item; raise TamperedMessage."""
+    (to,) = data.to
+    cipher.verify(data.source, _tagged(key_header(data), to.port, to.expires_us, data.body or b""), to.tag)
+
+
+def decrypt_item(cipher: Cipher, key: bytes, data: Data) -> bytes:
+    """Decrypt a received item with its key."""
+    return cipher.decrypt(key, data.seq, key_header(data), data.body or b"")
+
+
+def seal(
+    cipher: Cipher, kind: type[_S], source: Endpoint, number: int, slot: int, to: Mapping[str, str],
+    plain: bytes, *, group: str | None = None, expires_us: int | None = None,
+) -> _S:  # fmt: skip
+    """Build a message sealed for each of its destinations; ``to`` maps devices to ports."""
+    message = kind(source[0], source[1], number, slot, group, expires_us, [])
+    for device, port in to.items():
+        sealed, signature = cipher.seal(device, _sealed(message, port), plain)
+        message.to.append(SealedFor(device, port, sealed, signature))
+    return message
+
+
+def open_sealed(cipher: Cipher, message: SealedMessage) -> bytes:
+    """Verify and decrypt a received filter or key; raise TamperedMessage."""
+    (to,) = message.to
+    return cipher.unseal(message.source, _sealed(message, to.port), to.sealed, to.signature)
+
+
+def _tagged(header: Header, port: str, expires_us: int | None, body: bytes) -> Header:
+    return [*header, port, expires_us, digest(body).hex()]
+
+
+def _sealed(message: SealedMessage, port: str) -> Header:
+    number, slot, group = message.number, message.slot, message.group
+    return [message.kind, message.source, message.port, number, slot, group, message.expires_us, port]

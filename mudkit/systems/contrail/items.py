@@ -31,17 +31,17 @@ MAX_BYTES: Final = 1 << 20
 _MAX_NAME: Final = 200
 _LENGTH: Final = 4
 _HEAD: Final = 6
-"""Bytes of the header: length of the metadata, length of the name in the deliveries."""
+"""Bytes of the header: length of the metadata, length of the delivery name."""
 
 Endpoint = tuple[str, str]
 """A device and one of its ports."""
 Metadata: TypeAlias = Fields
-"""What an application says of its item: a mapping that JSON can hold."""
+"""Metadata of an item: a mapping that JSON can hold."""
 _read: Final = msgspec.json.Decoder(dict[str, Value]).decode
 
 
 class KeysChanged(MudkitError, RuntimeError):
-    """A friend has other keys than before: its device was wiped or replaced."""
+    """A friend has new keys: its device was wiped or replaced."""
 
 
 class QueueFull(MudkitError, RuntimeError):
@@ -49,7 +49,7 @@ class QueueFull(MudkitError, RuntimeError):
 
 
 class TamperedMessage(MudkitError, ValueError):
-    """A message is not as its sender made it; it was dropped (Contrail 3.3)."""
+    """A message that failed authentication and was dropped (Contrail 3.3)."""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -58,14 +58,14 @@ class Item(msgspec.Struct, frozen=True):
     Parameters
     ----------
     metadata : mapping
-        Names, and values that JSON can hold; a point is a pair of degrees.
+        Values by name, as JSON can hold them; a point is a pair of degrees.
     payload : bytes
     source : (str, str), optional
-        Sending device and port; of a received item.
+        Sending device and port of a received item.
     item_id : str, optional
         Name of a received item.
     number : int
-        Number of a received item on this device.
+        Number of a received item, unique on this device.
 
     Examples
     --------
@@ -81,14 +81,14 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Result of publishing: the item was accepted for all receivers.
+    """Result of publishing: a relay accepted the item for all receivers.
 
     Parameters
     ----------
     destinations : tuple of (str, str)
         Devices and ports whose filters it matched.
     uploaded : bool
-        Whether its content went to a relay; False: no filter matched, or the relay had it.
+        Whether its content was sent to a relay; False: no filter matched, or the relay had it cached.
     """
 
     destinations: tuple[Endpoint, ...]
@@ -96,7 +96,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Backlogged(msgspec.Struct, frozen=True):
-    """Result of publishing: a receiver's queue is full (Contrail 3.5), publish again later.
+    """Result of publishing: a receiver's queue is full (Contrail 3.5); publish again later.
 
     Parameters
     ----------
@@ -111,13 +111,7 @@ class Backlogged(msgspec.Struct, frozen=True):
 
 
 def pack(item: Item | Value, called: str | None = None) -> bytes:
-    """Encode an item, with its name in the deliveries.
-
-    Raises
-    ------
-    ParameterError
-        It is not an item, JSON cannot hold its metadata, or it is too large.
-    """
+    """Encode an item with its delivery name; raise ParameterError if it is invalid or too large."""
     if not isinstance(item, Item) or not isinstance(item.metadata, Mapping):
         raise ParameterError(
             "Expected an item.",
@@ -170,13 +164,13 @@ def _decode(metadata: bytes) -> Metadata:
 
 
 def item_name(source: Endpoint, item: str, seq: int, data: bytes) -> str:
-    """Return the name of an item in the deliveries: its publisher's, or origin and sequence number."""
+    """Return the delivery name of an item: its publisher's, or origin and sequence number."""
     called = data[_HEAD : _HEAD + int.from_bytes(data[_LENGTH:_HEAD], "big")].decode(errors="replace")
     return called or f"{source[0]}/{source[1]}/{item} {seq}"
 
 
 def check_name(what: str, name: Value) -> str:
-    """Return the name of a port, item, group or device, or raise ParameterError if it cannot be one."""
+    """Return a valid name of a port, item, group or device; raise ParameterError otherwise."""
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
         raise ParameterError(
             f"This cannot be the name of {what}.",

@@ -1,12 +1,13 @@
-"""Messages of Contrail, one struct per kind: between devices, gateways, compute instances and storages.
+"""Messages of Contrail, one struct per kind, and the operations that applications call on a module.
 
-What a cloud cannot read is :class:`~mudkit.events.Opaque`. Names contain no control characters, because they
-are parts of store keys. An explicit null stays a field of the message; an absent field is ``UNSET``. Fields
-that a struct does not name are refused: a store may not be able to hold them.
+Fields that a cloud cannot read are :class:`~mudkit.events.Opaque`. Names contain no control characters,
+because store keys are composed of them. None is sent as null; an absent field is ``UNSET``. Unknown fields
+are rejected.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from mudkit.events import Opaque
 from mudkit.systems.receiving import Accepts, Count, Name
-from mudkit.wire import wire_fields
+from mudkit.wire import Value, wire_fields
 
 __all__ = [
     "COMPUTE_FROM_GATEWAY",
@@ -32,9 +33,13 @@ __all__ = [
     "Answer",
     "Append",
     "Ask",
+    "Befriend",
     "Bye",
     "CacheItem",
+    "ConfigurePort",
     "Data",
+    "DecideFilter",
+    "DeleteItems",
     "Deliver",
     "Destination",
     "DeviceMessage",
@@ -45,21 +50,34 @@ __all__ = [
     "Filled",
     "Filter",
     "FindItem",
+    "FollowFriends",
+    "GetCounts",
+    "GetPublicKeys",
     "Gone",
     "Holds",
+    "InstallFilter",
     "ItemKey",
     "Join",
+    "JoinGroup",
     "Key",
+    "LeaveGroup",
+    "Listen",
     "Membership",
     "MoveQueue",
     "Moved",
     "Moving",
     "Op",
+    "OpenPort",
     "Page",
+    "PredicateJson",
+    "Publish",
     "Pull",
     "QueueEntry",
     "QueueFilled",
     "ReadQueue",
+    "ReceiveAll",
+    "ReceiveItem",
+    "RemoveFilter",
     "RemoveMember",
     "Request",
     "Restarted",
@@ -81,15 +99,15 @@ _MAX_LISTED: Final = 100_000
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern="^[^\x00-\x1f\x7f\ud800-\udfff]+$")]
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
 _Starts = list[_Incarnation] | UnsetType
-"""Starts of storages that have answered; absent: they have never started again."""
+"""Incarnations of the storages that answered; absent: none has restarted."""
 _Start = _Incarnation | UnsetType
-"""Start of the storage of the queue; absent: its first one."""
+"""Incarnation of the storage that holds the queue; absent: it has not restarted."""
 _Version = Annotated[int, msgspec.Meta(ge=0, le=1 << 26)]
 """Number of moves of a queue; the numbers of its entries begin with it."""
 
 
 Unread: TypeAlias = Any
-"""A message as a cloud has delivered it: its receiver decodes it, see :mod:`.envelopes`."""
+"""A message as a cloud delivered it; the receiver decodes and verifies it, see :mod:`.crypto`."""
 
 
 class _Message(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -121,10 +139,9 @@ class SealedFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Data(_Message, frozen=True, tag="data"):
-    """Device to device: an item (3.1, 4.1).
+    """Device to device: an item (3.1, 4.1); in a queue it has one destination and its body (4.2.2).
 
-    Without a body, the provider takes the body from its cache (3.4.1). In a queue the item has one
-    destination and its body (4.2.2).
+    Without a body, the provider inserts the body from its cache (3.4.1).
     """
 
     source: _Text = msgspec.field(name="from")
@@ -196,9 +213,9 @@ class Membership(_Message, frozen=True, tag="group"):
 
 
 class Withdraw(_Message, frozen=True, tag="withdraw"):
-    """Device to gateway: remove what this device has sent to a former friend from the queue of that.
+    """Device to gateway: remove this device's messages from the queue of a former friend.
 
-    The paper has no such message; it says that only friends communicate (3.3).
+    Not in the paper; it follows from the rule that only friends communicate (3.3).
     """
 
     device: _Text
@@ -207,9 +224,10 @@ class Withdraw(_Message, frozen=True, tag="withdraw"):
 
 
 class Pull(_Message, frozen=True, tag="pull"):
-    """Device to gateway: fetch what waits, acknowledge entries, keep the connection open or not (4.1).
+    """Device to gateway: acknowledge the entries ``got`` and request the next page (4.1).
 
-    Visits are numbered over all starts of the device. ``start`` is that of the page with these entries.
+    ``hold``: keep the connection open when the queue is empty. Visit numbers increase across restarts of the
+    device. ``start`` is the incarnation of the storage that delivered the acknowledged entries.
     """
 
     device: _Text
@@ -227,7 +245,7 @@ class Bye(_Message, frozen=True, tag="bye"):
 
 
 class Sent(_Message, frozen=True, tag="sent"):
-    """Gateway to device: outcome of a push by endpoint; None: the cache has no body, send it."""
+    """Gateway to device: outcome of a push by endpoint; None: cache miss, send the body."""
 
     number: Count
     results: Annotated[list[tuple[str, str, str]], msgspec.Meta(max_length=_MAX_LISTED)] | None
@@ -235,9 +253,9 @@ class Sent(_Message, frozen=True, tag="sent"):
 
 
 class Deliver(_Message, frozen=True, tag="deliver"):
-    """Gateway to device: entries of its queue, by number.
+    """Gateway to device: a page of queue entries by number.
 
-    The receiver decodes each message on its own: a cloud may have changed any of them (3.3).
+    The receiver decodes each message separately: a cloud may have tampered with any of them (3.3).
     """
 
     visit: Count
@@ -247,7 +265,7 @@ class Deliver(_Message, frozen=True, tag="deliver"):
 
 
 class Filled(_Message, frozen=True, tag="filled"):
-    """Gateway to device: something waits, fetch it over the open connection."""
+    """Gateway to device: the queue is not empty; pull over the open connection."""
 
 
 Request: TypeAlias = Join | Send | Membership | Withdraw | Pull
@@ -257,7 +275,7 @@ Request: TypeAlias = Join | Send | Membership | Withdraw | Pull
 
 
 class Ask(_Message, frozen=True, tag="ask"):
-    """Gateway to compute instance: the request of a device; ``client`` is the address to answer to."""
+    """Gateway to compute instance: the request of a device; ``client`` is its address."""
 
     gateway: Name
     client: Name
@@ -273,9 +291,9 @@ class Tell(_Message, frozen=True, tag="tell"):
 
 
 class QueueFilled(_Message, frozen=True, tag="filled"):
-    """Storage to gateway: something waits for a device.
+    """Storage to gateway: the queue of a device is not empty.
 
-    ``client``: its address, if the gateway has started again and may not know it.
+    ``client``: the device's address, for a gateway that has restarted.
     """
 
     device: _Text
@@ -283,7 +301,7 @@ class QueueFilled(_Message, frozen=True, tag="filled"):
 
 
 class Restarted(_Message, frozen=True, tag="restarted"):
-    """Gateway to storage, storage to gateway or storage: it has started again, perhaps with an old store."""
+    """Gateway to storage, storage to gateway or storage: the sender restarted, perhaps from a backup."""
 
 
 class Gone(_Message, frozen=True, tag="gone"):
@@ -296,7 +314,7 @@ class Gone(_Message, frozen=True, tag="gone"):
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Entry for a queue; it replaces an older entry of the same slot."""
+    """Entry for a queue; replaces an older entry of the same slot."""
 
     slot: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
     seq: Count
@@ -305,14 +323,14 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QueueEntry(Entry, frozen=True):
-    """Entry in a queue, with the number by which its sender may withdraw it."""
+    """Entry in a queue; ``number`` orders it against a :class:`Withdraw` of its sender."""
 
     number: Count
 
 
 class _Op(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unknown_fields=True):
     version: _Version | UnsetType = UNSET
-    """Move of the queue by which the instance was redirected here; absent: it was not."""
+    """Version of the queue at the redirection to this storage; absent: not redirected."""
 
 
 class ShowFriends(_Op, frozen=True, tag="join"):
@@ -415,7 +433,7 @@ Op: TypeAlias = (
 
 
 class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Answer to :class:`ReadQueue`; ``times``: consecutive visits of the device to one data centre."""
+    """Answer to :class:`ReadQueue`; ``times``: consecutive visits of the device to this data centre."""
 
     page: list[tuple[Count, DeviceMessage]]
     more: bool
@@ -433,17 +451,17 @@ class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 if TYPE_CHECKING:
     Answer: TypeAlias = str | bytes | list[Filter] | Page | Moved | None
 else:
-    Answer = Any  # msgspec cannot tell these apart by themselves; read_answers does, by the operation
+    Answer = Any  # ambiguous for msgspec; read_answers decodes by the operation
 
 
 class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Request that a compute instance works on; it travels with each :class:`Do` and its :class:`Done`."""
+    """Request in progress at a compute instance; travels with each :class:`Do` and its :class:`Done`."""
 
     gateway: Name
     client: Name
     what: Request
     step: Literal["join", "send", "group", "withdraw", "pull", "data", "named", "spread", "append", "moved"]
-    asked: list[tuple[Name, Op]] = []
+    doing: list[tuple[Name, Op]] = msgspec.field(default_factory=list, name="asked")
     todo: list[tuple[Name, Op]] = []
     results: list[tuple[Op, Answer]] = []
     starts: _Starts = UNSET
@@ -470,15 +488,15 @@ _ANSWERS: Final[dict[type[Op], Any]] = {
     AddMember: list[Filter],
     Spread: list[Filter],
 }
-"""Type of the answer by operation; of all others it is ``ok``."""
+"""Type of the answer by operation; ``ok`` for all others."""
 
 
 def read_answers(done: Done) -> list[tuple[Op, Answer]] | None:
     """Return all operations answered so far with their answers; None if an answer does not fit."""
     task = done.task
-    if len(done.results) != len(task.asked):
+    if len(done.results) != len(task.doing):
         return None
-    new = zip((op for _, op in task.asked), done.results, strict=True)
+    new = zip((op for _, op in task.doing), done.results, strict=True)
     try:
         return [(op, _read_answer(op, answer)) for op, answer in (*task.results, *new)]
     except (msgspec.ValidationError, RecursionError):
@@ -495,11 +513,11 @@ def _read_answer(op: Op, answer: Answer) -> Answer:
 
 
 class Moving(_Message, frozen=True, tag="moving"):
-    """Storage to storage: the queue of a device, with its white-list and what was withdrawn from it.
+    """Storage to storage: the queue of a device, with its white-list and withdrawals.
 
-    ``number`` counts the moves from this incarnation of ``origin`` to the receiver; ``open_from`` is the
-    number of the oldest that is not acknowledged. ``friends_number`` is that of the :class:`Join` with the
-    white-list. ``withdrawn`` is absent if nothing was.
+    ``number`` is the sequence number of the move, scoped to (receiver, incarnation of ``origin``);
+    ``open_from`` is that of the oldest unacknowledged move. ``friends_number`` is the number of the
+    :class:`Join` with the white-list. ``withdrawn`` is absent if there are no withdrawals.
     """
 
     origin: Name
@@ -515,14 +533,14 @@ class Moving(_Message, frozen=True, tag="moving"):
 
 
 class Holds(_Message, frozen=True, tag="holds"):
-    """Storage to a storage that has started again: the queue of a device is here since this move."""
+    """Storage to a restarted storage: the sender holds the queue of a device, with this version."""
 
     device: _Text
     version: _Version
 
 
 class Adopted(_Message, frozen=True, tag="adopted"):
-    """Storage to storage: a queue has arrived."""
+    """Storage to storage: acknowledgement of a :class:`Moving`."""
 
     incarnation: _Incarnation
     number: Count
@@ -530,7 +548,7 @@ class Adopted(_Message, frozen=True, tag="adopted"):
 
 DEVICE_FROM_GATEWAY: Final = Accepts[Deliver | Filled | Sent](Deliver, Filled, Sent)
 DEVICE_FROM_DEVICE: Final = Accepts[DeviceMessage](Data, Filter, Key, ItemKey)
-"""What a module takes out of a :class:`Deliver`."""
+"""Messages in a :class:`Deliver`."""
 GATEWAY_FROM_DEVICE: Final = Accepts[Request | Bye](Join, Send, Membership, Withdraw, Pull, Bye)
 GATEWAY_FROM_COMPUTE: Final = Accepts[Tell](Tell)
 GATEWAY_FROM_STORAGE: Final = Accepts[QueueFilled | Restarted](QueueFilled, Restarted)
@@ -539,3 +557,134 @@ COMPUTE_FROM_STORAGE: Final = Accepts[Done](Done)
 STORAGE_FROM_COMPUTE: Final = Accepts[Do](Do)
 STORAGE_FROM_STORAGE: Final = Accepts[Moving | Adopted | Holds | Restarted](Moving, Adopted, Holds, Restarted)
 STORAGE_FROM_GATEWAY: Final = Accepts[Gone | Restarted](Gone, Restarted)
+
+
+# -- operations: from an application to the module of its device (3.1 to 3.4, 4.1)
+
+PredicateJson: TypeAlias = dict[str, Value]
+"""A predicate as :mod:`mudkit.predicates.exchange` encodes it."""
+
+
+class _Operation(msgspec.Struct, frozen=True, tag_field="operation"):
+    pass
+
+
+class OpenPort(_Operation, frozen=True, tag="open"):
+    """Open a port; ``asks``: its application accepts or rejects filters (3.2)."""
+
+    port: str
+    polling_us: int
+    idle_us: int
+    batch: int
+    asks: bool
+
+
+class ConfigurePort(_Operation, frozen=True, tag="configure"):
+    """Change the parameters of a port (4.1)."""
+
+    port: str
+    polling_us: int
+    idle_us: int
+    batch: int
+
+
+class Listen(_Operation, frozen=True, tag="listen"):
+    """Subscribe the application to the items of a port."""
+
+    port: str
+
+
+class Publish(_Operation, frozen=True, tag="publish"):
+    """Publish an item, encoded by :func:`~mudkit.systems.contrail.items.pack` (3.2).
+
+    ``item`` None: a unique name. ``only``: devices among those with a filter; None: all.
+    """
+
+    port: str
+    packed: bytes
+    item: str | None
+    expires_us: int | None
+    only: Sequence[str] | None
+
+
+class InstallFilter(_Operation, frozen=True, tag="install"):
+    """Install a filter on a device, or on the friends in a group (3.1, 3.4.3); the other target is None.
+
+    ``item_expires_us``: time for which a matching item is useful; ``lifetime_us``: time until the filter
+    ends; ``slot``: number of the filter to replace.
+    """
+
+    port: str
+    to: str | None
+    group: str | None
+    remote: str
+    predicate: PredicateJson
+    item_expires_us: int | None
+    lifetime_us: int | None
+    slot: int | None
+
+
+class RemoveFilter(_Operation, frozen=True, tag="remove"):
+    """Remove an installed filter, by its number."""
+
+    slot: int
+
+
+class ReceiveItem(_Operation, frozen=True, tag="receive"):
+    """Return the next item of a port when there is one; delete the processed ones (``numbers``)."""
+
+    port: str
+    numbers: Sequence[int]
+
+
+class ReceiveAll(_Operation, frozen=True, tag="receive all"):
+    """Return all items of a port; delete the processed ones (``numbers``)."""
+
+    port: str
+    numbers: Sequence[int]
+
+
+class DeleteItems(_Operation, frozen=True, tag="taken"):
+    """Delete items of a port that the application has processed."""
+
+    port: str
+    numbers: Sequence[int]
+
+
+class DecideFilter(_Operation, frozen=True, tag="decide"):
+    """Accept or reject a received filter by the key of its :class:`~.device.filters.Question`."""
+
+    key: str
+    accepted: bool
+
+
+class Befriend(_Operation, frozen=True, tag="befriend"):
+    """Add a device to the white-list, or remove it (3.3)."""
+
+    device: str
+    is_friend: bool
+
+
+class JoinGroup(_Operation, frozen=True, tag="join"):
+    """Join a group, or be a member while its rule is true (3.4.3)."""
+
+    group: str
+    rule: str | None
+
+
+class LeaveGroup(_Operation, frozen=True, tag="leave"):
+    """Leave a group (3.4.3)."""
+
+    group: str
+
+
+class GetCounts(_Operation, frozen=True, tag="counts"):
+    """Return the numbers of dropped messages by reason."""
+
+
+class FollowFriends(_Operation, frozen=True, tag="follow"):
+    """Look for restarted friends in the directory."""
+
+
+class GetPublicKeys(_Operation, frozen=True, tag="public"):
+    """Return the public keys of the device (3.3)."""

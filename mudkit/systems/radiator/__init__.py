@@ -1,11 +1,29 @@
-"""Radiator: hold and aggregate by the context of both sides, pass along chains of recipients.
+"""Radiator: hold and aggregate messages by the context of both sides, and pass them along chains.
 
 P. Alves and P. Ferreira, Radiator - efficient message propagation in context-aware systems (JISA 2014).
-Everyone who is registered gets every message in the end, once; when, and how far aggregated, is what a
-function of the programmer's says of the current contexts of sender and receiver.
 
-To very many clients there is :func:`broadcast`, without a fleet; :class:`Tally` makes the run's tables of it:
-a row for each batch and group with the number of its receivers, and rows by receiver up to a limit.
+Roles
+    A :class:`Client` on each device propagates its context. The :class:`Server` sends every context once to
+    every other registered client. The user's aggregability function decides for each pair, from the current
+    contexts of sender and receiver, how long to wait: for a number of messages, of people, or for a time. A
+    join merges the released messages into one aggregate.
+Messages
+    Client to server: Register, Unregister, Propagate, DeliveryAck, Unreachable. Server to client: Registered,
+    Unregistered, Refused, Identify, Taken, Unknown, Push. Peer to peer: PassedPush, along a chain of
+    ``p2p_enabled`` recipients. See :mod:`mudkit.systems.radiator.messages`.
+Durable state
+    A client stores its registration, its outbox of unacknowledged contexts, and the ids of the last 4,096
+    aggregates. The server keeps everything in memory; after a restart clients register again and resend what
+    is not acknowledged. Messages pending at the server are then lost.
+Guarantees
+    Contexts of a client are processed in order and exactly once. An aggregate is pushed until the client
+    acknowledges it, unregisters, or has been silent for ``silence_s``; the client shows it once. No message
+    waits longer than ``max_retention_s``: it is then sent, or dropped if it waits for people.
+
+Modules: ``thresholds`` (the aggregability function), ``joins`` and ``engines`` (Algorithm 3; one literal
+engine, and three for many receivers with the same results), ``chains``, ``servers``, ``device``, and
+``study`` (the paper's applications; :func:`broadcast` to many clients without a fleet, with :class:`Tally`
+for its tables).
 """
 
 from typing import TYPE_CHECKING
@@ -13,29 +31,29 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.systems.radiator.aggregation import joins
-    from mudkit.systems.radiator.aggregation.places import cell, distance_km
-    from mudkit.systems.radiator.aggregation.thresholds import (
+    from mudkit.systems.radiator import joins
+    from mudkit.systems.radiator.api import NAME, Client, Server
+    from mudkit.systems.radiator.context import Context
+    from mudkit.systems.radiator.device import ClientMachine
+    from mudkit.systems.radiator.engines.client_arrays import ClientArrays, engine_for_many
+    from mudkit.systems.radiator.engines.groups import Groups
+    from mudkit.systems.radiator.engines.literal import ClientLists, Entry
+    from mudkit.systems.radiator.engines.pending import Batch, Message, Pending
+    from mudkit.systems.radiator.engines.shares import Share, Shares
+    from mudkit.systems.radiator.messages import pack, unpack
+    from mudkit.systems.radiator.places import cell, distance_km
+    from mudkit.systems.radiator.servers import ServerMachine
+    from mudkit.systems.radiator.study.applications import APPLICATIONS, Application, friends_nearby
+    from mudkit.systems.radiator.study.broadcast import Aggregate, broadcast
+    from mudkit.systems.radiator.study.played import Played, play
+    from mudkit.systems.radiator.study.tally import BATCHES, Tally
+    from mudkit.systems.radiator.thresholds import (
         Aggregability,
         People,
         Time,
         Volume,
         aggregability,
     )
-    from mudkit.systems.radiator.api import NAME, Client, Server
-    from mudkit.systems.radiator.context import Context
-    from mudkit.systems.radiator.device.client import ClientMachine
-    from mudkit.systems.radiator.engines.client_arrays import ClientArrays, engine_for_many
-    from mudkit.systems.radiator.engines.groups import Groups
-    from mudkit.systems.radiator.engines.literal import ClientLists, Entry
-    from mudkit.systems.radiator.engines.pending import Batch, Message, Pending
-    from mudkit.systems.radiator.engines.shares import Share, Shares
-    from mudkit.systems.radiator.packing import pack, unpack
-    from mudkit.systems.radiator.servers.server import ServerMachine
-    from mudkit.systems.radiator.study.applications import APPLICATIONS, Application, friends_nearby
-    from mudkit.systems.radiator.study.broadcast import Aggregate, broadcast
-    from mudkit.systems.radiator.study.played import Played, play
-    from mudkit.systems.radiator.study.tally import BATCHES, Tally
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 

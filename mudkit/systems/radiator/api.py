@@ -1,4 +1,4 @@
-"""What a notebook holds of Radiator: the server of a lab, and the client on a device."""
+"""Radiator's server in a lab, and its client on a device."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from mudkit.events import Host, Network, Operation
 from mudkit.sources.parameters import number, of_kind
 from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.displays import OnHost
-from mudkit.systems.radiator.aggregation.functions import check_function, check_join
-from mudkit.systems.radiator.aggregation.joins import Join, concatenation
-from mudkit.systems.radiator.aggregation.thresholds import Aggregability, Function
+from mudkit.systems.radiator.chains import Chainability
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.device.client import APP, ClientMachine
-from mudkit.systems.radiator.messages import ContextFields
-from mudkit.systems.radiator.operations import Clients, Counts, Propagate, Register, Unregister, Waiting
-from mudkit.systems.radiator.packing import check_size
-from mudkit.systems.radiator.servers.chains import Chainability
-from mudkit.systems.radiator.servers.server import ServerMachine
-from mudkit.systems.radiator.servers.settings import Settings
+from mudkit.systems.radiator.device import APP, ClientMachine
+from mudkit.systems.radiator.engines.joining import check_join
+from mudkit.systems.radiator.functions import check_function
+from mudkit.systems.radiator.joins import Join, concatenation
+from mudkit.systems.radiator.messages import (
+    ContextFields,
+    CountPending,
+    GetCounters,
+    ListClients,
+    PropagateContext,
+    RegisterClient,
+    UnregisterClient,
+    check_size,
+)
+from mudkit.systems.radiator.servers import ServerMachine, Settings
+from mudkit.systems.radiator.thresholds import Aggregability, Function
 from mudkit.wire import Fields, Value
 
 if TYPE_CHECKING:
@@ -33,7 +40,7 @@ __all__ = ["NAME", "Client", "Server"]
 
 NAME: Final = "radiator"
 _PORT: Final = "radiator"
-_LONGEST: Final = 512
+_MAX_ID_LENGTH: Final = 512
 
 _Attributes: TypeAlias = Annotated[Fields | None, 'a mapping such as {"p2p_enabled": True}']
 
@@ -44,42 +51,42 @@ class Server(OnHost):
 
     Parameters
     ----------
-    lab : Network
+    lab : Lab
+        The lab that runs the server.
     aggregability : callable
-        The function of the current contexts of a sender and a receiver; it gives ``Volume``, ``People`` or
+        Function of the current contexts of a sender and a receiver that returns ``Volume``, ``People`` or
         ``Time``.
     join : callable
-        Makes one context of several; see :mod:`mudkit.systems.radiator.aggregation.joins`.
+        Function that merges contexts into one; see :mod:`mudkit.systems.radiator.joins`.
     chain : float
-        Share k of the clients that are ``p2p_enabled``, the most that one chain of recipients has; 0: the
-        server pushes to each itself.
+        Share k of the ``p2p_enabled`` recipients that one chain has at most; 0: no chains, the server pushes
+        to each recipient.
     chainability : callable, optional
-        Whether, or how well, two clients belong into one chain, by their contexts.
+        Function of two clients' contexts that returns how well they fit into one chain; None: all fit.
     compress : bool
-        Whether everything that is sent is gzip, requests included.
+        Whether to compress all messages with gzip, requests included.
     echo : bool
-        Whether a client gets its own messages (in the paper all clients get all).
+        Whether clients receive their own messages (in the paper, they do).
     max_retention_s : float
-        No message waits for longer, whatever the function says: it goes then, unless it waits for people:
-        then it is dropped.
+        Maximum time that a message waits. It is then sent, or dropped if it waits for ``People``.
     silence_s : float
-        A client with pending messages that is silent this long is removed.
+        Time after which a silent client with pending aggregates is removed.
     link_kbps : float, optional
-        Capacity of the server's link; None: without limit.
+        Capacity of the server's outbound link; None: unlimited.
     name : str
-        The name of the server.
+        Name of the server.
 
     Raises
     ------
     ParameterError
-        It is given no lab or no function, a function that takes other arguments than it will be given (a
-        join that needs a ``k`` that is not set), a parameter is out of range, or the name is a device's.
+        ``lab`` is no lab, a function is none or takes other arguments, a join lacks a setting, a parameter is
+        out of range, or the name is that of a device.
 
     Attributes
     ----------
     problems : pandas.DataFrame
-        What has gone wrong at this server: ``device, ts, detail, system``, a part of ``lab.problems``. Each
-        problem of its functions is there once, with function, sender and receiver, at most 1,000 of them.
+        Problems of this server: ``device, ts, detail, system``, a part of ``lab.problems``. Each failure of a
+        user function is listed once per function, sender and receiver, at most 1,000 of them.
     """
 
     def __init__(
@@ -121,51 +128,54 @@ class Server(OnHost):
 
     @property
     def problems(self) -> pd.DataFrame:
-        """What has gone wrong here so far; see :attr:`mudkit.lab.Lab.problems`."""
+        """Problems of this server so far; see :attr:`mudkit.lab.Lab.problems`."""
         problems = self._lab.problems
         here = (problems["device"] == self._name) & (problems["system"] == NAME)
         return problems[here].reset_index(drop=True)
 
     def clients(self) -> Operation:
-        """Tell who is registered, and whether the server believes that it is there."""
-        return self.installed.call(Clients())
+        """Return, by registered client, whether the server believes that it is reachable."""
+        return self.installed.call(ListClients())
 
     def waiting(self) -> Operation:
-        """Tell how many messages wait for each client."""
-        return self.installed.call(Waiting())
+        """Return the number of pending messages by client."""
+        return self.installed.call(CountPending())
 
     def counts(self) -> Operation:
-        """Tell ``contexts, aggregates, messages_sent, bytes_sent, dropped, failures`` so far."""
-        return self.installed.call(Counts())
+        """Return ``contexts, aggregates, messages_sent, bytes_sent, dropped, failures`` so far, by name."""
+        return self.installed.call(GetCounters())
 
 
 @check_calls
 class Client(OnHost):
-    """The local middleware on a device, set up and registered (Radiator 4.1: setup, register_client).
+    """Local middleware on a device, installed and registered (Radiator 4.1: setup, register_client).
 
     Parameters
     ----------
-    device : Host
+    device : Device
+        The device that runs the client.
     server : Server
+        The server to register at.
     client_id : str, optional
-        The name of the client; by default that of the device.
+        Id of the client; None: the name of the device.
     receive : callable, optional
-        Called with each context that comes (the paper's ``receive_callback``).
+        Called with each received context (the paper's ``receive_callback``).
     attributes : mapping, optional
-        What the server is to know of this client; ``p2p_enabled``: its peers can reach it. They are part of
-        its context, beneath what it propagates.
-    machine : callable
-        What decides on the device; by default :class:`ClientMachine`.
+        Attributes of the client's context, beneath what it propagates; ``p2p_enabled``: peers can reach it.
+    machine : type
+        Machine class of the device; a subclass of :class:`ClientMachine`.
 
     Raises
     ------
     ParameterError
-        It is given no device or no server, or the id or the attributes cannot be sent.
+        ``device`` or ``server`` is none, or the id or the attributes cannot be sent.
 
     Attributes
     ----------
+    client_id : str
+        Id of the client.
     registered : Operation
-        The last registration; its result raises when the id is taken by another live device.
+        The last registration; its result raises if another live device has the id.
 
     Examples
     --------
@@ -174,12 +184,12 @@ class Client(OnHost):
     >>> lab = Lab(seed=7)
     >>> server = Server(lab, lambda sender, receiver: Volume(2))
     >>> ann, bob = (Client(lab.device(name), server) for name in ("ann", "bob"))
-    >>> came = []
-    >>> cho = Client(lab.device("cho"), server, receive=came.append)
+    >>> received = []
+    >>> cho = Client(lab.device("cho"), server, receive=received.append)
     >>> for client in (ann, bob):
     ...     number = client.propagate_context(Context({client.client_id}, {"doing": "dancing"})).result()
     >>> lab.run(seconds=5)
-    >>> sorted(came[0].people), came[0]["doing"]
+    >>> sorted(received[0].people), received[0]["doing"]
     (['ann', 'bob'], ['dancing', 'dancing'])
     """
 
@@ -195,13 +205,13 @@ class Client(OnHost):
         check_device(device)
         of_kind("server", server, Server, expected="the server of Radiator, such as Server(lab, function)")
         self.client_id = device.name if client_id is None else client_id
-        given: Value = self.client_id
-        if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST:
+        name: Value = self.client_id
+        if not isinstance(name, str) or not 1 <= len(name) <= _MAX_ID_LENGTH:
             raise ParameterError(
                 "This is no client id.",
                 where="client_id",
                 found=brief(client_id, 120),
-                expected=f"a text of at most {_LONGEST} letters",
+                expected=f"a text of at most {_MAX_ID_LENGTH} letters",
             )
         if receive is not None:
             check_function("receive", receive, ["context"])
@@ -219,14 +229,22 @@ class Client(OnHost):
         return {"client": self.client_id, "registered": self.registered.done()}
 
     def register(self, attributes: _Attributes = None) -> Operation:
-        """Register, or register again with other attributes; done when the server has agreed.
+        """Register, or register again with other attributes.
 
-        Its result raises when the id is taken by another live device.
+        Parameters
+        ----------
+        attributes : mapping, optional
+            Attributes of the client's context; None: none.
+
+        Returns
+        -------
+        Operation
+            Done when the server has accepted; its result raises if another live device has the id.
 
         Raises
         ------
         ParameterError
-            The attributes are no mapping, or not one that JSON can hold.
+            The attributes are no mapping, or JSON cannot encode them.
         """
         registered: Value = attributes
         if registered is not None and not isinstance(registered, Mapping):
@@ -237,20 +255,30 @@ class Client(OnHost):
                 expected='a mapping such as {"p2p_enabled": True}',
             )
         given = _as_json("attributes", dict(attributes or {}))
-        self.registered = self.installed.call(Register(given))
+        self.registered = self.installed.call(RegisterClient(given))
         return self.registered
 
     def unregister(self) -> Operation:
-        """Leave; what waits for this client at the server is dropped."""
-        return self.installed.call(Unregister())
+        """Unregister; the server drops the messages that are pending for this client."""
+        return self.installed.call(UnregisterClient())
 
     def propagate_context(self, context: Context) -> Operation:
-        """Propagate a context to all others; done when the server has it.
+        """Propagate a context to all other clients.
+
+        Parameters
+        ----------
+        context : Context
+            The context; its people need not include this client.
+
+        Returns
+        -------
+        Operation
+            Done when the server has acknowledged the context; its result is the context's number.
 
         Raises
         ------
         ParameterError
-            It is no context, or not one that JSON can hold.
+            ``context`` is no Context, or JSON cannot encode it.
         """
         given: Value | Context = context
         if not isinstance(given, Context):
@@ -258,11 +286,11 @@ class Client(OnHost):
                 "This is no context.", where="context", found=brief(given, 200), expected="a Context"
             )
         described = _as_json("context", context.describe())
-        return self.installed.call(Propagate(ContextFields.of(Context.read(described))))
+        return self.installed.call(PropagateContext(ContextFields.of(Context.read(described))))
 
 
 def _as_json(where: str, value: dict[str, Value]) -> dict[str, Value]:
-    """Give it as it is after its way over the network; it can be stored, too."""
+    """Return a mapping as it arrives over the network; raise a ParameterError if it cannot be sent."""
     try:
         sent = msgspec.json.encode(value)
         given: dict[str, Value] = msgspec.json.decode(sent)

@@ -1,4 +1,4 @@
-"""Contexts: who, when, and what is known of them (Radiator 2.2)."""
+"""Contexts: people, time span and attributes (Radiator 2.2)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ __all__ = ["Context"]
 
 
 class Context(msgspec.Struct, frozen=True):
-    """The situation of some people during a span of time; also what several of these become when joined.
+    """Situation of people during a time span; a message before and after aggregation.
 
     Parameters
     ----------
-    people : frozenset of str
-        Any iterable of names.
+    people : iterable of str
+        Names.
     attributes : mapping of str to object
-        What JSON can hold; tuples arrive as lists.
-    span_us : (int, int)
-        The first and the last moment that it is about, µs of virtual time; without one, the client puts the
-        moment of sending there.
+        Values that JSON can encode; tuples arrive as lists.
+    span_us : (int, int), optional
+        First and last moment, µs of virtual time; None: the client inserts the time of sending.
 
     Raises
     ------
     ParameterError
-        A part is of another kind.
+        An argument has the wrong type, or the span ends before it begins.
 
     Examples
     --------
@@ -52,12 +51,12 @@ class Context(msgspec.Struct, frozen=True):
             msgspec.structs.force_setattr(self, "span_us", (first, last))
 
     def __getitem__(self, name: str) -> Any:
-        """Give an attribute.
+        """Return an attribute.
 
         Raises
         ------
         ContextProblem
-            It has none of this name.
+            The context has no attribute of this name.
         """
         try:
             return self.attributes[name]
@@ -71,27 +70,27 @@ class Context(msgspec.Struct, frozen=True):
             ) from None
 
     def get(self, name: str, default: Value = None) -> Any:
-        """Give an attribute, or the default where it has none."""
+        """Return an attribute, or the default if the context has none of this name."""
         return self.attributes.get(name, default)
 
     def over(self, attributes: Fields) -> Context:
-        """Give the same with attributes beneath its own."""
+        """Return a copy in which ``attributes`` fill in for missing ones."""
         if attributes.keys() <= self.attributes.keys():
             return self
         return Context(self.people, {**attributes, **self.attributes}, self.span_us)
 
     def at(self, now_us: int) -> Context:
-        """Give the same; one without a span is of this moment."""
+        """Return the context with this moment as its span if it has none."""
         return self if self.span_us else Context(self.people, self.attributes, (now_us, now_us))
 
     def describe(self) -> dict[str, Value]:
-        """Give it as JSON can hold it; :meth:`read` takes it back."""
+        """Return a JSON-encodable mapping; :meth:`read` is the inverse."""
         span = None if self.span_us is None else list(self.span_us)
         return {"people": sorted(self.people), "span_us": span, "attributes": self.attributes}
 
     @classmethod
     def read(cls, described: Mapping[str, Any]) -> Context:
-        """Take what :meth:`describe` gave, also after its way through JSON."""
+        """Return the context of a mapping from :meth:`describe`, also after a trip through JSON."""
         span = described["span_us"]
         return cls(described["people"], described["attributes"], None if span is None else tuple(span))
 
@@ -102,12 +101,12 @@ def _names(given: Value | Iterable[str]) -> frozenset[str]:
         people = frozenset(name for name in names if isinstance(name, str))
         if all(isinstance(name, str) for name in names):
             return people
-    raise _refused("people", given, "names of people, such as {'ann'}")
+    raise _error("people", given, "names of people, such as {'ann'}")
 
 
 def _check_attributes(given: Value) -> None:
     if not isinstance(given, Mapping):
-        raise _refused("attributes", given, "a mapping of names to values")
+        raise _error("attributes", given, "a mapping of names to values")
 
 
 def _pair(given: tuple[int, int]) -> tuple[int, int]:
@@ -117,8 +116,8 @@ def _pair(given: tuple[int, int]) -> tuple[int, int]:
             return first, last
     except (TypeError, ValueError):
         pass
-    raise _refused("span_us", given, "its begin and its end in µs, whole numbers, the begin first")
+    raise _error("span_us", given, "its begin and its end in µs, whole numbers, the begin first")
 
 
-def _refused(where: str, found: Value | Iterable[str], expected: str) -> ParameterError:
-    return ParameterError("This is no context.", where=where, found=brief(found, 200), expected=expected)
+def _error(where: str, given: Value | Iterable[str], expected: str) -> ParameterError:
+    return ParameterError("This is no context.", where=where, found=brief(given, 200), expected=expected)

@@ -1,26 +1,28 @@
-"""What goes over the network between clients and server, and from peer to peer (Radiator 3.2, 4.1, 4.2).
+"""Messages between clients, server and peers, their encoding, and typed operations (Radiator 3.2, 4.1-4.4).
 
-All of it is packed as :mod:`mudkit.systems.radiator.packing` says. Whoever receives a message reads it as one
-of those that its sender may send; who the sender is, the network says: a server takes nothing in which
-``device`` is another than the device that sent it. What cannot be read is dropped, and recorded.
+Messages are JSON, gzip-compressed by default, requests included. A receiver decodes a message against the
+union of the kinds that its sender may send. A server rejects a message whose ``device`` differs from the
+device that the network names as the sender. Messages that cannot be decoded are dropped and recorded.
 
-Contexts are numbered by client, device and incarnation. The incarnation is told at registration. Contexts and
-their acknowledgements carry it only where there is something to tell apart: once the server has seen another
-one of this client and device, and has said so (``another``). A server that begins anew learns that from the
-client. What it cannot tell apart is a late copy from a device that was wiped when the server had just begun
-anew, too, and had heard nothing of the wiped one.
+Contexts are numbered per (client, device, incarnation). A client announces its incarnation at registration.
+Contexts and their acknowledgements carry it only after the server has seen another incarnation of the same
+client and device and has reported it (``another``). A restarted server learns this from the client. One case
+stays ambiguous: a late copy from a wiped device, when the server has restarted, too, and has not heard of the
+wiped incarnation.
 """
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Sequence
 from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from mudkit.errors import ParameterError
 from mudkit.events import Effect, Received, SendFailed
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.packing import inflated, unpack
 from mudkit.systems.receiving import Count, Name, dropped
 from mudkit.wire import Fields, Value, is_too_deep
 
@@ -28,32 +30,53 @@ __all__ = [
     "FROM_CLIENTS",
     "FROM_PEERS",
     "FROM_SERVER",
+    "MAX_BYTES",
     "PUSHES",
     "ContextFields",
+    "CountPending",
     "DeliveryAck",
     "FromClients",
     "FromServer",
+    "GetCounters",
     "Identify",
+    "ListClients",
     "PassedPush",
     "Propagate",
+    "PropagateContext",
     "Push",
     "Refused",
     "Register",
+    "RegisterClient",
     "Registered",
     "Taken",
     "Unknown",
     "Unreachable",
     "Unregister",
+    "UnregisterClient",
     "Unregistered",
-    "odd",
-    "read",
+    "check_size",
+    "decode",
+    "inflate",
+    "pack",
+    "record_odd",
+    "unpack",
 ]
+
+MAX_BYTES: Final = 1 << 24
+"""Maximum size of a message as JSON; a few kilobytes of gzip can expand to gigabytes."""
+_GZIP_LEVEL: Final = 6
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_ENVELOPE_BYTES: Final = 1 << 20
+"""Part of MAX_BYTES reserved for the fields beside a context."""
+
+_encode_json = msgspec.json.Encoder(order="sorted").encode
+_decode_json = msgspec.json.Decoder().decode
 
 Moment = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
 class ContextFields(msgspec.Struct, frozen=True):
-    """A context, as :meth:`Context.describe` gives it; a part of messages."""
+    """Wire form of a context, as :meth:`Context.describe` returns it; a part of messages."""
 
     people: list[str]
     attributes: dict[str, Value]
@@ -61,15 +84,15 @@ class ContextFields(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.span_us is not None and self.span_us[0] > self.span_us[1]:
-            raise ValueError("it ends before it begins")  # so it cannot be read
+            raise ValueError("it ends before it begins")  # msgspec turns it into a DecodeError
 
     def context(self) -> Context:
-        """Give the context."""
+        """Return the context."""
         return Context(frozenset(self.people), self.attributes, self.span_us)
 
     @classmethod
     def of(cls, context: Context) -> ContextFields:
-        """Write a context as it is sent."""
+        """Return the wire form of a context."""
         return cls(sorted(context.people), dict(context.attributes), context.span_us)
 
 
@@ -78,169 +101,124 @@ class _FromClient(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
     device: Name
 
 
-class Register(_FromClient, frozen=True, tag="register"):
-    """Client to server: it is there, at the address from which this comes (4.1).
+class _Turn(_FromClient, frozen=True, kw_only=True):
+    incarnation: Name
+    """Incarnation of the client's store."""
+    turn: Count
+    """Number of the registration or unregistration in this store; the highest of an incarnation counts."""
+    first: Count
+    """Number of the first pending context; the client never sends lower ones again."""
+    oldest: Name | msgspec.UnsetType = msgspec.UNSET
+    """Incarnation of the first pending context; absent: ``incarnation``."""
+    challenge: Name | msgspec.UnsetType = msgspec.UNSET
+    """Challenge of the :class:`Identify` that this answers."""
+    another: bool | msgspec.UnsetType = msgspec.UNSET
+    """True if the client has had another incarnation, so that contexts name theirs; absent: no."""
 
-    Parameters
-    ----------
-    attributes : dict
-    incarnation : str
-        Incarnation of the client: of this start of its machine.
-    turn : int
-        Number of the registration or unregistration in this store: the highest of an incarnation counts.
-    first : int
-        Number of the first pending context: those with lower numbers will not come any more.
-    oldest : str
-        Incarnation of the first pending context; absent: ``incarnation``.
-    challenge : str
-        Challenge of the :class:`Identify` that this answers; absent: of none.
-    another : bool
-        Whether this client has had another incarnation: contexts name theirs then. Absent: no.
-    """
+
+class Register(_Turn, frozen=True, tag="register", kw_only=True):
+    """Client to server: register from the sending address (4.1)."""
 
     attributes: Fields
-    incarnation: Name
-    turn: Count
-    first: Count
-    oldest: Name | msgspec.UnsetType = msgspec.UNSET
-    challenge: Name | msgspec.UnsetType = msgspec.UNSET
-    another: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class Unregister(_FromClient, frozen=True, tag="unregister"):
-    """Client to server: it leaves (4.1); the fields are as in :class:`Register`."""
-
-    incarnation: Name
-    turn: Count
-    first: Count
-    oldest: Name | msgspec.UnsetType = msgspec.UNSET
-    challenge: Name | msgspec.UnsetType = msgspec.UNSET
-    another: bool | msgspec.UnsetType = msgspec.UNSET
+class Unregister(_Turn, frozen=True, tag="unregister"):
+    """Client to server: unregister (4.1)."""
 
 
 class Propagate(_FromClient, frozen=True, tag="context"):
-    """Client to server: a context for all (3.1).
-
-    Parameters
-    ----------
-    seq : int
-        Contexts of an incarnation are numbered from 1 on.
-    first : int
-        Those with lower numbers are not waited for by the client.
-    incarnation : str
-        Incarnation that numbered it; absent: the only one that the client has had.
-    """
+    """Client to server: a context for all other clients (3.1)."""
 
     seq: Count = msgspec.field(name="number")
+    """Sequence number in the incarnation, from 1 on."""
     first: Count
+    """Number of the first pending context; the server does not wait for lower ones."""
     context: ContextFields
     incarnation: Name | msgspec.UnsetType = msgspec.UNSET
+    """Incarnation that numbered the context; absent: the only one of this client."""
 
 
 class DeliveryAck(_FromClient, frozen=True, tag="got"):
-    """Client to server: it has this aggregate."""
+    """Client to server: acknowledge an aggregate."""
 
     aggregate: Name
 
 
 class Unreachable(_FromClient, frozen=True, tag="unreachable"):
-    """A member of a chain to the server: it could not pass an aggregate on (3.2).
-
-    Parameters
-    ----------
-    who, address : str
-        The next of the chain, and where it was tried.
-    rest : list of str
-        Who comes after it; the server knows the chain itself.
-    """
+    """Member of a chain to the server: passing an aggregate on has failed (3.2)."""
 
     aggregate: Name
     who: Name
+    """Next client of the chain."""
     address: Name
+    """Address that was tried."""
     rest: list[Name]
+    """Clients after ``who``; informative, because the server stores the chain."""
 
 
 class Push(msgspec.Struct, frozen=True, tag_field="kind", tag="push"):
-    """Server to a client: an aggregate (3.2).
-
-    Parameters
-    ----------
-    aggregate : str
-        Its id.
-    context : ContextFields
-    chain : list of (str, str)
-        The clients and addresses to which it is to be passed on, one after the other.
-    """
+    """Server to client: an aggregate (3.2)."""
 
     aggregate: Name
+    """Id of the aggregate."""
     context: ContextFields
     chain: list[tuple[Name, Name]]
+    """Clients and addresses of the next hops, in order."""
 
 
 class PassedPush(msgspec.Struct, frozen=True, tag_field="kind", tag="push"):
-    """Peer to peer: an aggregate that is passed on (3.2), as :class:`Push`, with the one that it goes to."""
+    """Peer to peer: an aggregate passed along a chain (3.2), as :class:`Push`."""
 
     aggregate: Name
     context: ContextFields
     chain: list[tuple[Name, Name]]
     to: Name
+    """Client that this hop is addressed to."""
 
 
-class Registered(msgspec.Struct, frozen=True, tag_field="kind", tag="registered"):
-    """Server to client: the answer to the :class:`Register` of this turn.
-
-    Parameters
-    ----------
-    another : bool
-        Whether there was another incarnation; absent: no.
-    """
-
+class _Answer(msgspec.Struct, frozen=True, tag_field="kind"):
     incarnation: Name
     turn: Count
+    """Turn of the :class:`Register` or :class:`Unregister` that this answers."""
+
+
+class Registered(_Answer, frozen=True, tag="registered"):
+    """Server to client: accept a registration."""
+
     another: bool | msgspec.UnsetType = msgspec.UNSET
+    """True if the server has seen another incarnation; absent: no."""
 
 
-class Unregistered(msgspec.Struct, frozen=True, tag_field="kind", tag="unregistered"):
-    """Server to client: the answer to the :class:`Unregister` of this turn."""
-
-    incarnation: Name
-    turn: Count
+class Unregistered(_Answer, frozen=True, tag="unregistered"):
+    """Server to client: confirm an unregistration."""
 
 
-class Refused(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
-    """Server to client: the id of the :class:`Register` of this turn is that of another live device (4.1)."""
+class Refused(_Answer, frozen=True, tag="refused"):
+    """Server to client: reject a registration, because another live device has the id (4.1)."""
 
-    incarnation: Name
-    turn: Count
     device: Name
 
 
-class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
-    """Server to client: the server knows another incarnation, or a newer turn; say this turn again.
+class Identify(_Answer, frozen=True, tag="identify"):
+    """Server to client: repeat this turn with the challenge.
 
-    A late copy of an old registration does not have the challenge.
+    Sent when the server knows another incarnation or a newer turn. A late copy of an old registration lacks
+    the challenge.
     """
 
-    incarnation: Name
-    turn: Count
     challenge: Name
 
 
 class Taken(msgspec.Struct, frozen=True, tag_field="kind", tag="taken"):
-    """Server to client: it has the contexts of an incarnation up to a number.
-
-    Parameters
-    ----------
-    incarnation : str
-        As in the contexts.
-    """
+    """Server to client: acknowledge all contexts up to a number; cumulative."""
 
     seq: Count = msgspec.field(name="number")
     incarnation: Name | msgspec.UnsetType = msgspec.UNSET
+    """Incarnation of the acknowledged :class:`Propagate`."""
 
 
 class Unknown(msgspec.Struct, frozen=True, tag_field="kind", tag="unknown"):
-    """Server to a device: such a client is not registered; it has to register first (4.2)."""
+    """Server to device: the client is not registered and must register first (4.2)."""
 
 
 FromClients: TypeAlias = Register | Unregister | Propagate | DeliveryAck | Unreachable
@@ -249,13 +227,103 @@ FROM_CLIENTS: Final = msgspec.json.Decoder(FromClients)
 FROM_SERVER: Final = msgspec.json.Decoder(FromServer)
 FROM_PEERS: Final = msgspec.json.Decoder(PassedPush)
 PUSHES: Final = msgspec.json.Decoder(Push)
-"""What a server reads of its own messages that did not arrive."""
+"""Decoder of the server's own pushes that failed."""
 _T = TypeVar("_T")
 
 
-def read(event: Received | SendFailed, decoder: msgspec.json.Decoder[_T]) -> _T | None:
-    """Read what has come as one of the messages that its sender may send; None: it is none of them."""
-    text = inflated(event.message) if isinstance(event.message, bytes) else None
+class RegisterClient(msgspec.Struct, frozen=True, tag_field="operation", tag="register"):
+    """Operation of a client: register, or register again with other attributes (4.1)."""
+
+    attributes: Fields
+
+
+class UnregisterClient(msgspec.Struct, frozen=True, tag_field="operation", tag="unregister"):
+    """Operation of a client: unregister (4.1)."""
+
+
+class PropagateContext(msgspec.Struct, frozen=True, tag_field="operation", tag="propagate"):
+    """Operation of a client: propagate a context to all others (3.1)."""
+
+    context: ContextFields
+
+
+class ListClients(msgspec.Struct, frozen=True, tag_field="operation", tag="clients"):
+    """Operation of the server: return whether each registered client is believed to be reachable."""
+
+
+class CountPending(msgspec.Struct, frozen=True, tag_field="operation", tag="waiting"):
+    """Operation of the server: return the number of pending messages by client."""
+
+
+class GetCounters(msgspec.Struct, frozen=True, tag_field="operation", tag="counts"):
+    """Operation of the server: return its counters."""
+
+
+def pack(message: Value | msgspec.Struct, compress: bool) -> bytes:
+    """Encode a message for the network.
+
+    Parameters
+    ----------
+    message : object
+        Plain data that JSON can encode.
+    compress : bool
+        Whether to compress the bytes with gzip.
+
+    Raises
+    ------
+    TypeError
+        JSON cannot encode the message.
+    """
+    text = _encode_json(message)
+    return gzip.compress(text, _GZIP_LEVEL, mtime=0) if compress else text
+
+
+def unpack(sent: bytes) -> Value:
+    """Decode what :func:`pack` encoded; tuples become lists.
+
+    Parameters
+    ----------
+    sent : bytes
+        Bytes from the network.
+
+    Returns
+    -------
+    object
+        The message; None if the bytes are no such message, or more than :data:`MAX_BYTES` when inflated.
+    """
+    try:
+        text = inflate(sent)
+        return None if text is None else _decode_json(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def inflate(sent: bytes) -> bytes | None:
+    """Return the JSON text of a message; None if it is too large or not compressed as :func:`pack` does."""
+    if sent[:2] == _GZIP_MAGIC:
+        inflater = zlib.decompressobj(31)
+        try:
+            text = inflater.decompress(sent, MAX_BYTES)
+        except zlib.error:
+            return None
+        return text if inflater.eof and not inflater.unused_data else None
+    return sent if len(sent) <= MAX_BYTES else None
+
+
+def check_size(where: str, text: bytes) -> None:
+    """Raise a ParameterError if a context is too large for a message."""
+    if len(text) > MAX_BYTES - _ENVELOPE_BYTES:
+        raise ParameterError(
+            "This is too large to be sent.",
+            where=where,
+            found=f"{len(text):,} bytes as JSON",
+            expected=f"{MAX_BYTES - _ENVELOPE_BYTES:,} at most",
+        )
+
+
+def decode(event: Received | SendFailed, decoder: msgspec.json.Decoder[_T]) -> _T | None:
+    """Decode the message of an event as one that its sender may send; None if it is not."""
+    text = inflate(event.message) if isinstance(event.message, bytes) else None
     try:
         decoded = None if text is None else decoder.decode(text)
         return None if decoded is None or is_too_deep(decoded) else decoded
@@ -263,7 +331,7 @@ def read(event: Received | SendFailed, decoder: msgspec.json.Decoder[_T]) -> _T 
         return None
 
 
-def odd(event: Received) -> Sequence[Effect]:
-    """Write down that something was dropped, with its kind, if it has one."""
+def record_odd(event: Received) -> Sequence[Effect]:
+    """Record a dropped message, with its kind if it has one."""
     sent = unpack(event.message) if isinstance(event.message, bytes) else event.message
     return dropped(Received(event.source, sent, event.host))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mudkit.events import Ciphertext
 from mudkit.fleet.exposure import Exposure, leaves
 from mudkit.fleet.unpacking import MAX_BYTES, Budget, unpack
-from mudkit.systems.radiator.packing import pack
+from mudkit.systems.radiator.messages import pack
 
 _SECRET = "the SECRET of the shed"
 _TOLD = {"to": "phone-00001", "text": [_SECRET]}

@@ -33,7 +33,7 @@ INNER = (
     ".device.client",
     ".device.direct",
     ".study.",
-    ".packing.",
+    ".messages.",
 )
 """Modules of machines and algorithms: what they are given was checked by the fronts."""
 
@@ -55,7 +55,7 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-STRATEGIES = ("._policy.", ".policies.", ".aggregation.", ".check.", ".subscription.")
+STRATEGIES = ("._policy.", ".policies.", ".thresholds.", ".check.", ".subscription.")
 """Modules of what machines ask for decisions: only their constructors and functions take what a user gives."""
 
 

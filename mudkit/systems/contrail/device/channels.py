@@ -1,16 +1,19 @@
-"""Keys of channels, as their sender manages them (Contrail 3.3).
+"""Channel keys at the sender (Contrail 3.3).
 
-A channel is a port of a sender with all endpoints that have a filter there. Its key has epochs:
+A channel is a port of a sender with all endpoints that have a filter there. Its key has epochs. A new epoch
+begins
 
-* a new epoch begins when the last one has lasted for ``renew_us``, when a receiver has left, when an item is
-  for a receiver that joined after something was encrypted in the last one, and after a start of the module,
-  whose store may have forgotten epochs. So no receiver reads items older than its filter, and none that has
-  left reads newer ones;
-* the key is sent to a receiver with the first item that it gets in an epoch.
+* when the current one is older than ``renew_us``;
+* when a receiver has left, so that it cannot read newer items;
+* when an item is for a receiver that joined after something was encrypted in the current epoch, so that it
+  cannot read items older than its filter;
+* after a start of the module, whose store may be a backup.
 
-The key is that of the port, whatever the filters select. A receiver could read every item of the epoch,
-including those that its filter leaves out, if a relay delivered them. So a narrower filter saves bytes, but
-keeps no secret from a friend that the relay helps. A secret from some receivers needs its own port.
+The key is sent to a receiver with its first item of an epoch.
+
+All filters of a port share its key. A receiver could read every item of the epoch, including those that its
+filter excludes, if a relay delivered them. A narrow filter saves bytes but hides nothing from a friend that
+colludes with the relay; a secret from some receivers needs its own port.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from mudkit.systems.contrail.items import Endpoint
 __all__ = ["KEPT_EPOCHS", "Channel"]
 
 KEPT_EPOCHS: Final = 16
-"""Number of keys of a channel that are kept, at both ends."""
+"""Number of channel keys that sender and receiver store."""
 
 
 class _State(msgspec.Struct):
@@ -36,19 +39,19 @@ class _State(msgspec.Struct):
     began_us: int = 0
     is_used: bool = False
     renew: bool = False
-    """Whether the next item begins a new epoch."""
-    least: dict[str, int] = {}
+    """The next item begins a new epoch."""
+    first_epochs: dict[str, int] = msgspec.field(default_factory=dict, name="least")
     """First epoch that a receiver may read, by endpoint."""
 
 
 class _EpochKey(msgspec.Struct, frozen=True):
     key: bytes
     holders: list[str] = []
-    """Endpoints that were sent the key."""
+    """Endpoints to which the key was sent."""
 
 
 class Channel:
-    """The channel of a port."""
+    """Channel of a port."""
 
     def __init__(self, core: Core, port: str) -> None:
         self._core, self._store, self.port = core, core.store, port
@@ -57,18 +60,18 @@ class Channel:
 
     @property
     def epoch(self) -> int:
-        """The last epoch that has begun."""
+        """Current epoch."""
         return self._state.epoch
 
     def settle(self, receivers: Collection[Endpoint]) -> None:
-        """Set the endpoints that have a filter at the port now."""
-        state, names = self._state, {_name(each) for each in receivers}
-        if names == set(state.least):
+        """Update the endpoints that have a filter at the port."""
+        state, names = self._state, set(map(_name, receivers))
+        if names == set(state.first_epochs):
             return
-        if set(state.least) - names:
+        if set(state.first_epochs) - names:
             state.renew = True
         fresh = self.epoch + 1 if state.is_used or state.renew else max(self.epoch, 1)
-        state.least = {name: state.least.get(name, fresh) for name in sorted(names)}
+        state.first_epochs = {name: state.first_epochs.get(name, fresh) for name in sorted(names)}
         self._keep()
 
     def renew(self) -> None:
@@ -78,11 +81,13 @@ class Channel:
 
     def forget(self, device: str) -> None:
         """Remove a device from the receivers and holders, and begin a new epoch with the next item."""
-        least = {name: each for name, each in self._state.least.items() if not _is_of(name, device)}
-        has_changed = len(least) < len(self._state.least)
-        self._state.least = least
+        first_epochs = {
+            name: first for name, first in self._state.first_epochs.items() if _endpoint(name)[0] != device
+        }
+        has_changed = len(first_epochs) < len(self._state.first_epochs)
+        self._state.first_epochs = first_epochs
         for key, kept in self._store.items(self._keys, _EpochKey):
-            holders = [name for name in kept.holders if not _is_of(name, device)]
+            holders = [name for name in kept.holders if _endpoint(name)[0] != device]
             if len(holders) < len(kept.holders):
                 has_changed = True
                 self._store.put(key, _EpochKey(kept.key, holders))
@@ -90,18 +95,20 @@ class Channel:
             self.renew()
 
     def next_seq(self) -> int:
-        """Return the next sequence number; a number has one content only."""
+        """Return the next sequence number; a number is used for one content."""
         self._state.seq += 1
         self._keep()
         return self._state.seq
 
     def can_read(self, epoch: int, receivers: Collection[Endpoint]) -> bool:
-        """Return whether all these may have the key of an epoch that is still kept."""
-        least = self._state.least
-        return self._key(epoch) is not None and all(least[_name(each)] <= epoch for each in receivers)
+        """Return whether all receivers may read an epoch whose key is still stored."""
+        first_epochs = self._state.first_epochs
+        return self._key(epoch) is not None and all(
+            first_epochs[_name(receiver)] <= epoch for receiver in receivers
+        )
 
     def epoch_for(self, receivers: Collection[Endpoint]) -> int:
-        """Return the epoch of a new item for these: the last one, or a new one that begins with it."""
+        """Return the epoch of a new item: the current one, or a new one that begins with the item."""
         if not self._is_due(receivers):
             return self.epoch
         state, epoch = self._state, max(self.epoch, self._core.first) + 1
@@ -112,10 +119,10 @@ class Channel:
         return epoch
 
     def use(self, epoch: int, receivers: Collection[Endpoint]) -> tuple[Secret, list[Endpoint]]:
-        """Return the key of an epoch, and which of these have to be sent it; they count as holders then."""
+        """Return the key of an epoch and the receivers that lack it; mark these as holders."""
         kept = self._key(epoch)
-        assert kept is not None  # can_read, or epoch_for has begun it
-        lacking = [each for each in receivers if _name(each) not in kept.holders]
+        assert kept is not None  # after can_read or epoch_for
+        lacking = [receiver for receiver in receivers if _name(receiver) not in kept.holders]
         if lacking:
             self._put(epoch, _EpochKey(kept.key, [*kept.holders, *map(_name, lacking)]))
         if epoch == self.epoch and not self._state.is_used:
@@ -124,21 +131,21 @@ class Channel:
         return Secret(kept.key), lacking
 
     def holdings(self, devices: Set[str]) -> Iterator[tuple[int, Secret, list[Endpoint]]]:
-        """Iterate over the epochs whose keys these devices hold: epoch, key, endpoints."""
+        """Iterate over (epoch, key, endpoints) for the keys that some devices hold."""
         for key, kept in self._store.items(self._keys, _EpochKey):
             holders = [holder for holder in map(_endpoint, kept.holders) if holder[0] in devices]
             if holders:
                 yield int(key.removeprefix(self._keys)), Secret(kept.key), holders
 
-    def lacks(self, epoch: int, receivers: Collection[Endpoint]) -> None:
-        """Note that the key of an epoch has not reached these."""
+    def mark_undelivered(self, epoch: int, receivers: Collection[Endpoint]) -> None:
+        """Remove receivers that the key of an epoch did not reach from its holders."""
         kept = self._key(epoch)
         if kept is not None and receivers:
-            names = {_name(each) for each in receivers}
-            self._put(epoch, _EpochKey(kept.key, [each for each in kept.holders if each not in names]))
+            names = set(map(_name, receivers))
+            self._put(epoch, _EpochKey(kept.key, [name for name in kept.holders if name not in names]))
 
     def _is_due(self, receivers: Collection[Endpoint]) -> bool:
-        """Return whether an item for these begins a new epoch."""
+        """Return whether an item for the receivers begins a new epoch."""
         state, settings = self._state, self._core.settings
         if self.epoch <= self._core.first:
             return True
@@ -146,7 +153,7 @@ class Channel:
         if settings.renewal is None or kept is None:
             is_over = age_us >= settings.renew_us
             return state.renew or is_over or not self.can_read(self.epoch, receivers)
-        to, holders = {device for device, _ in receivers}, {each.split("\n")[0] for each in kept.holders}
+        to, holders = {device for device, _ in receivers}, {_endpoint(name)[0] for name in kept.holders}
         return bool(settings.renewal(KeyUse(to, holders, age_us / 1e6, settings.renew_us / 1e6)))
 
     def _keep(self) -> None:
@@ -173,7 +180,3 @@ def _name(endpoint: Endpoint) -> str:
 def _endpoint(name: str) -> Endpoint:
     device, port = name.split("\n")
     return device, port
-
-
-def _is_of(name: str, device: str) -> bool:
-    return name.split("\n")[0] == device

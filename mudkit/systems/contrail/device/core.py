@@ -1,17 +1,16 @@
-"""State that the parts of a module share: store, keys, friends and clock.
+"""State shared by the components of a module: store, keys, friends and clock.
 
-Each start of a module has numbers of its own, above those of all starts before: the store may be older than
-its peers remember. The directory of public keys tells friends of a start.
+Sequence numbers are scoped to starts of the module: those of a start are above all of earlier starts, because
+the store may be a backup. Friends notice a start in the directory of public keys:
 
-==========================  ========================================================================
-a friend has other keys     it was wiped, or is another device: it knows nothing of before
-its start is not a later    the same: the directory was lost, and its store is older than this one
-one                         remembers
-a later start               it may have lost filters and keys: they are sent again; filters of it that
-                            it does not know any more are forgotten
-as before, at a start of    filters and keys are sent again: this store may have forgotten which
-this module                 it has
-==========================  ========================================================================
+=============================  =====================================================================
+new keys                       :attr:`Change.WIPED`: the friend was wiped or replaced
+same keys, start not later     :attr:`Change.WIPED`: the directory was lost, and its store is a backup
+same keys, later start         :attr:`Change.RESTARTED`: it may have lost filters and keys, which are
+                               sent again; filters it no longer knows are removed
+unchanged, after a start of    :attr:`Change.MET`: filters and keys are sent again, because this store
+this module                    may not know which of them the friend has
+=============================  =====================================================================
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ from mudkit.systems.contrail.crypto import (
 __all__ = ["BITS", "IDENTITY", "PROBLEMS", "Change", "Core", "KeyUse", "PortState", "Settings"]
 
 PROBLEMS: Final = "problems"
-"""Application that is notified of errors that concern no call."""
+"""Receiver of notifications of errors outside calls."""
 IDENTITY: Final = "identity"
-"""Application that is notified of this device's public keys when they are new."""
+"""Receiver of notifications of this device's public keys."""
 BITS: Final = 32
-"""Numbers of a start are above all numbers of the starts before."""
+"""Bits of a number within a start; the start is in the bits above."""
 
 
 @dataclass(frozen=True)
 class KeyUse:
-    """State of a channel's key before an item is encrypted, for a rule of renewal.
+    """State of a channel key before an item is encrypted, for a renewal rule.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ class KeyUse:
     holders : set of str
         Devices that were sent the current key.
     age_s, lasts_s : float
-        Age of the current key, and its longest use.
+        Age and maximum age of the current key, in seconds.
     """
 
     to: Set[str]
@@ -69,33 +68,14 @@ class KeyUse:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a module.
-
-    Parameters
-    ----------
-    device : str
-    relays : sequence of sequence of (str, (float, float) or None)
-        Gateways of each cloud provider: address, and place in degrees.
-    directory : Directory
-    friends : sequence of str
-        Initial white-list; the store keeps the current one.
-    shows_friends : bool
-        Whether relays know the white-list.
-    is_encrypted : bool
-    is_combined : bool
-        Whether one connection pushes and pulls.
-    renew_us : int
-        Longest use of a channel's key.
-    push_timeout_us : int
-        Longest wait of a batch that is not full.
-    renewal : callable, optional
-        Returns whether an item begins a new key, in place of the rule of channels.
-    """
+    """Settings of a module; see :class:`~mudkit.systems.contrail.Module`."""
 
     device: str
     relays: Sequence[Sequence[tuple[str, tuple[float, float] | None]]]
+    """Gateways of each cloud provider: address, and place in degrees."""
     directory: Directory
     friends: Sequence[str]
+    """Initial white-list; the store keeps the current one."""
     shows_friends: bool
     is_encrypted: bool
     is_combined: bool
@@ -105,59 +85,40 @@ class Settings:
 
 
 class PortState(msgspec.Struct, frozen=True):
-    """An open port.
-
-    Parameters
-    ----------
-    polling_us, idle_us, batch : int
-        Its parameters (Contrail 4.1).
-    asks : bool
-        Whether its application decides about filters.
-    listens : bool
-        Whether its application is notified of items.
-    """
+    """Parameters of an open port (Contrail 4.1)."""
 
     polling_us: int
     idle_us: int
     batch: int
     asks: bool
+    """The application accepts or rejects filters."""
     listens: bool = False
+    """The application is notified of items."""
 
 
 class Change(Enum):
-    """Change of a friend, as the directory shows it."""
+    """Change of a friend in the directory, see the table above."""
 
-    ANEW = "anew"
-    """It has lost all state, or cannot be told from one that has."""
+    WIPED = "wiped"
     RESTARTED = "restarted"
-    """It may have lost what it stored last."""
     MET = "met"
-    """It is looked up for the first time since this module has started again."""
 
 
 class _Met(msgspec.Struct, frozen=True):
-    """A friend when it was last looked up: digest of its keys, and its start."""
+    """Digest of the keys and start of a friend at the last look-up."""
 
     keys: bytes
     start: int
 
 
 class Core:
-    """State that the parts of a module share.
-
-    Attributes
-    ----------
-    now_us : int
-        Time of the event that is being handled.
-    first : int
-        Numbers of this start begin after it.
-    public : PublicKeys
-    """
+    """State shared by the components of a module."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self.machine_ports, self.store = ports, ports.store
         self.settings, self.me = settings, settings.device
         self.now_us = 0
+        """Time of the event that is being handled."""
         seed, registered = self.store.get("identity", bytes), settings.directory.get(self.me)
         starts = [] if registered is None else [registered.start]
         if seed is None:
@@ -171,6 +132,7 @@ class Core:
         self._entropy, self._seed = ports.entropy, Secret(seed)
         self.friends = set(self.store.get("friends", list[str]) or ())
         self.first = start << BITS
+        """Lower bound of the numbers of this start."""
         self.cipher: Cipher = (
             Sealing(self.me, self._seed, settings.directory)
             if settings.is_encrypted
@@ -186,10 +148,10 @@ class Core:
         """Add a device to the white-list, or remove it."""
         (self.friends.add if is_friend else self.friends.discard)(device)
         self.store.put("friends", sorted(self.friends))
-        self._changes = 0  # look again
+        self._changes = 0  # look up all friends again
 
     def changed_friends(self) -> list[tuple[str, Change]]:
-        """Return the friends that have changed since they were last looked up."""
+        """Return the friends that changed in the directory since the last call."""
         changes = self.settings.directory.changes
         if changes == self._changes:
             return []
@@ -206,11 +168,11 @@ class Core:
                 changed += [(device, Change.MET)] * (known is None and self.first > 0)
             elif before is not None:
                 is_later = before.keys == met.keys and before.start < met.start
-                changed.append((device, Change.RESTARTED if is_later else Change.ANEW))
+                changed.append((device, Change.RESTARTED if is_later else Change.WIPED))
         return changed
 
     def former_friends(self) -> list[str]:
-        """Return the devices that were friends and are none any more."""
+        """Return former friends."""
         met = [key.removeprefix("met ") for key in self.store.keys("met ")]
         return [device for device in met if device not in self.friends]
 
@@ -223,13 +185,13 @@ class Core:
         return {key.removeprefix("port "): port for key, port in self.store.items("port ", PortState)}
 
     def next_number(self) -> int:
-        """Return a number that is unique on this device."""
+        """Return a number unique on this device."""
         number = max(self.store.get("number", int) or 0, self.first) + 1
         self.store.put("number", number)
         return number
 
     def new_key(self, port: str, epoch: int) -> Secret:
-        """Derive the key of a channel for an epoch."""
+        """Derive the channel key of an epoch."""
         return channel_key(self._entropy, self._seed, port, epoch)
 
     @property
@@ -237,13 +199,13 @@ class Core:
         """Numbers of dropped messages by reason."""
         return self.store.get("counts", dict[str, int]) or {}
 
-    def count(self, what: str) -> None:
+    def count(self, reason: str) -> None:
         """Count a dropped message."""
         counts = self.counts
-        self.store.put("counts", counts | {what: counts.get(what, 0) + 1})
+        self.store.put("counts", counts | {reason: counts.get(reason, 0) + 1})
 
-    def problem(self, what: str, error: MudkitError, incident: str = "dropped") -> list[Effect]:
-        """Count an error, record it as an incident, and notify whoever listens."""
-        self.count(what)
-        detail = f"{what}: {type(error).__name__}: {error}"
+    def problem(self, reason: str, error: MudkitError, incident: str = "dropped") -> list[Effect]:
+        """Count an error, record it as an incident and notify applications."""
+        self.count(reason)
+        detail = f"{reason}: {type(error).__name__}: {error}"
         return [Record("incidents", {"incident": incident, "detail": detail}), Notify(PROBLEMS, error)]

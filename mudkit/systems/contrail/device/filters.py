@@ -1,16 +1,23 @@
-"""Filters (Contrail 3.1, 3.2): received ones and what they match, installed ones, and groups of publishers.
+"""Filters (Contrail 3.1, 3.2): received ones, installed ones, and groups of publishers.
+
+A received filter has a state:
 
 ==========  ========================================================================================
-received    from a friend: stored; the application decides if it wants to, otherwise accepted;
-            refused if it is not of the language or exceeds a limit
-duplicate   of an older number: dropped and counted
-removed     matches nothing any more
-group       valid while this device is a member; it may come again as it was
+asked       waits for the decision of the application
+accepted    by the application, or because the application leaves the decision to the module
+rejected    by the application
+refused     not of the filter language, or above a limit
+removed     by its device, or because that device is no friend any more
+expired     its lifetime is over
+left        this device left the group of the filter, which can be received again unchanged
 ==========  ========================================================================================
 
-``MAX_FILTERS`` of a device match at one port, ``MAX_OF_DEVICE`` in all. Tombstones of filters (removed,
-expired, rejected, refused) are bounded to the last ``MAX_OF_DEVICE`` of a device: a filter that is older than
-those forgotten counts as obsolete. Filters of groups that were left are bounded to the same number.
+A filter with a number that is not above the last one of its slot is a duplicate or obsolete: dropped and
+counted.
+
+A device can have ``MAX_FILTERS`` matching filters at a port and ``MAX_OF_DEVICE`` in all. Its tombstones
+(rejected, refused, removed, expired) are bounded by ``MAX_OF_DEVICE``: a filter older than the evicted ones
+is obsolete. Filters of groups that were left are bounded by the same number.
 """
 
 from __future__ import annotations
@@ -45,19 +52,19 @@ __all__ = [
     "Question",
     "acceptances",
     "decisions",
-    "parsed",
+    "parse_filter",
 ]
 
 ITEM: Final = Language(("item",))
-"""Filters are about the metadata of an item."""
+"""Language of filters: predicates over the metadata of an item."""
 CONTEXT: Final = Language(("context",))
-"""Rules of groups are about the context of a device."""
+"""Language of group rules: predicates over the context of a device."""
 MAX_TEXT: Final = 4096
-"""Limit of a filter, in characters."""
+"""Maximum length of a filter, in characters."""
 MAX_FILTERS: Final = 100
 MAX_OF_DEVICE: Final = 1000
 MAX_EXPIRED: Final = 1000
-"""Number of expired installed filters whose late items are accepted."""
+"""Number of expired installed filters that still accept late items."""
 _MATCHING: Final = ("accepted", "asked")
 
 PredicateJson: TypeAlias = dict[str, Value]
@@ -65,26 +72,17 @@ PredicateJson: TypeAlias = dict[str, Value]
 
 
 def acceptances(port: str) -> str:
-    """Return the application that is notified of filters accepted at a port."""
+    """Return the receiver of notifications of filters accepted at a port."""
     return f"filters accepted at {port}"
 
 
 def decisions(port: str) -> str:
-    """Return the application that decides about filters at a port."""
+    """Return the receiver of questions about filters at a port."""
     return f"filters at {port}"
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A received filter, for the application of its port.
-
-    Parameters
-    ----------
-    key : str
-        Its key, for the decision.
-    filter : Predicate
-    who : str
-        The device that installed it.
-    """
+    """A received filter of the device ``who``, to be decided by the application of its port."""
 
     key: str
     filter: Predicate
@@ -92,7 +90,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class SentFilter(msgspec.Struct, frozen=True):
-    """Content of a filter's message; None: the filter is removed."""
+    """Sealed content of a filter message; predicate None: the filter is removed."""
 
     predicate: PredicateJson | None
     item_expires_us: Count | None
@@ -113,87 +111,72 @@ class _Received(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its key in the store."""
+        """Key in the store."""
         return f"filter {self.port}\n{self.source[0]}\n{self.source[1]}\n{self.slot:012d}"
 
-    def become(
+    def with_state(
         self, state: Literal["accepted", "rejected", "refused", "removed", "expired", "left"]
     ) -> _Received:
-        """Return it in another state; without its predicate if it is over."""
+        """Return the filter in another state; a tombstone has no predicate."""
         kept = self.predicate if state in ("accepted", "rejected", "refused") else None
         return msgspec.structs.replace(self, state=state, predicate=kept)
 
 
 class Filters:
-    """The filters that other devices have installed on this device."""
+    """Filters that other devices installed on this device."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._matching: dict[str, dict[str, tuple[Predicate, _Received]]] = {}
-        """Filters that match or may be accepted, by port and key."""
+        """Accepted and undecided filters by port and key."""
         self._known: dict[str, dict[str, _Received]] = {}
-        """All filters, by device and key."""
+        """All filters by device and key."""
         for _, kept in core.store.items("filter ", _Received):
-            self._note(kept)
+            self._index(kept)
 
-    def take(self, came: Filter, sent: bytes, port: PortState | None) -> list[Effect]:
-        """Store a received filter.
+    def receive(self, message: Filter, plain: bytes, port: PortState | None) -> list[Effect]:
+        """Store a filter; raise MsgspecError if ``plain`` is no filter.
 
-        Parameters
-        ----------
-        came : Filter
-        sent : bytes
-            Its content, decrypted.
-        port : PortState or None
-            The port that it is for; None: not open.
-
-        Raises
-        ------
-        msgspec.MsgspecError
-            The content is not a filter.
-        PredicateError
-            It is not of the language; it is stored as refused.
-        ParameterError
-            It exceeds a limit; it is stored as refused.
+        A filter that is refused is stored as such; then PredicateError or ParameterError is raised.
         """
-        core, source = self._core, (came.source, came.port)
-        number, to_port = came.number, came.to[0].port
-        key = f"filter {to_port}\n{source[0]}\n{source[1]}\n{came.slot:012d}"
+        core, source = self._core, (message.source, message.port)
+        number, to_port = message.number, message.to[0].port
+        key = f"filter {to_port}\n{source[0]}\n{source[1]}\n{message.slot:012d}"
         before = self._known.get(source[0], {}).get(key)
-        last = self._passed(source[0]) if before is None else before.number
+        last = self._watermark(source[0]) if before is None else before.number
         if last >= number:
             is_same = before is not None and last == number
             core.count("duplicate filters" if is_same else "obsolete filters")
             return []
-        content = msgspec.json.decode(sent, type=SentFilter)
+        content = msgspec.json.decode(plain, type=SentFilter)
         kept = _Received(
-            to_port, source, came.slot, number, content.predicate, came.group, came.expires_us,
+            to_port, source, message.slot, number, content.predicate, message.group, message.expires_us,
             content.item_expires_us, "asked",
         )  # fmt: skip
-        self._keep(kept.become("removed"))
+        self._put(kept.with_state("removed"))
         if content.predicate is None:
             return []
         try:
-            parsed(content.predicate)
+            parse_filter(content.predicate)
             self._check_number(source[0], to_port)
         except (PredicateError, ParameterError):
-            self._keep(kept.become("refused"))
+            self._put(kept.with_state("refused"))
             raise
-        if before is not None and before.predicate == content.predicate:  # it was decided already
-            self._keep(msgspec.structs.replace(kept, state=before.state))
+        if before is not None and before.predicate == content.predicate:  # already decided
+            self._put(msgspec.structs.replace(kept, state=before.state))
             return []
         is_asked = port is None or port.asks
-        kept = kept if is_asked else kept.become("accepted")
-        self._keep(kept)
+        kept = kept if is_asked else kept.with_state("accepted")
+        self._put(kept)
         if not is_asked:
-            return self._accepted(kept)
+            return self._notify_accepted(kept)
         return [] if port is None else [Notify(decisions(to_port), _question(kept))]
 
     def _check_number(self, device: str, port: str) -> None:
-        for each in self._matching:
-            list(self._of(each))  # what has expired does not count
-        matching = [each for each in self._known[device].values() if each.state in _MATCHING]
-        here = sum(each.port == port for each in matching)
+        for name in self._matching:
+            list(self._accepted(name))  # expires filters
+        matching = [kept for kept in self._known[device].values() if kept.state in _MATCHING]
+        here = sum(kept.port == port for kept in matching)
         if here >= MAX_FILTERS or len(matching) >= MAX_OF_DEVICE:
             raise ParameterError(
                 "There are too many filters of this device.",
@@ -204,45 +187,42 @@ class Filters:
             )
 
     def undecided(self, port: str) -> list[Question]:
-        """Return the filters that the application of a port has to decide about."""
-        kept = self._core.store.items(f"filter {port}\n", _Received)
-        return [_question(each) for _, each in kept if each.state == "asked"]
+        """Return the undecided filters of a port."""
+        filters = self._core.store.items(f"filter {port}\n", _Received)
+        return [_question(kept) for _, kept in filters if kept.state == "asked"]
 
     def decide(self, key: str, *, accepted: bool) -> list[Effect]:
-        """Accept or reject a filter, if it is still there."""
+        """Accept or reject an undecided filter."""
         kept = self._core.store.get(key, _Received)
         if kept is None or kept.state != "asked":
             return []
-        kept = kept.become("accepted" if accepted else "rejected")
-        self._keep(kept)
-        return self._accepted(kept) if accepted else []
+        kept = kept.with_state("accepted" if accepted else "rejected")
+        self._put(kept)
+        return self._notify_accepted(kept) if accepted else []
 
-    def _accepted(self, kept: _Received) -> list[Effect]:
+    def _notify_accepted(self, kept: _Received) -> list[Effect]:
         return [Notify(acceptances(kept.port), _question(kept))]
 
     def forget(self, *, source: str | None = None, group: str | None = None) -> None:
-        """Remove the filters of a device, or those of a group.
-
-        Those of a group may come again as they were, when this device joins it again.
-        """
+        """Remove the filters of a device or of a group; those of a group can be received again."""
         for _, kept in self._core.store.items("filter ", _Received):
             if kept.source[0] == source:
-                self._keep(kept.become("removed"))
+                self._put(kept.with_state("removed"))
             elif group is not None and kept.group == group and kept.predicate is not None:
-                self._keep(msgspec.structs.replace(kept.become("left"), number=kept.number - 1))
+                self._put(msgspec.structs.replace(kept.with_state("left"), number=kept.number - 1))
 
     def numbers(self, device: str) -> list[int]:
         """Return the numbers of the filters of a device."""
         return [kept.number for kept in self._known.get(device, {}).values()]
 
-    def forget_between(self, device: str, after: int, up_to: int) -> None:
-        """Remove the filters of a device with these numbers: it has lost them."""
+    def remove_between(self, device: str, after: int, up_to: int) -> None:
+        """Remove the filters of a device with numbers in (``after``, ``up_to``]: it has lost them."""
         for kept in list(self._known.get(device, {}).values()):
             if after < kept.number <= up_to:
-                self._keep(kept.become("removed"))
+                self._put(kept.with_state("removed"))
 
-    def forget_numbers(self, device: str) -> None:
-        """Forget the filters of a device that has begun anew, and their numbers."""
+    def forget_device(self, device: str) -> None:
+        """Delete the filters and numbers of a device that was wiped."""
         for key, kept in self._known.pop(device, {}).items():
             self._matching[kept.port].pop(key, None)
             self._core.store.delete(key)
@@ -250,16 +230,16 @@ class Filters:
 
     def receivers(self, port: str) -> set[Endpoint]:
         """Return all endpoints with an accepted filter at a port."""
-        return {kept.source for _, kept in self._of(port)}
+        return {kept.source for _, kept in self._accepted(port)}
 
     def match(self, port: str, metadata: Metadata) -> tuple[dict[Endpoint, int | None], list[Effect]]:
-        """Return the endpoints whose filters match, with the time until which they want the item.
+        """Return the endpoints whose filters match, with the expiry of the item there.
 
-        A filter that raises matches nothing; it is reported.
+        A filter that raises does not match and is reported.
         """
         destinations: dict[Endpoint, int | None] = {}
         effects: list[Effect] = []
-        for predicate, kept in self._of(port):
+        for predicate, kept in self._accepted(port):
             try:
                 matches = predicate(metadata)
             except PredicateError as error:
@@ -273,60 +253,55 @@ class Filters:
                 destinations[kept.source] = None if is_open else max(before_us or 0, until_us or 0)
         return destinations, effects
 
-    def _of(self, port: str) -> Iterator[tuple[Predicate, _Received]]:
-        """Iterate over the accepted filters of a port that have not expired."""
+    def _accepted(self, port: str) -> Iterator[tuple[Predicate, _Received]]:
+        """Iterate over the accepted filters of a port; mark expired ones."""
         now_us = self._core.now_us
         for predicate, kept in list(self._matching.get(port, {}).values()):
             if kept.expires_us is not None and kept.expires_us <= now_us:
-                self._keep(kept.become("expired"))
+                self._put(kept.with_state("expired"))
             elif kept.state == "accepted":
                 yield predicate, kept
 
-    def _keep(self, kept: _Received) -> None:
+    def _put(self, kept: _Received) -> None:
         self._core.store.put(kept.key, kept)
-        self._note(kept)
+        self._index(kept)
         if kept.state not in _MATCHING:
             self._evict(kept.source[0], is_left=kept.state == "left")
 
     def _evict(self, device: str, *, is_left: bool) -> None:
-        """Forget the oldest of too many filters that match nothing."""
+        """Evict the oldest tombstones."""
         known = self._known[device]
         over = sorted(
-            (each.number, key)
-            for key, each in known.items()
-            if each.state not in _MATCHING and (each.state == "left") == is_left
+            (kept.number, key)
+            for key, kept in known.items()
+            if kept.state not in _MATCHING and (kept.state == "left") == is_left
         )
         for number, key in over[: max(len(over) - MAX_OF_DEVICE, 0)]:
             self._core.store.delete(key)
             del known[key]
             if not is_left:
-                self._core.store.put(f"passed {device}", max(number, self._passed(device)))
+                self._core.store.put(f"passed {device}", max(number, self._watermark(device)))
 
-    def _passed(self, device: str) -> int:
-        """Return the number up to which unknown filters of a device are obsolete."""
+    def _watermark(self, device: str) -> int:
+        """Return the highest number of an evicted filter of a device."""
         return self._core.store.get(f"passed {device}", int) or 0
 
-    def _note(self, kept: _Received) -> None:
+    def _index(self, kept: _Received) -> None:
         matching = self._matching.setdefault(kept.port, {})
         matching.pop(kept.key, None)
         self._known.setdefault(kept.source[0], {})[kept.key] = kept
         if kept.state in _MATCHING and kept.predicate is not None:
             try:
-                matching[kept.key] = parsed(kept.predicate), kept
-            except PredicateError:  # of a function that this process does not have
+                matching[kept.key] = parse_filter(kept.predicate), kept
+            except PredicateError:  # it calls a function that this process lacks
                 self._core.count("filters that cannot be read")
 
 
-def parsed(sent: str | Predicate | PredicateJson) -> Predicate:
-    """Return the predicate of a filter: from its text, from JSON, or as it is.
-
-    Raises
-    ------
-    PredicateError, ParameterError
-    """
-    if isinstance(sent, Predicate):
-        return parsed(to_json(sent) or {})
-    text = sent if isinstance(sent, str) else sent.get("text")
+def parse_filter(source: str | Predicate | PredicateJson) -> Predicate:
+    """Parse a filter from text, JSON or a predicate; raise PredicateError or ParameterError."""
+    if isinstance(source, Predicate):
+        return parse_filter(to_json(source) or {})
+    text = source if isinstance(source, str) else source.get("text")
     if isinstance(text, str) and len(text) > MAX_TEXT:
         raise ParameterError(
             "This filter is too long.",
@@ -334,44 +309,35 @@ def parsed(sent: str | Predicate | PredicateJson) -> Predicate:
             found=f"{len(text):,} characters",
             expected=f"at most {MAX_TEXT:,}",
         )
-    if isinstance(sent, str):
-        return Predicate.parse(sent, language=ITEM)
-    predicate = from_json(sent, ITEM)
+    if isinstance(source, str):
+        return Predicate.parse(source, language=ITEM)
+    predicate = from_json(source, ITEM)
     assert predicate is not None
     return predicate
 
 
 def _question(kept: _Received) -> Question:
-    return Question(kept.key, parsed(kept.predicate or {}), kept.source[0])
+    return Question(kept.key, parse_filter(kept.predicate or {}), kept.source[0])
 
 
 class InstalledFilter(msgspec.Struct, frozen=True):
-    """A filter that this device has installed on others.
-
-    Parameters
-    ----------
-    port : str
-    to, group : str or None
-        The device or the group that it is installed on.
-    remote : str
-        The port there.
-    predicate : dict or None
-        None: it is being removed.
-    item_expires_us, expires_us : int or None
-        Time for which items are wanted; when the filter ends.
-    """
+    """A filter that this device installed, on a device (``to``) or a group."""
 
     port: str
     to: str | None
     group: str | None
     remote: str
+    """Port on the other device."""
     predicate: PredicateJson | None = None
+    """None: the filter is being removed."""
     item_expires_us: int | None = None
+    """Time for which a matching item is useful."""
     expires_us: int | None = None
+    """End of the filter."""
 
 
 class InstalledFilters:
-    """Filters that this device has installed: it accepts items and keys of their targets (Contrail 3.3)."""
+    """Filters that this device installed: it accepts items and keys of their targets only (Contrail 3.3)."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -380,13 +346,13 @@ class InstalledFilters:
         }
 
     def add(self, slot: int, installed: InstalledFilter) -> None:
-        """Store a filter; forget the oldest of too many expired ones."""
+        """Store a filter; evict the oldest expired ones."""
         self._all[slot] = installed
         self._core.store.put(f"asked {slot:012d}", installed)
         over = sorted(
-            (each.expires_us, other)
-            for other, each in self._all.items()
-            if each.expires_us is not None and each.expires_us <= self._core.now_us
+            (kept.expires_us, other)
+            for other, kept in self._all.items()
+            if kept.expires_us is not None and kept.expires_us <= self._core.now_us
         )
         for _, other in over[: max(len(over) - MAX_EXPIRED, 0)]:
             self.remove(other)
@@ -396,19 +362,19 @@ class InstalledFilters:
         return self._all.get(slot)
 
     def remove(self, slot: int) -> None:
-        """Forget a filter: items that match it are not accepted any more."""
+        """Delete a filter: matching items are not accepted any more."""
         self._all.pop(slot, None)
         self._core.store.delete(f"asked {slot:012d}")
 
     def items(self) -> list[tuple[int, InstalledFilter]]:
-        """Return all installed filters with their numbers."""
+        """Return all installed filters by number."""
         return list(self._all.items())
 
     def has(self, port: str, device: str, remote: str) -> bool:
-        """Return whether an own port has a filter on a device's port, or on that port of a group."""
+        """Return whether a port has a filter on a remote port of a device or of a group."""
         return any(
-            each.port == port and each.remote == remote and each.to in (None, device)
-            for each in self._all.values()
+            kept.port == port and kept.remote == remote and kept.to in (None, device)
+            for kept in self._all.values()
         )
 
 
@@ -418,7 +384,7 @@ class _Membership(msgspec.Struct, frozen=True):
 
 
 class Groups:
-    """The groups of publishers that this device is in (Contrail 3.4.3): by its own word, or by a rule."""
+    """Groups of publishers that this device joined or follows by a rule (Contrail 3.4.3)."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -427,27 +393,27 @@ class Groups:
         }
 
     def is_member(self, group: str) -> bool:
-        """Return whether this device is in a group."""
+        """Return whether this device is a member of a group."""
         return group in self._all and self._all[group].is_in
 
     def joined(self) -> list[str]:
-        """Return the groups that this device is in."""
+        """Return the groups of which this device is a member."""
         return [group for group in self._all if self.is_member(group)]
 
     def join(self, group: str, rule: str | None, context: Metadata) -> tuple[bool, list[Effect]]:
-        """Join a group, or follow its rule from now on; return whether the membership has changed."""
+        """Join a group, or be a member while its rule is true; return whether the membership changed."""
         is_in, effects = (True, list[Effect]()) if rule is None else self._evaluate(rule, context)
         return self._set(group, _Membership(rule, is_in)), effects
 
     def leave(self, group: str) -> bool:
-        """Leave a group; return whether this device was a member."""
+        """Leave a group; return whether the membership changed."""
         was_member = self.is_member(group)
         self._all.pop(group, None)
         self._core.store.delete(f"group {group}")
         return was_member
 
-    def moved(self, context: Metadata) -> tuple[list[tuple[str, bool]], list[Effect]]:
-        """Evaluate all rules; return the groups that this device joins (True) and leaves."""
+    def follow_context(self, context: Metadata) -> tuple[list[tuple[str, bool]], list[Effect]]:
+        """Evaluate all rules; return the groups that this device joins (True) or leaves (False)."""
         changes, effects = list[tuple[str, bool]](), list[Effect]()
         for group, kept in list(self._all.items()):
             if kept.rule is not None:

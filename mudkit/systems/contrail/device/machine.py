@@ -1,15 +1,16 @@
-"""The client module of a device (Contrail 4.1).
+"""Client module of a device (Contrail 4.1).
 
 =========  =========================================================================================
-call       of an application: ports, items, filters, groups, friends; a problem is the answer
-link       outboxes and pulls of all providers follow it
-context    the nearest gateways; the groups whose rules it is about
-messages   of a gateway of its providers; anything else is dropped
-deliver    messages of other modules are taken; then the next page is asked for
-start      of this module, of a friend's, or of a storage: white-list, groups, filters and keys are sent
-           again, because the store of one of them may be older than the others remember
-sent       a provider has answered a push
-timers     polling, pushing, retransmission
+call       operations of applications on ports, items, filters, groups and friends; errors complete
+           the call
+link       outboxes and pull components of all providers follow it
+context    choose the nearest gateways; evaluate the rules of groups
+received   from gateways of the providers only; anything else is dropped
+deliver    process the messages of other modules, then request the next page
+sent       acknowledge a push, complete calls
+restart    of this module, a friend or a storage: send white-list, groups, filters and keys again,
+           because the store of one side may be a backup
+timers     polling, push timeout, retransmission
 =========  =========================================================================================
 """
 
@@ -39,11 +40,10 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.predicates.values import point
-from mudkit.systems.contrail import operations
+from mudkit.systems.contrail import messages
+from mudkit.systems.contrail.device.connection import PULL, RETRY, Outbox, Pull
 from mudkit.systems.contrail.device.core import BITS, IDENTITY, Change, Core, PortState, Settings
 from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters, decisions
-from mudkit.systems.contrail.device.outbox import RETRY, Outbox
-from mudkit.systems.contrail.device.pull import PULL, Pull
 from mudkit.systems.contrail.device.receiving import Inbox, Receiving
 from mudkit.systems.contrail.device.sending import PUSH, Sending
 from mudkit.systems.contrail.items import KeysChanged, Metadata
@@ -64,11 +64,11 @@ from mudkit.units import distance_km
 __all__ = ["MAX_STARTS", "ModuleMachine"]
 
 MAX_STARTS: Final = 64
-"""Starts of the storages of a provider that are remembered."""
+"""Number of incarnations of a provider's storages that are stored."""
 
 
 class ModuleMachine:
-    """The module of a device, which all its applications share."""
+    """Machine of a module, shared by all applications of a device."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._ports, self._settings = ports, settings
@@ -76,7 +76,7 @@ class ModuleMachine:
         self._is_awake = False
 
     def overview(self) -> View:
-        """Return friends, filters and what waits, as a display shows it."""
+        """Return friends, filters and queue lengths for a display."""
         if not self._is_awake:
             return View("")
         ports, filters = self._inbox.ports(), self._installed.items()
@@ -101,13 +101,13 @@ class ModuleMachine:
         )
 
     def received(self, port: str) -> int:
-        """Return the number of items of a port that its application has not taken."""
+        """Return the number of items of a port that its application has not processed."""
         return self._inbox.ports().get(port, 0) if self._is_awake else 0
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         effects: list[Effect] = []
-        if not self._is_awake:  # not in the constructor: only what an event has stored is kept
+        if not self._is_awake:  # the constructor must not store: only events commit
             self._is_awake = True
             self._build()
             self._core.now_us = now_us
@@ -123,13 +123,13 @@ class ModuleMachine:
             case Received():
                 effects += self._received(event)
             case SendFailed(to=to):
-                effects += self._failed(to, event)
+                effects += self._send_failed(to, event)
             case TimerFired(name=name):
                 effects += self._fired(name)
             case LinkUp() | LinkDown():
-                effects += self._linked(is_up=isinstance(event, LinkUp))
+                effects += self._follow_link(is_up=isinstance(event, LinkUp))
             case ContextChanged(context=context):
-                effects += self._moved(context)
+                effects += self._follow_context(context)
         return effects
 
     def _build(self) -> None:
@@ -143,7 +143,7 @@ class ModuleMachine:
         self._receiving = Receiving(core, self._filters, self._installed, self._groups, self._inbox)
 
     def _wake(self) -> list[Effect]:
-        """Continue what a former process has stored."""
+        """Continue from the store."""
         effects: list[Effect] = [Notify(IDENTITY, self._core.public)]
         effects += self._resend_state() if self._core.first else self._show_friends()
         self._choose_gateways()
@@ -153,69 +153,69 @@ class ModuleMachine:
 
     def _call(self, op_id: int, call: Call) -> Sequence[Effect]:
         match call.operation:
-            case operations.Publish(port=port) as asked:
+            case messages.Publish(port=port) as operation:
                 self._port(port)
-                return self._sending.publish(op_id, asked)
-            case operations.Install(to=to, port=port) as asked:
+                return self._sending.publish(op_id, operation)
+            case messages.InstallFilter(to=to, port=port) as operation:
                 self._check_target(to)
                 self._port(port)
-                return self._sending.install(op_id, asked)
-            case operations.Remove(slot=slot):
+                return self._sending.install(op_id, operation)
+            case messages.RemoveFilter(slot=slot):
                 return self._sending.remove(op_id, slot)
-            case operations.Receive(port=port, numbers=numbers):
+            case messages.ReceiveItem(port=port, numbers=numbers):
                 self._port(port)
-                return [*self._inbox.taken(port, numbers), *self._inbox.receive(port, op_id)]
-            case operations.ReceiveAll(port=port, numbers=numbers):
+                return [*self._inbox.delete(port, numbers), *self._inbox.receive(port, op_id)]
+            case messages.ReceiveAll(port=port, numbers=numbers):
                 self._port(port)
-                return [*self._inbox.taken(port, numbers), Complete(op_id, self._inbox.all(port))]
-            case operations.Counts():
+                return [*self._inbox.delete(port, numbers), Complete(op_id, self._inbox.receive_all(port))]
+            case messages.GetCounts():
                 return [Complete(op_id, self._core.counts)]
-            case operations.Public():
+            case messages.GetPublicKeys():
                 return [Complete(op_id, self._core.public)]
         return [*self._command(call), Complete(op_id)]
 
     def _command(self, call: Call) -> Sequence[Effect]:
         """Execute a call without a result."""
         match call.operation:
-            case operations.Open() as asked:
-                return self._open(asked)
-            case operations.Configure(port=port, polling_us=polling_us, idle_us=idle_us, batch=batch):
+            case messages.OpenPort() as operation:
+                return self._open(operation)
+            case messages.ConfigurePort(port=port, polling_us=polling_us, idle_us=idle_us, batch=batch):
                 changed = replace(self._port(port), polling_us=polling_us, idle_us=idle_us, batch=batch)
                 self._core.store.put(f"port {port}", changed)
                 return self._set_pulls()
-            case operations.Listen(port=port):
+            case messages.Listen(port=port):
                 self._core.store.put(f"port {port}", replace(self._port(port), listens=True))
                 return self._inbox.hand_over(port, again=True)
-            case operations.Taken(port=port, numbers=numbers):
-                return self._inbox.taken(port, numbers)
-            case operations.Follow():
-                return ()  # every event does
-            case operations.Decide(key=key, accepted=accepted):
+            case messages.DeleteItems(port=port, numbers=numbers):
+                return self._inbox.delete(port, numbers)
+            case messages.FollowFriends():
+                return ()  # done at each event
+            case messages.DecideFilter(key=key, accepted=accepted):
                 return self._filters.decide(key, accepted=accepted)
-            case operations.Befriend(device=device, is_friend=is_friend):
+            case messages.Befriend(device=device, is_friend=is_friend):
                 return self._befriend(device, is_friend=is_friend)
-            case operations.Join(group=group, rule=rule):
+            case messages.JoinGroup(group=group, rule=rule):
                 changes, effects = self._groups.join(group, rule, self._context)
                 joins = self._groups.is_member(group)
-                return [*effects, *self._tell_membership(group, joins=joins)] if changes else effects
-            case operations.Leave(group=group):
-                return self._tell_membership(group, joins=False) if self._groups.leave(group) else ()
+                return [*effects, *self._send_membership(group, joins=joins)] if changes else effects
+            case messages.LeaveGroup(group=group):
+                return self._send_membership(group, joins=False) if self._groups.leave(group) else ()
         raise ParameterError(
             "There is no such operation.",
             found=repr(call.name),
-            expected="one of mudkit.systems.contrail.operations",
+            expected="an operation of mudkit.systems.contrail.messages",
         )
 
-    def _open(self, asked: operations.Open) -> list[Effect]:
-        before = self._core.port(asked.port)
+    def _open(self, operation: messages.OpenPort) -> list[Effect]:
+        before = self._core.port(operation.port)
         listens = before is not None and before.listens
-        state = PortState(asked.polling_us, asked.idle_us, asked.batch, asked.asks, listens)
-        self._core.store.put(f"port {asked.port}", state)
+        state = PortState(operation.polling_us, operation.idle_us, operation.batch, operation.asks, listens)
+        self._core.store.put(f"port {operation.port}", state)
         effects = self._set_pulls()
-        if not asked.asks:
-            for question in self._filters.undecided(asked.port):
+        if not operation.asks:
+            for question in self._filters.undecided(operation.port):
                 effects += self._filters.decide(question.key, accepted=True)
-        return [*effects, *self._ask_about_filters(asked.port)]
+        return [*effects, *self._ask_about_filters(operation.port)]
 
     def _port(self, name: str) -> PortState:
         port = self._core.port(name)
@@ -232,7 +232,7 @@ class ModuleMachine:
         return [Notify(decisions(port), question) for question in self._filters.undecided(port)]
 
     def _check_target(self, device: str | None) -> None:
-        """Refuse a filter on a device that would not answer: only friends communicate."""
+        """Raise if a device is unknown or no friend."""
         if device is None:
             return
         if device not in self._settings.directory:
@@ -266,41 +266,41 @@ class ModuleMachine:
         self._core.befriend(device, is_friend=is_friend)
         if self._settings.shows_friends:
             effects += self._show_friends()
-        return [*effects, *self._sending.group_filters_again()]
+        return [*effects, *self._sending.resend_group_filters()]
 
     def _resend_state(self) -> list[Effect]:
-        """Send providers and friends all state again: one side may have lost it."""
+        """Send providers all state again, because one side may have lost it."""
         effects = self._show_friends()
         for group in self._groups.joined():
-            effects += self._tell_membership(group, joins=True)
+            effects += self._send_membership(group, joins=True)
         for device in self._core.former_friends():
             effects += self._sending.withdraw(device)
         return [*effects, *self._sending.flush()]
 
     def _follow_friends(self) -> list[Effect]:
-        """Send friends again what they, or this device, may have lost."""
+        """Process changes of friends in the directory; send state again that one side may have lost."""
         effects, changed = list[Effect](), self._core.changed_friends()
         for friend, change in changed:
-            if change is Change.ANEW:
-                effects += self._begun_anew(friend)
+            if change is Change.WIPED:
+                effects += self._handle_wiped(friend)
             elif change is Change.RESTARTED:
-                effects += self._restarted(friend)
-        again = {friend for friend, change in changed if change is not Change.ANEW}
-        return [*effects, *self._sending.again(again)] if again else effects
+                effects += self._handle_restarted(friend)
+        again = {friend for friend, change in changed if change is not Change.WIPED}
+        return [*effects, *self._sending.resend(again)] if again else effects
 
-    def _restarted(self, device: str) -> list[Effect]:
-        """Forget the filters that a friend has lost: its store may be an old one."""
+    def _handle_restarted(self, device: str) -> list[Effect]:
+        """Remove the filters that a restarted friend has lost; report a store that was rolled back."""
         keys = self._settings.directory[device]
         after, up_to = keys.last_number, keys.start << BITS
-        numbers = (*self._filters.numbers(device), *self._receiving.seqs(device))
+        numbers = (*self._filters.numbers(device), *self._receiving.last_seqs(device))
         lost = [number for number in numbers if after < number <= up_to]
-        self._filters.forget_between(device, after, up_to)
+        self._filters.remove_between(device, after, up_to)
         what = f"it does not know what it has sent from number {min(lost, default=0)} on"
         return [rolled_back(device, what)] if lost else []
 
-    def _begun_anew(self, device: str) -> list[Effect]:
-        """Start anew with a friend whose device was wiped: it has lost filters and keys."""
-        self._filters.forget_numbers(device)
+    def _handle_wiped(self, device: str) -> list[Effect]:
+        """Delete the state of a friend whose device was wiped, and send it filters again."""
+        self._filters.forget_device(device)
         self._receiving.forget(device)
         self._receiving.forget_numbers(device)
         error = KeysChanged(
@@ -310,7 +310,7 @@ class ModuleMachine:
             expected="the keys that it was met with",
             remedy="nothing, if that is so: its filters here are gone, this device's filters are sent again",
         )
-        effects = self._sending.replaced(device)
+        effects = self._sending.replace_device(device)
         return [*effects, *self._core.problem("friends that have begun anew", error, "begun anew")]
 
     def _show_friends(self) -> list[Effect]:
@@ -321,8 +321,8 @@ class ModuleMachine:
             effects += outbox.add(join, is_own=True, replaces="white-list")
         return [*effects, *self._sending.flush()]
 
-    def _tell_membership(self, group: str, *, joins: bool) -> list[Effect]:
-        """Tell providers that this device has joined a group or left it; the group's filters go with it."""
+    def _send_membership(self, group: str, *, joins: bool) -> list[Effect]:
+        """Send providers a membership; remove the filters of a group that was left."""
         if not joins:
             self._filters.forget(group=group)
         effects: list[Effect] = []
@@ -341,29 +341,29 @@ class ModuleMachine:
             case Deliver() as page:
                 return self._delivered(relay, page)
             case Filled():
-                return self._pulls[relay].filled()
+                return self._pulls[relay].handle_filled()
             case Sent() as answer:
-                effects = self._sending.answered(relay, answer)
+                effects = self._sending.handle_answer(relay, answer)
                 effects += self._follow_storages(relay, answer.starts)
                 if self._settings.is_combined:  # one connection does both (Contrail 4.1)
                     for pull in self._pulls:
-                        effects += pull.early()
+                        effects += pull.request_early()
                 return effects
         return dropped(event)
 
     def _delivered(self, relay: int, page: Deliver) -> list[Effect]:
-        pull, effects = self._pulls[relay], self._receiving.known()
+        pull, effects = self._pulls[relay], self._receiving.retry_unknown()
         effects += self._follow_storages(relay, [page.start] if isinstance(page.start, str) else UNSET)
-        messages, more = pull.came(page)
+        messages, more = pull.receive_page(page)
         effects += more
         for message in messages:
-            effects += self._receiving.take(message)
+            effects += self._receiving.receive(message)
         if not pull.is_asleep and self._settings.is_combined:
             effects += self._sending.flush()
         return effects
 
     def _follow_storages(self, relay: int, starts: Collection[str] | UnsetType) -> list[Effect]:
-        """Send a provider all state again if a storage has started again: its store may be old."""
+        """Send a provider all state again if a storage has restarted, perhaps from a backup."""
         key = f"starts {relay}"
         known = self._core.store.get(key, list[str]) or []
         new = [] if isinstance(starts, UnsetType) else [start for start in starts if start not in known]
@@ -372,52 +372,52 @@ class ModuleMachine:
         self._core.store.put(key, [*known, *new][-MAX_STARTS:])
         return [
             *self._resend_state(),
-            *self._sending.again(self._core.friends & set(self._settings.directory)),
+            *self._sending.resend(self._core.friends & set(self._settings.directory)),
         ]
 
-    def _failed(self, to: str, event: SendFailed) -> list[Effect]:
+    def _send_failed(self, to: str, event: SendFailed) -> list[Effect]:
         relay = self._relay_of(to)
         match event.message:
             case Ask() if relay is not None:
-                return self._pulls[relay].failed()
+                return self._pulls[relay].handle_failure()
             case (Send() | Join() | Membership() | Withdraw()) as push if relay is not None:
-                return self._sending.failed(relay, push.number)
+                return self._sending.handle_failure(relay, push.number)
         return []
 
     def _fired(self, name: str) -> Sequence[Effect]:
         if name == PUSH:
             return self._sending.flush()
         if name.startswith(RETRY):
-            return self._outboxes[int(name.removeprefix(RETRY))].again()
+            return self._outboxes[int(name.removeprefix(RETRY))].retransmit()
         pull = self._pulls[int(name.removeprefix(PULL))]
-        was_asleep, effects = pull.is_asleep, pull.fired()
+        was_asleep, effects = pull.is_asleep, pull.handle_timer()
         if was_asleep and not pull.is_asleep and self._settings.is_combined:
             effects += self._sending.flush()
         return effects
 
-    def _linked(self, *, is_up: bool) -> list[Effect]:
+    def _follow_link(self, *, is_up: bool) -> list[Effect]:
         effects: list[Effect] = []
         for outbox, pull in zip(self._outboxes, self._pulls, strict=True):
-            effects += [*pull.link(is_up=is_up), *outbox.link(is_up=is_up)]
+            effects += [*pull.follow_link(is_up=is_up), *outbox.follow_link(is_up=is_up)]
         return effects
 
-    def _moved(self, context: Metadata) -> list[Effect]:
+    def _follow_context(self, context: Metadata) -> list[Effect]:
         self._context = context
         self._choose_gateways()
-        changes, effects = self._groups.moved(context)
+        changes, effects = self._groups.follow_context(context)
         for group, joins in changes:
-            effects += self._tell_membership(group, joins=joins)
+            effects += self._send_membership(group, joins=joins)
         return effects
 
     def _choose_gateways(self) -> None:
-        """Choose the nearest gateway of each provider; without a place, the first."""
+        """Choose the nearest gateway of each provider; the first one if the place is unknown."""
         loc = point(self._context.get("loc"))
         for relay, gateways in enumerate(self._settings.relays):
             nearest = gateways[0][0]
             if loc is not None:
                 placed = [
-                    (float(distance_km(*loc, place[0], place[1])), each)
-                    for each, place in gateways
+                    (float(distance_km(*loc, place[0], place[1])), address)
+                    for address, place in gateways
                     if place is not None
                 ]
                 nearest = min(placed)[1] if placed else nearest
@@ -427,13 +427,13 @@ class ModuleMachine:
         """Set the smallest polling interval and the largest idle timeout of all ports."""
         opened, effects = self._core.ports().values(), list[Effect]()
         for pull in self._pulls:
-            pull.interval_us = min((each.polling_us for each in opened), default=None)
-            pull.idle_us = max((each.idle_us for each in opened), default=0)
+            pull.interval_us = min((port.polling_us for port in opened), default=None)
+            pull.idle_us = max((port.idle_us for port in opened), default=0)
             effects += pull.settle()
         return effects
 
     def _relay_of(self, address: str) -> int | None:
         for relay, gateways in enumerate(self._settings.relays):
-            if any(address == each for each, _ in gateways):
+            if address in dict(gateways):
                 return relay
         return None

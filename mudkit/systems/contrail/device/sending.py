@@ -1,22 +1,21 @@
 """Messages to other modules, through all cloud providers: items, filters and keys (Contrail 3.2 to 3.5).
 
-=========  =========================================================================================
-publish    filters are evaluated; an item that matches none is not sent; otherwise it is encrypted once
-           for all receivers and waits in the outbox of each provider with room; without one the result
-           is a backlog; an item that a provider should have in its cache is only named
-again      one of the last ``MAX_NAMED`` items of a port is identified by its name, and its body is not
-           sent again: a receiver that may not have the channel's key is sent the key of this item
-install    a filter is sealed for a device, or for all friends that may be in a group
-again      filters and keys are sent again to a device that may have lost them, and to all when a provider
-           may have lost what waits there
-forget     a device is no friend any more, or was wiped: nothing that waits here or at a provider goes
-           to it, and the calls about it are answered
-batch      everything is sent when one port has as many messages waiting as its batch size, or after
-           the push timeout
-answer     a call is answered when a provider has accepted it for all receivers, or all reachable
-           providers have answered
-refused    a key that a provider has no room for is sent again with the next item
-=========  =========================================================================================
+===============  ===================================================================================
+publish          evaluate the filters; without a match nothing is sent. Otherwise encrypt the item once
+                 for all receivers and add it to the outbox of each provider that has room; without one
+                 the result is a backlog. A provider that should have the item cached is sent its name
+                 only
+repeat           the same content under a name of the last ``MAX_NAMED`` of a port is a retransmission:
+                 a receiver that may not have the channel key is sent the key of this item
+install, remove  seal the filter for a device, or for all friends that may be in a group
+resend           filters and keys, to a friend that may have lost them, and to all friends when a
+                 provider may have lost its queues
+forget           withdraw everything for a former friend or a wiped device, and complete its calls
+flush            when a port has as many waiting messages as its batch size, or after the push timeout
+complete         a call is completed when a provider has accepted it for all receivers, or all reachable
+                 providers have answered
+key refused      a key that did not fit in a queue is sent again with the next item
+===============  ===================================================================================
 """
 
 from __future__ import annotations
@@ -32,53 +31,61 @@ from msgspec.structs import replace
 from mudkit.delivery.records import delivery
 from mudkit.errors import AccessDenied, MudkitError, ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, SetTimer
-from mudkit.systems.contrail.crypto import Secret, digest
+from mudkit.systems.contrail.crypto import Secret, build_data, digest, item_header, seal
 from mudkit.systems.contrail.device.channels import Channel
+from mudkit.systems.contrail.device.connection import MAX_OUT, Outbox
 from mudkit.systems.contrail.device.core import Core
 from mudkit.systems.contrail.device.filters import Filters, InstalledFilter, InstalledFilters, SentFilter
-from mudkit.systems.contrail.device.outbox import MAX_OUT, Outbox
-from mudkit.systems.contrail.envelopes import address, item_header, seal
 from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, QueueFull, item_name, unpack
-from mudkit.systems.contrail.messages import DeviceMessage, Filter, ItemKey, Key, Send, Sent, Withdraw
-from mudkit.systems.contrail.operations import Install, Publish
+from mudkit.systems.contrail.messages import (
+    DeviceMessage,
+    Filter,
+    InstallFilter,
+    ItemKey,
+    Key,
+    Publish,
+    Send,
+    Sent,
+    Withdraw,
+)
 
 __all__ = ["MAX_NAMED", "PUSH", "Sending"]
 
 PUSH: Final = "push"
 MAX_NAMED: Final = 1000
-"""Number of recent items of a port that are identified by name."""
-_TAKEN: Final = ("ok", "obsolete")
+"""Number of recent items of a port that are deduplicated by name."""
+_ACCEPTED: Final = ("ok", "obsolete")
 
 _Result: TypeAlias = Published | Backlogged | MudkitError | int
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """A recent item that is identified by its name."""
+    """A recent item, deduplicated by its name."""
 
     digest: bytes
     seq: int
     epoch: int
     relays: list[int]
-    """Providers that were sent its body."""
+    """Indices of the providers that were sent the body."""
     key: bytes
 
 
 @dataclass(eq=False)
 class _Call:
-    """A call that waits for the answers of providers."""
+    """A call that waits for answers of providers."""
 
     op_id: int
     to: list[Endpoint] | None
-    """Receivers; None: the members of a group."""
+    """Receivers; None: members of a group."""
     left: set[int] = field(default_factory=set)
-    """Providers that have not answered."""
+    """Indices of the providers that have not answered."""
     answers: dict[Endpoint, str] = field(default_factory=dict)
 
 
 @dataclass(eq=False, kw_only=True)
 class _Publication(_Call):
     is_uploaded: bool
-    """Whether a provider had to be sent the body."""
+    """The body was sent to a provider."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -100,59 +107,58 @@ class Sending:
         self._filters, self._installed = filters, installed
         self._channels: dict[str, Channel] = {}
         self._open: dict[int, _Call] = {}
-        """Calls by the number of their messages."""
+        """Calls by message number."""
         self._batches: Counter[str] = Counter()
-        """Number of messages that wait for a flush, by port."""
+        """Number of messages waiting for a flush, by port."""
 
     # -- items
 
-    def publish(self, op_id: int, asked: Publish) -> list[Effect]:
+    def publish(self, op_id: int, operation: Publish) -> list[Effect]:
         """Send an item to the endpoints whose filters match."""
-        core, source = self._core, (self._core.me, asked.port)
-        channel = self._channel(asked.port)
-        channel.settle(self._filters.receivers(asked.port))
-        metadata, _ = unpack(asked.packed)
-        matches, effects = self._filters.match(asked.port, metadata)
-        own_us = None if asked.expires_us is None else core.now_us + asked.expires_us
+        core, source = self._core, (self._core.me, operation.port)
+        channel = self._channel(operation.port)
+        channel.settle(self._filters.receivers(operation.port))
+        metadata, _ = unpack(operation.packed)
+        matches, effects = self._filters.match(operation.port, metadata)
+        own_us = None if operation.expires_us is None else core.now_us + operation.expires_us
         to = {
-            endpoint: min((each for each in (until_us, own_us) if each is not None), default=None)
+            endpoint: min((us for us in (until_us, own_us) if us is not None), default=None)
             for endpoint, until_us in matches.items()
-            if asked.only is None or endpoint[0] in asked.only
+            if operation.only is None or endpoint[0] in operation.only
         }
-        destinations, rooms = tuple(to), [each for each in self._outboxes if not each.is_full]
+        destinations, rooms = tuple(to), self._with_room()
         if not to or not rooms:
             refused = Backlogged(destinations) if to else Published((), uploaded=False)
             return [*effects, Complete(op_id, refused)]
-        named, name, keys = self._named(channel, asked, list(to))
+        named, name, keys = self._named(channel, operation, list(to))
         body = core.cipher.encrypt(
-            named.key, named.seq, item_header(source, name, named.seq, named.epoch), asked.packed
+            named.key, named.seq, item_header(source, name, named.seq, named.epoch), operation.packed
         )
-        if asked.item is not None:
-            have = sorted({*named.relays, *(each.relay for each in rooms)})
-            core.store.put(f"item {asked.port}\n{name}", replace(named, relays=have))
-        message = address(core.cipher, source, name, named.seq, named.epoch, body, to)
-        is_uploaded = any(each.relay not in named.relays for each in rooms)
+        if operation.item is not None:
+            have = sorted({*named.relays, *(outbox.relay for outbox in rooms)})
+            core.store.put(f"item {operation.port}\n{name}", replace(named, relays=have))
+        message = build_data(core.cipher, source, name, named.seq, named.epoch, body, to)
+        is_uploaded = any(outbox.relay not in named.relays for outbox in rooms)
         call = _Publication(op_id, list(destinations), is_uploaded=is_uploaded)
-        effects += [*keys, *self._send(asked.port, message, call, rooms, named=named.relays)]
-        called = item_name(source, name, named.seq, asked.packed)
+        effects += [*keys, *self._send(operation.port, message, call, rooms, named=named.relays)]
+        called = item_name(source, name, named.seq, operation.packed)
         return [*effects, *(
             delivery(called, device, created_us=core.now_us, expired_us=to[device, port])
             for device, port in destinations
         )]  # fmt: skip
 
     def _named(
-        self, channel: Channel, asked: Publish, to: list[Endpoint]
+        self, channel: Channel, operation: Publish, to: list[Endpoint]
     ) -> tuple[_Named, str, list[Effect]]:
         """Return key and numbers of an item, its name, and the effects of sending keys.
 
-        A recent item of this name with the same content keeps its numbers: providers that have its
-        ciphertext are not sent it again, for any receiver (Contrail 3.4.1).
+        A retransmission keeps its numbers, so that providers use the cached ciphertext (Contrail 3.4.1).
         """
-        core, port, item, packed = self._core, channel.port, asked.item, asked.packed
+        core, port, item, packed = self._core, channel.port, operation.item, operation.packed
         known = None if item is None else core.store.get(f"item {port}\n{item}", _Named)
         if known is not None and known.digest == digest(packed):
-            readers = [each for each in to if channel.can_read(known.epoch, [each])]
-            others = [each for each in to if each not in readers]
+            readers = [endpoint for endpoint in to if channel.can_read(known.epoch, [endpoint])]
+            others = [endpoint for endpoint in to if endpoint not in readers]
             effects = self._distribute(ItemKey, port, known.seq, Secret(known.key), others)
             if readers:
                 secret, lacking = channel.use(known.epoch, readers)
@@ -167,7 +173,7 @@ class Sending:
         return named, name, self._distribute(Key, port, epoch, secret, lacking)
 
     def _rename(self, port: str, item: str | None, before: int | None, seq: int) -> None:
-        """Note the name of a number, and forget the name that is too old."""
+        """Store the name of a sequence number and evict the oldest name."""
         store = self._core.store
         if before is not None:
             store.delete(f"named {port}\n{before:012d}")
@@ -182,7 +188,7 @@ class Sending:
     def _distribute(
         self, kind: type[Key] | type[ItemKey], port: str, slot: int, secret: Secret, to: Sequence[Endpoint]
     ) -> list[Effect]:
-        """Put a key for these into the outboxes, to be sent with the item (Contrail 3.3)."""
+        """Add a key for some endpoints to the outboxes, to be flushed with the item (Contrail 3.3)."""
         core, effects = self._core, list[Effect]()
         by_device: dict[str, list[str]] = {}
         for device, their_port in to:
@@ -201,7 +207,7 @@ class Sending:
 
     def _all_channels(self) -> list[Channel]:
         names = [key.removeprefix("channel ") for key in self._core.store.keys("channel ")]
-        return [self._channel(name) for name in names if "\n" not in name]  # the others are keys
+        return [self._channel(name) for name in names if "\n" not in name]  # others are channel keys
 
     def _channel(self, port: str) -> Channel:
         if port not in self._channels:
@@ -210,12 +216,12 @@ class Sending:
 
     # -- filters
 
-    def install(self, op_id: int, asked: Install) -> list[Effect]:
-        """Install a filter on a device or a group, or replace an own filter."""
-        core, slot = self._core, asked.slot
+    def install(self, op_id: int, operation: InstallFilter) -> list[Effect]:
+        """InstallFilter a filter on a device or a group, or replace an own filter."""
+        core, slot = self._core, operation.slot
         self._check_room()
         before = None if slot is None else self._installed.get(slot)
-        place = (asked.port, asked.to, asked.group, asked.remote)
+        place = (operation.port, operation.to, operation.group, operation.remote)
         if slot is None:
             slot = core.next_number()
         elif before is None or (before.port, before.to, before.group, before.remote) != place:
@@ -225,27 +231,27 @@ class Sending:
                 found=str(slot),
                 expected="the number of such a filter",
             )
-        until_us = None if asked.lifetime_us is None else core.now_us + asked.lifetime_us
-        installed = InstalledFilter(*place, asked.predicate, asked.item_expires_us, until_us)
+        until_us = None if operation.lifetime_us is None else core.now_us + operation.lifetime_us
+        installed = InstalledFilter(*place, operation.predicate, operation.item_expires_us, until_us)
         self._installed.add(slot, installed)
-        call = _installation(op_id, slot, installed, is_new=asked.slot is None)
-        return self._tell(call, slot, installed)
+        call = _installation(op_id, slot, installed, is_new=operation.slot is None)
+        return self._send_filter(call, slot, installed)
 
-    def again(self, devices: Set[str]) -> list[Effect]:
-        """Send own filters and keys again to devices that may have lost them."""
+    def resend(self, devices: Set[str]) -> list[Effect]:
+        """Send filters and keys again to devices that may have lost them."""
         effects: list[Effect] = []
         for channel in self._all_channels():
             for epoch, key, holders in channel.holdings(devices):
                 effects += self._distribute(Key, channel.port, epoch, key, holders)
         for slot, installed in self._installed.items():
             if installed.to is None or installed.to in devices:
-                effects += self._tell(None, slot, installed)
+                effects += self._send_filter(None, slot, installed)
         return [*effects, *self.flush()]
 
-    def group_filters_again(self) -> list[Effect]:
-        """Send the filters of groups again, because the friends have changed."""
+    def resend_group_filters(self) -> list[Effect]:
+        """Send the filters of groups again after a change of friends."""
         groups = [(slot, kept) for slot, kept in self._installed.items() if kept.group is not None]
-        return [effect for slot, kept in groups for effect in self._tell(None, slot, kept)]
+        return [effect for slot, kept in groups for effect in self._send_filter(None, slot, kept)]
 
     def remove(self, op_id: int, slot: int) -> list[Effect]:
         """Remove an own filter."""
@@ -259,12 +265,12 @@ class Sending:
             )
         self._check_room()
         removed = replace(installed, predicate=None)
-        effects = self._tell(_installation(op_id, slot, removed), slot, removed)
+        effects = self._send_filter(_installation(op_id, slot, removed), slot, removed)
         self._installed.remove(slot)
         return effects
 
-    def _tell(self, call: _Call | None, slot: int, installed: InstalledFilter) -> list[Effect]:
-        """Send a filter to its target."""
+    def _send_filter(self, call: _Call | None, slot: int, installed: InstalledFilter) -> list[Effect]:
+        """Send a filter to its device or group."""
         core = self._core
         sent = SentFilter(installed.predicate, installed.item_expires_us)
         known = sorted(core.friends & set(core.settings.directory))
@@ -274,11 +280,15 @@ class Sending:
             dict.fromkeys(to, installed.remote), msgspec.json.encode(sent),
             group=installed.group, expires_us=installed.expires_us,
         )  # fmt: skip
-        rooms = self._outboxes if call is None else [each for each in self._outboxes if not each.is_full]
+        rooms = self._outboxes if call is None else self._with_room()
         return self._send(installed.port, message, call, rooms)
 
+    def _with_room(self) -> list[Outbox]:
+        """Return the outboxes that accept messages of applications."""
+        return [outbox for outbox in self._outboxes if not outbox.is_full]
+
     def _check_room(self) -> None:
-        if all(each.is_full for each in self._outboxes):
+        if not self._with_room():
             raise QueueFull(
                 "The outboxes for all relays are full.",
                 found=f"{MAX_OUT:,} messages for each",
@@ -288,31 +298,30 @@ class Sending:
     # -- friends
 
     def unfriend(self, device: str) -> list[Effect]:
-        """Send a device nothing more, except the removal of the filters that this one has there."""
-        there: dict[int, InstalledFilter] = {}
+        """Send nothing more to a device, except the removal of this device's filters filters."""
+        filters: dict[int, InstalledFilter] = {}
         for slot, installed in self._installed.items():
             if installed.to in (None, device):
-                there[slot] = installed
+                filters[slot] = installed
                 if installed.to == device:
                     self._installed.remove(slot)
         forgotten, effects = self._forget(device)
         for push, port in forgotten:
             if isinstance(push.message, Filter):
                 lost = InstalledFilter(push.message.port, device, None, port)
-                there.setdefault(push.message.slot, lost)
+                filters.setdefault(push.message.slot, lost)
         for call in self._calls():
             effects += self._leave(call, device)
         if device in self._core.settings.directory:
-            for slot, installed in sorted(there.items(), key=lambda each: each[0]):
-                effects += self._tell(None, slot, replace(installed, predicate=None, to=device, group=None))
+            for slot, installed in sorted(filters.items(), key=lambda pair: pair[0]):
+                effects += self._send_filter(
+                    None, slot, replace(installed, predicate=None, to=device, group=None)
+                )
         self._renew()
         return [*effects, *self.flush()]
 
-    def replaced(self, device: str) -> list[Effect]:
-        """Send the own filters again to a device that was wiped.
-
-        Messages for its former incarnation are not sent, and calls do not wait for it any more.
-        """
+    def replace_device(self, device: str) -> list[Effect]:
+        """Send filters again to a wiped device; drop messages to its former incarnation."""
         waiting: dict[int, _Call] = {}
         forgotten, effects = self._forget(device)
         for push, _ in forgotten:
@@ -326,17 +335,14 @@ class Sending:
             effects += self._leave(call, device)
         for slot, installed in self._installed.items():
             if installed.to in (None, device):
-                effects += self._tell(waiting.pop(slot, None), slot, installed)
-        for call in waiting.values():  # of filters that were to be removed: they are gone anyway
+                effects += self._send_filter(waiting.pop(slot, None), slot, installed)
+        for call in waiting.values():  # removals of filters, which the wipe deleted
             call.to = []
             effects += self._settle(call)
         return [*effects, *self.flush()]
 
     def _forget(self, device: str) -> tuple[list[tuple[Send, str]], list[Effect]]:
-        """Withdraw everything that waits for a device here or at a provider.
-
-        Returns the messages that waited here for it, with its ports.
-        """
+        """Withdraw all messages to a device; return those in the outboxes, with its ports."""
         forgotten, effects = list[tuple[Send, str]](), list[Effect]()
         for channel in self._all_channels():
             channel.forget(device)
@@ -347,7 +353,7 @@ class Sending:
         return forgotten, [*effects, *self.withdraw(device)]
 
     def withdraw(self, device: str) -> list[Effect]:
-        """Withdraw what waits for a device at a provider."""
+        """Withdraw messages to a device from its queue at each provider."""
         effects: list[Effect] = []
         for outbox in self._outboxes:
             withdraw = Withdraw(self._core.me, self._core.next_number(), device)
@@ -364,7 +370,7 @@ class Sending:
         outboxes: Sequence[Outbox],
         named: Collection[int] = (),
     ) -> list[Effect]:
-        """Put a message into outboxes, and flush them when the batch of its port is full."""
+        """Add a message to outboxes; flush when the batch of its port is full."""
         effects: list[Effect] = []
         for outbox in outboxes:
             push = Send(self._core.me, self._core.next_number(), message)
@@ -381,7 +387,7 @@ class Sending:
         return effects
 
     def flush(self) -> list[Effect]:
-        """Send all messages that wait, of all ports."""
+        """Send all waiting messages of all ports."""
         effects: list[Effect] = []
         if self._batches:
             self._batches.clear()
@@ -390,34 +396,35 @@ class Sending:
             effects += outbox.flush()
         return effects
 
-    def answered(self, relay: int, answer: Sent) -> list[Effect]:
-        """Take the answer of a provider."""
+    def handle_answer(self, relay: int, answer: Sent) -> list[Effect]:
+        """Process the answer of a provider."""
         number, results = answer.number, answer.results
-        sent, effects = self._outboxes[relay].answered(number, is_missing=results is None)
+        sent, effects = self._outboxes[relay].acknowledge(number, is_missing=results is None)
         if sent is None:
             return effects
         call = self._open.pop(number, None)
         if call is None:
-            if isinstance(sent, Send) and isinstance(sent.message, Key):  # an item's key is sent each time
-                lacking = [(device, port) for device, port, done in results or () if done not in _TAKEN]
-                self._channel(sent.message.port).lacks(sent.message.slot, lacking)
+            # an ItemKey is sent with each retransmission anyway
+            if isinstance(sent, Send) and isinstance(sent.message, Key):
+                lacking = [(device, port) for device, port, done in results or () if done not in _ACCEPTED]
+                self._channel(sent.message.port).mark_undelivered(sent.message.slot, lacking)
             return effects
         call.left.discard(relay)
         for device, port, done in results or ():
-            if call.answers.get((device, port)) not in _TAKEN:
+            if call.answers.get((device, port)) not in _ACCEPTED:
                 call.answers[device, port] = done
         return [*effects, *self._settle(call)]
 
-    def failed(self, relay: int, number: int) -> list[Effect]:
-        """Note that a provider is unreachable: a call does not wait for it."""
-        self._outboxes[relay].failed(number)
+    def handle_failure(self, relay: int, number: int) -> list[Effect]:
+        """Mark a provider as unreachable: calls do not wait for it."""
+        self._outboxes[relay].mark_failed(number)
         call = self._open.get(number)
         return self._settle(call) if call is not None and call.answers else []
 
     def _settle(self, call: _Call) -> list[Effect]:
-        """Answer a call, if its result is known."""
+        """Complete a call if its result is known."""
         is_more = any(self._outboxes[relay].is_reached for relay in call.left)
-        result = _nobody(call) if call.to == [] else self._result(call, is_more)
+        result = _without_receivers(call) if call.to == [] else self._result(call, is_more)
         if result is None:
             return []
         self._drop(call)
@@ -426,20 +433,20 @@ class Sending:
         return [Complete(call.op_id, result)]
 
     def _result(self, call: _Call, is_more: bool) -> _Result | None:
-        """Return the result of a call from its best answers; None: more answers are expected."""
+        """Return the result of a call; None: further answers are expected."""
         if isinstance(call, _Installation):
-            if call.to is None or any(each in _TAKEN for each in call.answers.values()):
+            if call.to is None or any(answer in _ACCEPTED for answer in call.answers.values()):
                 return call.slot
-            return None if is_more else self._not_taken(call)
-        wanted = tuple(call.to or ())
-        taken = tuple(each for each in wanted if call.answers.get(each) in _TAKEN)
-        if len(taken) == len(wanted):
-            return Published(wanted, isinstance(call, _Publication) and call.is_uploaded)
-        full = tuple(each for each in wanted if each not in taken)
+            return None if is_more else self._refusal(call)
+        receivers = tuple(call.to or ())
+        taken = tuple(receiver for receiver in receivers if call.answers.get(receiver) in _ACCEPTED)
+        if len(taken) == len(receivers):
+            return Published(receivers, isinstance(call, _Publication) and call.is_uploaded)
+        full = tuple(receiver for receiver in receivers if receiver not in taken)
         return None if is_more else Backlogged(full, taken)
 
-    def _not_taken(self, call: _Installation) -> MudkitError:
-        """Return the reason why no provider has accepted a filter; a new filter is given up."""
+    def _refusal(self, call: _Installation) -> MudkitError:
+        """Return the error of a filter that no provider accepted; delete a new filter."""
         device = str(call.installed.to)
         if call.is_new:
             self._installed.remove(call.slot)
@@ -457,18 +464,18 @@ class Sending:
 
     def _leave(self, call: _Call, device: str) -> list[Effect]:
         """Remove a device from the receivers of a call."""
-        left = [each for each in call.to or () if each[0] != device]
+        left = [receiver for receiver in call.to or () if receiver[0] != device]
         if call.to is None or len(left) == len(call.to):
             return []
         call.to = left
         return self._settle(call) if not left or call.answers else []
 
     def _calls(self) -> list[_Call]:
-        """Return the calls that wait, each once."""
+        """Return all waiting calls."""
         return list(dict.fromkeys(self._open.values()))
 
     def _drop(self, call: _Call) -> None:
-        for number in [each for each, other in self._open.items() if other is call]:
+        for number in [number for number, waiting in self._open.items() if waiting is call]:
             del self._open[number]
 
 
@@ -479,8 +486,8 @@ def _installation(
     return _Installation(op_id, to, slot=slot, installed=installed, is_new=is_new)
 
 
-def _nobody(call: _Call) -> _Result:
-    """Return the result of a call without any receiver left."""
+def _without_receivers(call: _Call) -> _Result:
+    """Return the result of a call that has no receiver left."""
     if not isinstance(call, _Installation):
         return Published((), uploaded=False)
     if call.installed.predicate is None:

@@ -1,8 +1,8 @@
-"""The cloud of Contrail: it holds and passes on what it cannot read (Contrail 4.2).
+"""Cloud of Contrail: stores and relays ciphertext (Contrail 4.2).
 
-Three tiers, each a machine: a gateway talks with devices, compute instances without a memory do what it asks
-for, storage holds a queue for each device, a cache of items, and groups. Nothing here may import the
-predicates or the cryptography of mudkit.
+Three tiers: a gateway terminates the connections of devices, stateless compute instances execute requests,
+and storage holds a queue for each device, an item cache, and groups. An import contract keeps predicates and
+cryptography out of this package: the cloud can neither filter nor read.
 """
 
 from mudkit.systems.contrail.servers.compute import Compute

@@ -1,16 +1,16 @@
-"""Compute instance: executes requests of devices on the storages, and is stateless (Contrail 4.2.2).
+"""Compute instance: executes requests of devices on the storages; stateless (Contrail 4.2.2).
 
-A :class:`~mudkit.systems.contrail.messages.Task` travels with the operations to storage and returns with the
-answers. Every instance can continue every task, and one that dies loses only what it is handling.
+A :class:`~mudkit.systems.contrail.messages.Task` travels to storage with the operations and returns with the
+answers. Any instance can continue any task; one that crashes loses only the requests in its queue.
 
 ========  ==========================================================================================
 join      create the queue of the device
-send      put the item into the cache, or take its body from there if it is only named; append a copy
-          with one destination to the queue of each receiver
+send      store the item in the cache, or load its body if it is only named; append a copy with one
+          destination to the queue of each receiver
 pull      remove acknowledged entries and read the queue; move the queue to this data centre after
           ``move_after`` consecutive visits
 group     add or remove a member; append the group's filters for it to its queue
-withdraw  remove what the device has sent to another one from the queue of that
+withdraw  remove messages of the device from the queue of another one
 ========  ==========================================================================================
 """
 
@@ -68,26 +68,15 @@ from mudkit.systems.receiving import dropped
 __all__ = ["PAGE_BYTES", "Compute"]
 
 PAGE_BYTES: Final = 65_536
-"""Size of a page, unless one message is larger."""
+"""Maximum size of a page with more than one message."""
 _DONE: Final = "done"
 
 
 class Compute:
-    """One instance.
+    """Machine of a compute instance, which serves one request at a time in ``service_us``.
 
-    Parameters
-    ----------
-    ports : Ports
-    units : sequence of str
-        Addresses of the storages of all data centres, the same in all instances.
-    here : str
-        Address of the nearest storage.
-    move_after : int or None
-        Number of consecutive visits of a device here after which its queue moves here; None: never.
-    service_us : int
-        Duration of one request; requests are served one at a time.
-    gateways : collection of str
-        Addresses of the gateways that it serves.
+    ``units`` are the storages of all data centres, in the same order in all instances; ``here`` is the
+    nearest of them. The queue of a device moves here after ``move_after`` consecutive visits (None: never).
     """
 
     def __init__(
@@ -102,14 +91,14 @@ class Compute:
         self._gateways = gateways
         self._units, self._here = units, here
         self._move_after, self._service_us = move_after, service_us
-        self._line: deque[Ask] = deque()
+        self._waiting: deque[Ask] = deque()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Received(source=source) if source in self._gateways:
                 ask = COMPUTE_FROM_GATEWAY.decode(event.message)
-                return dropped(event) if ask is None or ask.gateway != source else self._take(ask)
+                return dropped(event) if ask is None or ask.gateway != source else self._enqueue(ask)
             case Received(source=source):
                 done = COMPUTE_FROM_STORAGE.decode(event.message) if source in self._units else None
                 answers = None if done is None else self._answers(done)
@@ -117,18 +106,18 @@ class Compute:
                     return dropped(event)
                 return self._continue(source, done.task, answers)
             case TimerFired():
-                effects = self._begin(self._line.popleft())
-                return (*effects, SetTimer(_DONE, self._service_us)) if self._line else effects
+                effects = self._begin(self._waiting.popleft())
+                return (*effects, SetTimer(_DONE, self._service_us)) if self._waiting else effects
         return ()
 
-    def _take(self, ask: Ask) -> Sequence[Effect]:
+    def _enqueue(self, ask: Ask) -> Sequence[Effect]:
         if not self._service_us:
             return self._begin(ask)
-        self._line.append(ask)
-        return (SetTimer(_DONE, self._service_us),) if len(self._line) == 1 else ()
+        self._waiting.append(ask)
+        return (SetTimer(_DONE, self._service_us),) if len(self._waiting) == 1 else ()
 
     def _answers(self, done: Done) -> list[tuple[Op, Answer]] | None:
-        """Return operations and answers of a task; None if they name anything outside this cloud."""
+        """Return operations and answers of a task; None if they name an address outside this cloud."""
         answers = read_answers(done)
         moved = [answer.moved for _, answer in answers or () if isinstance(answer, Moved)]
         is_own = all(unit in self._units for unit in (*moved, *(unit for unit, _ in done.task.todo)))
@@ -169,7 +158,7 @@ class Compute:
         return self._do(task, [(self._home(op), op) for op in ops])
 
     def _home(self, op: Op) -> str:
-        """Return the storage that is asked first."""
+        """Return the storage that an operation is sent to first."""
         match op:
             case CacheItem(source=name) | FindItem(source=name):
                 pass
@@ -180,30 +169,30 @@ class Compute:
         return self._units[crc32(name.encode()) % len(self._units)]
 
     def _do(self, task: Task, todo: Sequence[tuple[str, Op]]) -> Sequence[Effect]:
-        """Send the next operations: all up to the first one for another storage."""
+        """Send the next operations, up to the first one for another storage."""
         if not todo:
             return self._finish(task, [], self._here)
         unit = todo[0][0]
-        count = next((at for at, (each, _) in enumerate(todo) if each != unit), len(todo))
-        task = replace(task, asked=list(todo[:count]), todo=list(todo[count:]))
-        return (SendTo(unit, Do([op for _, op in task.asked], task)),)
+        count = next((at for at, (other, _) in enumerate(todo) if other != unit), len(todo))
+        task = replace(task, doing=list(todo[:count]), todo=list(todo[count:]))
+        return (SendTo(unit, Do([op for _, op in task.doing], task)),)
 
     def _continue(self, source: str, task: Task, answers: list[tuple[Op, Answer]]) -> Sequence[Effect]:
-        """Follow queues that have moved, then execute the rest of the task."""
+        """Redirect operations on queues that have moved, then execute the rest of the task."""
         again = [
             (answer.moved, replace(op, version=answer.version))
             for op, answer in answers
             if isinstance(answer, Moved)
         ]
-        results = [each for each in answers if not isinstance(each[1], Moved)]
+        results = [pair for pair in answers if not isinstance(pair[1], Moved)]
         todo = [*again, *task.todo]
         if todo:
             return self._do(replace(task, results=results), todo)
         return self._finish(task, results, source)
 
     def _finish(self, task: Task, results: list[tuple[Op, Answer]], last: str) -> Sequence[Effect]:
-        """Take the next step of a task whose operations are all done."""
-        task = replace(task, asked=[], todo=[], results=[])
+        """Begin the next step of a task whose operations are all done."""
+        task = replace(task, doing=[], todo=[], results=[])
         what = task.what
         match task.step, what:
             case "named", Send(number=number, message=Data() as item):
@@ -213,11 +202,11 @@ class Compute:
                 return self._append(task, [replace(item, body=body)])
             case ("spread", Send()) | ("group", Membership()):
                 return self._append(task, [
-                    each for _, answer in results if isinstance(answer, list) for each in answer
+                    stored for _, answer in results if isinstance(answer, list) for stored in answer
                 ])  # fmt: skip
             case "pull", Pull():
                 return self._retrieved(task, what, results, last)
-        if isinstance(what, Pull):  # its queue has moved
+        if isinstance(what, Pull):  # the queue has moved
             return ()
         outcomes = [
             (op.device, entry.port, str(answer))
@@ -237,11 +226,11 @@ class Compute:
         page = next((answer for _, answer in results if isinstance(answer, Page)), None)
         if page is None:
             return ()
-        told = _tell(task, Deliver(pull.visit, page.page, page.more, page.start))
+        delivery = _tell(task, Deliver(pull.visit, page.page, page.more, page.start))
         if self._move_after is None or page.times < self._move_after or last == self._here:
-            return (told,)
+            return (delivery,)
         move = MoveQueue(device=pull.device, to=self._here)
-        return (told, *self._do(replace(task, step="moved"), [(last, move)]))
+        return (delivery, *self._do(replace(task, step="moved"), [(last, move)]))
 
 
 def _tell(task: Task, message: Deliver | Sent) -> SendTo:
@@ -249,7 +238,7 @@ def _tell(task: Task, message: Deliver | Sent) -> SendTo:
 
 
 def _appends(messages: Iterable[DeviceMessage]) -> list[Op]:
-    """Return the operations that append a copy with one destination to the queue of each (Contrail 4.2.2)."""
+    """Return operations that append a copy for each destination to its queue (Contrail 4.2.2)."""
     ops: list[Op] = []
     for message in messages:
         if isinstance(message, Data):

@@ -1,17 +1,17 @@
 """Gateway of a data centre: terminates the connections of devices (Contrail 4.2.2).
 
 ========  ==========================================================================================
-request   to the compute instances in turn; an unreachable instance is skipped; devices speak for
-          themselves only: the network identifies the sender
-tell      to the device that asked
-filled    to the device, if it holds a connection; otherwise ``gone`` to the storage
+request   forwarded to the compute instances in turn, skipping unreachable ones; a device may send in
+          its own name only: the network identifies the sender
+tell      forwarded to the device
+filled    forwarded to the device if it has an open connection; otherwise ``gone`` to the storage
 bye       the connection is closed
-late      a pull or bye of an earlier visit of the device: ignored
-restart   of this gateway or of a storage: one of them may not know who holds a connection, so all
-          devices that do are asked to read
+late      a pull or bye of an earlier visit of the device is ignored
+restart   of this gateway or of a storage: one of them may not know the open connections, so all
+          connected devices are notified to pull
 ========  ==========================================================================================
 
-It stores which device holds a connection from where, and nothing else.
+The only durable state is the address of each device with an open connection.
 """
 
 from __future__ import annotations
@@ -42,30 +42,25 @@ from mudkit.systems.receiving import dropped
 __all__ = ["Gateway"]
 
 _MAX_BODY_BYTES = 1_200_000
-"""Size of an item of 1 MiB with its name in the deliveries and the overhead of encryption."""
+"""Item of 1 MiB with its delivery name and the overhead of encryption."""
 
 
 class Gateway:
-    """One gateway.
+    """Machine of a gateway.
 
-    Parameters
-    ----------
-    ports : Ports
-    instances : sequence of str
-        Addresses of the compute instances.
-    units : collection of str
-        Addresses of the storages of all data centres.
+    ``instances`` are the addresses of its compute instances, ``units`` those of the storages of all data
+    centres.
     """
 
     def __init__(self, ports: Ports, instances: Sequence[str], units: Collection[str]) -> None:
         self._me, self._store = ports.address, ports.store
         self._instances, self._units = instances, units
         self._turn = 0
-        self._held: dict[str, str] = {
+        self._connections: dict[str, str] = {
             key.removeprefix("held "): address for key, address in ports.store.items("held ", str)
         }
         self._visits: dict[str, int] = {}
-        """Number of the earliest visit of each device that is not over."""
+        """Earliest visit of each device that is not over."""
         self._is_awake = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -78,12 +73,12 @@ class Gateway:
 
     def _wake(self) -> Sequence[Effect]:
         if self._store.get("started", bool):
-            return (*self._ask_to_read(), *(SendTo(unit, Restarted()) for unit in self._units))
+            return (*self._notify_connected(), *(SendTo(unit, Restarted()) for unit in self._units))
         self._store.put("started", True)
         return ()
 
-    def _ask_to_read(self) -> Sequence[Effect]:
-        return [SendTo(address, Filled()) for address in self._held.values()]
+    def _notify_connected(self) -> Sequence[Effect]:
+        return [SendTo(address, Filled()) for address in self._connections.values()]
 
     def _handle(self, event: Event) -> Sequence[Effect]:
         match event:
@@ -93,57 +88,59 @@ class Gateway:
             case Received(source=source) if source in self._units:
                 match GATEWAY_FROM_STORAGE.decode(event.message):
                     case QueueFilled(device=device, client=str() as client):
-                        return (SendTo(self._held.get(device, client), Filled()),)
+                        return (SendTo(self._connections.get(device, client), Filled()),)
                     case QueueFilled(device=device):
-                        held = self._held.get(device)
-                        return (SendTo(source, Gone(device)) if held is None else SendTo(held, Filled()),)
+                        address = self._connections.get(device)
+                        if address is None:
+                            return (SendTo(source, Gone(device)),)
+                        return (SendTo(address, Filled()),)
                     case Restarted():
-                        return self._ask_to_read()
+                        return self._notify_connected()
                 return dropped(event)
             case Received(source=source):
                 message = GATEWAY_FROM_DEVICE.decode(event.message)
                 if message is None or not _is_own(message, event.sender):
                     return dropped(event)
-                return self._asked(source, message)
+                return self._request(source, message)
             case SendFailed(to=to, message=Ask() as ask) if to in self._instances:
-                return (self._ask(ask),) if ask.tries < len(self._instances) else ()
+                return (self._forward(ask),) if ask.tries < len(self._instances) else ()
             case SendFailed(to=to):
-                for device in [each for each, address in self._held.items() if address == to]:
-                    self._hold(device, None)
+                for device in [name for name, address in self._connections.items() if address == to]:
+                    self._set_connection(device, None)
         return ()
 
-    def _asked(self, source: str, message: Request | Bye) -> Sequence[Effect]:
+    def _request(self, source: str, message: Request | Bye) -> Sequence[Effect]:
         match message:
             case Bye(device=device, visit=visit):
                 if visit >= self._visits.get(device, 0):
                     self._visits[device] = visit + 1
-                    self._hold(device, None)
+                    self._set_connection(device, None)
                 return ()
             case Pull(device=device, visit=visit, hold=hold):
                 if visit < self._visits.get(device, 0):
                     return ()
                 self._visits[device] = visit
-                self._hold(device, source if hold else None)
-        return (self._ask(Ask(self._me, source, message, tries=0)),)
+                self._set_connection(device, source if hold else None)
+        return (self._forward(Ask(self._me, source, message, tries=0)),)
 
-    def _hold(self, device: str, address: str | None) -> None:
-        if self._held.get(device) == address:
+    def _set_connection(self, device: str, address: str | None) -> None:
+        if self._connections.get(device) == address:
             return
         if address is None:
-            del self._held[device]
+            del self._connections[device]
             self._store.delete(f"held {device}")
         else:
-            self._held[device] = address
+            self._connections[device] = address
             self._store.put(f"held {device}", address)
 
-    def _ask(self, ask: Ask) -> SendTo:
+    def _forward(self, ask: Ask) -> SendTo:
         self._turn += 1
         to = self._instances[self._turn % len(self._instances)]
         return SendTo(to, msgspec.structs.replace(ask, tries=ask.tries + 1))
 
 
 def _is_own(message: Request | Bye, sender: str) -> bool:
-    """Return whether a device sends in its own name, and no body is too large."""
+    """Return whether a device sends in its own name and within the size limit."""
     if message.device != sender:
         return False
     match message:

@@ -1,34 +1,34 @@
 """Storage of one data centre: queues of devices, item cache, white-lists, groups (Contrail 4.2.2).
 
-It executes the operations of compute instances, all of one request in one transaction:
+Executes the operations of compute instances, all of one request in one transaction:
 
 ========  ==========================================================================================
-join      create the queue of the device, store its white-list
-append    append to the queue of a device, unless that is full or the sender is a stranger to it
-read      return the entries that have neither expired nor become obsolete; note the gateway that
-          holds the device's connection: it is notified of later entries
+join      create the queue of a device, store its white-list
+append    append to the queue of a device; refused if it is full or the sender is a stranger
+read      return unexpired entries; register the gateway with the device's connection, which is
+          notified of later entries
 drop      remove acknowledged entries
 cache     store the body of an item
-cached    return that body, if it is the copy that is meant
-member    add a device to a group, return the filters stored for it there
-unmember  remove it
+cached    return the body of an item if it is the copy that is named
+member    add a device to a group, return the filters for it
+unmember  remove a device from a group
 spread    store a filter for a group, return copies for its members
-withdraw  remove what one device has sent to another one
-move      send a queue to another data centre; later operations are redirected there
+withdraw  remove the messages of one device to another
+move      send a queue to another data centre and redirect later operations there
 ========  ==========================================================================================
 
-Everything is bounded: by device the items, filters and keys in the queue (``max_waiting``,
-``MAX_CONTROLS``), the cache (``max_cached``), the white-list, and where the queue has moved; by device and
-group the filters (``MAX_FILTERS``); by data centre the moves that are not acknowledged; by two devices the
+All state is bounded: per device the items, filters and keys in the queue (``max_waiting``,
+``MAX_CONTROLS``), the cache (``max_cached``), the white-list, and the place of a queue that moved; per device
+and group the filters (``MAX_FILTERS``); per data centre the unacknowledged moves; per pair of devices the
 last withdrawal.
 
-A gateway is notified again until the device reads, or the gateway holds no connection any more. A move is
-repeated until the other storage has acknowledged it.
+Notifications are retransmitted until the device reads or the gateway has no connection with it; moves until
+the other storage has acknowledged them.
 
-A store may have been restored from a backup. So each start after the first has an incarnation, which its
-answers name: modules tell a storage with a new one again what it has to know. Acknowledgements of entries are
-for the start that has delivered them. A storage that starts again asks gateways for the connections that they
-hold, and other storages for the queues that they have adopted.
+The store may have been restored from a backup. Each start after the first has an incarnation, which answers
+carry, so that modules send a storage with a new incarnation its state again. Acknowledgements of entries are
+scoped to the incarnation that delivered them. A restarted storage asks gateways for their connections and
+other storages for the queues that they adopted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from mudkit.delivery.inbox import Inbox, Place
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Incarnation, rolled_back
-from mudkit.events import Effect, Event, Opaque, Ports, Received, Send, Store, TimerFired, size_bytes
+from mudkit.events import Effect, Event, Ports, Received, Send, TimerFired, size_bytes
 from mudkit.systems.contrail.messages import (
     STORAGE_FROM_COMPUTE,
     STORAGE_FROM_GATEWAY,
@@ -80,13 +80,11 @@ from mudkit.systems.contrail.messages import (
     WithdrawFrom,
 )
 from mudkit.systems.contrail.messages import Send as Push
-from mudkit.systems.contrail.servers.queues import Queue
+from mudkit.systems.contrail.servers.contents import ItemCache, PublisherGroups, Queue
 from mudkit.systems.receiving import dropped
 
-__all__ = ["MAX_FILTERS", "ItemCache", "PublisherGroups", "Storage"]
+__all__ = ["Storage"]
 
-MAX_FILTERS: Final = 1000
-"""Capacity by device and group; the oldest filters are evicted, expired ones first."""
 _NOTIFY: Final = "notify again"
 _NOTIFY_US: Final = 20_000_000
 """Initial timeout: a device reads at once, but a page takes 7 s over a slow link."""
@@ -94,21 +92,14 @@ _MOVE: Final = "move again"
 
 
 class _WhiteList(msgspec.Struct, frozen=True):
-    """White-list of a device; None: it shows none. ``number`` is that of its :class:`Join`."""
+    """White-list of a device (None: not shown), with the number of its :class:`Join`."""
 
     friends: list[str] | None = None
     number: int = 0
 
 
-class _Member(msgspec.Struct, frozen=True):
-    """Membership of a device in a group, with the number of the last :class:`Membership`."""
-
-    joins: bool
-    number: int
-
-
 class _Watcher(msgspec.Struct, frozen=True):
-    """Gateway that holds a connection with a device, and the address of the device."""
+    """Gateway with a connection to a device, and the address of the device."""
 
     gateway: str
     client: str
@@ -116,27 +107,20 @@ class _Watcher(msgspec.Struct, frozen=True):
 
 @dataclass
 class _Device:
-    """A device as its storage sees it."""
+    """State of a device in its storage."""
 
     queue: Queue
     watcher: _Watcher | None = None
     centre: str = ""
     times: int = 0
-    """Number of consecutive visits to that data centre."""
+    """Consecutive visits to ``centre``."""
 
 
 class Storage:
-    """The storage of one data centre.
+    """Machine of the storage of a data centre.
 
-    Parameters
-    ----------
-    ports : Ports
-    max_waiting : int
-        Capacity of the queue of a device for items.
-    max_cached : int
-        Capacity of the cache, in items of a device.
-    computes, units, gateways : collection of str
-        Addresses of the cloud's compute instances, storages and gateways, of all data centres.
+    Per device, ``max_waiting`` items fit into the queue and ``max_cached`` into the cache. ``computes``,
+    ``units`` and ``gateways`` are the compute instances, storages and gateways of all data centres.
     """
 
     def __init__(
@@ -151,20 +135,20 @@ class Storage:
     ) -> None:
         self._ports, self._store, self._me = ports, ports.store, ports.address
         self._computes, self._units, self._gateways = computes, units, gateways
-        self._most_waiting, self._most_cached = max_waiting, max_cached
+        self._max_waiting, self._max_cached = max_waiting, max_cached
         self._is_awake = False
         self._start: str | msgspec.UnsetType = msgspec.UNSET
-        """Incarnation of this start; UNSET: the first one."""
+        """Incarnation of this start; UNSET: first start."""
         self._devices: dict[str, _Device] = {}
         self._notified: RetransmitTimer[str] = RetransmitTimer(_NOTIFY, _NOTIFY_US)
-        """Devices that were notified and have not read since."""
+        """Devices notified but not read since."""
         self._moves: dict[str, Outbox[Moving]] = {}
-        """Queues on their way, by the storage that they move to."""
+        """Unacknowledged moves by destination."""
         self._unanswered: RetransmitTimer[tuple[str, int]] = RetransmitTimer(_MOVE)
         self._adopted = Inbox(ports.store, "adopted")
 
     def queues(self) -> Iterator[tuple[str, int]]:
-        """Iterate over devices and the number of entries in their queues, for a display."""
+        """Iterate over devices and the lengths of their queues, for a display."""
         return ((name, len(device.queue)) for name, device in self._devices.items())
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -196,21 +180,21 @@ class Storage:
                 case Gone(device=device):
                     return self._watch(now_us, device, None)
                 case Restarted():
-                    return self._watched_at(source)
+                    return self._restore_gateway(source)
             return dropped(event)
         match STORAGE_FROM_STORAGE.decode(message) if source in self._units else None:
             case Moving() as moving:
                 return self._adopt(now_us, source, moving)
             case Adopted(incarnation=incarnation, number=number):
-                return self._moved_to(now_us, source, incarnation, number)
+                return self._acknowledge_move(now_us, source, incarnation, number)
             case Restarted():
-                return self._held_for(source)
+                return self._list_queues(source)
             case Holds(device=device, version=version):
                 return self._release(now_us, device, source, version)
         return dropped(event)
 
-    def _watched_at(self, gateway: str) -> Sequence[Effect]:
-        """Ask the devices with a connection at a gateway to read: it may not know them any more."""
+    def _restore_gateway(self, gateway: str) -> Sequence[Effect]:
+        """Notify the devices connected to a restarted gateway, with their addresses."""
         watchers = [
             (name, queue.watcher) for name, queue in self._devices.items() if queue.watcher is not None
         ]
@@ -220,8 +204,8 @@ class Storage:
             if watcher.gateway == gateway
         ]
 
-    def _held_for(self, unit: str) -> Sequence[Effect]:
-        """Name the queues that are here to a storage that has started again."""
+    def _list_queues(self, unit: str) -> Sequence[Effect]:
+        """Send a restarted storage the queues that are here."""
         versions = [
             (key.removeprefix("version "), version) for key, version in self._store.items("version ", int)
         ]
@@ -232,7 +216,7 @@ class Storage:
         ]
 
     def _release(self, now_us: int, device: str, to: str, version: int) -> Sequence[Effect]:
-        """Move a queue to where it is: this storage does not know that it has moved there."""
+        """Move a queue to the storage that adopted it; this store was rolled back to before the move."""
         moved = self._store.get(f"moved {device}", Moved)
         if version <= max(self._version(device), 0 if moved is None else moved.version):
             return ()
@@ -241,7 +225,7 @@ class Storage:
         return (lost, *self._move(now_us, device, to))
 
     def _is_own(self, do: Do) -> bool:
-        """Return whether all that is named is of this cloud, and items come from a push."""
+        """Return whether all addresses are of this cloud and items come from a push."""
         for op in do.ops:
             match op:
                 case ReadQueue(here=here, watcher=watcher):
@@ -254,8 +238,8 @@ class Storage:
         return True
 
     def _wake(self, now_us: int) -> list[Effect]:
-        """Load what a former process has stored, and continue it."""
-        self._cache = ItemCache(self._store, self._most_cached)
+        """Continue from the store."""
+        self._cache = ItemCache(self._store, self._max_cached)
         self._groups = PublisherGroups(self._store)
         effects: list[Effect] = []
         if self._store.get("started", bool):
@@ -279,10 +263,10 @@ class Storage:
             answer, more = self._do(now_us, op, do.task)
             answers.append(answer)
             effects += more
-        return (*effects, Send(source, Done(answers, self._signed(do.task))))
+        return (*effects, Send(source, Done(answers, self._with_incarnation(do.task))))
 
-    def _signed(self, task: Task) -> Task:
-        """Return a task with the start of this storage, unless it is the first one."""
+    def _with_incarnation(self, task: Task) -> Task:
+        """Return a task with the incarnation of this storage, if it has one."""
         if not isinstance(self._start, str):
             return task
         starts = task.starts if isinstance(task.starts, list) else []
@@ -315,9 +299,9 @@ class Storage:
         what = task.what
         match op:
             case ShowFriends(device=device, friends=friends):
-                self._show(device, _WhiteList(friends, _number(task)))
+                self._store_white_list(device, _WhiteList(friends, _number(task)))
             case Append(device=device, entry=entry):
-                # filters and keys have a number of their own, an item has that of its push
+                # items are numbered by their push, filters and keys by themselves
                 is_item = isinstance(entry.message, Data)
                 number = what.number if is_item and isinstance(what, Push) else entry.seq
                 return self._append(now_us, device, QueueEntry(**asdict(entry), number=number))
@@ -328,16 +312,16 @@ class Storage:
                     self._device(device).queue.drop(number)
             case WithdrawFrom(device=device, source=source, number=number):
                 self._withdraw(device, source, number)
-            case MoveQueue(device=device, to=to) if to != self._me:  # it may have come here meanwhile
+            case MoveQueue(device=device, to=to) if to != self._me:  # already here
                 return "ok", self._move(now_us, device, to)
         return "ok", ()
 
-    def _shown(self, device: str) -> _WhiteList:
+    def _white_list(self, device: str) -> _WhiteList:
         return self._store.get(f"white {device}", _WhiteList) or _WhiteList()
 
-    def _show(self, device: str, shown: _WhiteList) -> None:
-        """Store the white-list of a device, unless a later one is stored."""
-        if shown.number >= self._shown(device).number:
+    def _store_white_list(self, device: str, shown: _WhiteList) -> None:
+        """Store the white-list of a device unless a later one is stored."""
+        if shown.number >= self._white_list(device).number:
             self._store.put(f"white {device}", shown)
 
     # -- queues
@@ -350,12 +334,12 @@ class Storage:
     def _append(self, now_us: int, device: str, entry: QueueEntry) -> tuple[str, Sequence[Effect]]:
         message = entry.message
         if isinstance(message, Filter):
-            friends = self._shown(device).friends
+            friends = self._white_list(device).friends
             if friends is not None and message.source not in friends:
                 return "stranger", ()
         if entry.number <= self._withdrawn(device, message.source):
-            return "obsolete", ()  # it comes late
-        done = self._device(device).queue.append(now_us, entry, self._most_waiting)
+            return "obsolete", ()  # withdrawn before it arrived
+        done = self._device(device).queue.append(now_us, entry, self._max_waiting)
         return done, self._notify(now_us, device) if done == "ok" else ()
 
     def _read(self, now_us: int, op: ReadQueue, client: str) -> tuple[Page, Sequence[Effect]]:
@@ -369,7 +353,7 @@ class Storage:
         return Page(page, is_more, device.times, self._start), effects
 
     def _watch(self, now_us: int, name: str, watcher: _Watcher | None) -> Sequence[Effect]:
-        """Note the gateway that holds a device's connection; the device needs no further notification."""
+        """Register the gateway with the connection of a device; stop notifying the device."""
         device = self._device(name)
         if device.watcher != watcher:
             device.watcher = watcher
@@ -380,14 +364,14 @@ class Storage:
         return self._notified.answered(now_us, name)
 
     def _notify(self, now_us: int, name: str) -> Sequence[Effect]:
-        """Notify the gateway of a device with a connection that something waits."""
+        """Notify a connected device that its queue is not empty."""
         device = self._device(name)
         if device.watcher is None or not device.queue:
             return self._notified.answered(now_us, name)
         return (Send(device.watcher.gateway, QueueFilled(name)), *self._notified.sent(now_us, name))
 
     def _withdraw(self, device: str, source: str, number: int) -> None:
-        """Remove what a device has put into a queue, and refuse what of it comes later."""
+        """Remove the messages of a device from a queue; refuse late ones."""
         if number > self._withdrawn(device, source):
             self._store.put(f"withdrawn {device}\n{source}", number)
         self._device(device).queue.withdraw(source, number)
@@ -398,13 +382,13 @@ class Storage:
     # -- data centres
 
     def _version(self, device: str) -> int:
-        """Return the number of moves of a queue, as far as this storage knows."""
+        """Return the last version of a queue known here: its number of moves."""
         return self._store.get(f"version {device}", int) or 0
 
     def _moved(self, device: str, version: int) -> Moved | None:
-        """Return where a queue has moved; None if it is here.
+        """Return the place of a queue that has moved; None if it is here.
 
-        An instance that was redirected here by a later move may arrive before the queue does.
+        An operation that a later move redirected here may arrive before the queue.
         """
         moved = self._store.get(f"moved {device}", Moved)
         if moved is not None and moved.version >= version:
@@ -417,7 +401,7 @@ class Storage:
     def _move(self, now_us: int, device: str, to: str) -> Sequence[Effect]:
         prefix, version = f"withdrawn {device}\n", self._version(device) + 1
         withdrawn = {key.removeprefix(prefix): number for key, number in self._store.items(prefix, int)}
-        notified, shown = self._notify(now_us, device), self._shown(device)
+        notified, shown = self._notify(now_us, device), self._white_list(device)
         self._store.put(f"moved {device}", Moved(to, version))
         moving = Moving(
             origin=self._me,
@@ -431,14 +415,14 @@ class Storage:
             open_from=0,
             withdrawn=withdrawn or msgspec.UNSET,
         )
-        return (*notified, *self._watch(now_us, device, None), *self._hand_on(now_us, to, moving))
+        return (*notified, *self._watch(now_us, device, None), *self._enqueue_move(now_us, to, moving))
 
     def _moves_to(self, unit: str) -> Outbox[Moving]:
         if unit not in self._moves:
             self._moves[unit] = Outbox(self._ports, Moving, f"moving {unit}")
         return self._moves[unit]
 
-    def _hand_on(self, now_us: int, to: str, moving: Moving) -> Sequence[Effect]:
+    def _enqueue_move(self, now_us: int, to: str, moving: Moving) -> Sequence[Effect]:
         moves = self._moves_to(to)
         seq = moves.add(moving)
         is_first = moves.name(seq).incarnation == moves.name(moves.first_seq).incarnation
@@ -451,8 +435,8 @@ class Storage:
         message = replace(moves[seq], incarnation=incarnation, number=number, open_from=first)
         return (Send(to, message), *self._unanswered.sent(now_us, (to, seq), size_bytes(message)))
 
-    def _moved_to(self, now_us: int, unit: str, incarnation: str, number: int) -> Sequence[Effect]:
-        """Record an acknowledgement; the moves of a later start follow when those before are acknowledged."""
+    def _acknowledge_move(self, now_us: int, unit: str, incarnation: str, number: int) -> Sequence[Effect]:
+        """Remove an acknowledged move; after the last of an incarnation, send those of the next."""
         moves = self._moves_to(unit)
         seq = moves.seq(incarnation, number)
         if moves.ack(seq) is None:
@@ -464,31 +448,31 @@ class Storage:
         return effects
 
     def _adopt(self, now_us: int, source: str, moving: Moving) -> Sequence[Effect]:
-        """Take over a queue once, in the order of its origin's moves."""
-        life, number = moving.incarnation, moving.number
+        """Adopt a queue once, in the order of its origin's moves."""
+        incarnation, number = moving.incarnation, moving.number
         after = 0 if number == moving.open_from else None
-        place = self._adopted.place(source, life, number, after)
+        place = self._adopted.place(source, incarnation, number, after)
         if place is Place.EARLY:
             return ()
-        adopted = Send(source, Adopted(life, number))
+        adopted = Send(source, Adopted(incarnation, number))
         if place is Place.DUPLICATE:
             return (adopted,)
-        self._adopted.take(source, life, number)
+        self._adopted.take(source, incarnation, number)
         device = moving.device
         moved = self._moved(device, moving.version)
-        if moved is not None:  # the queue has moved on meanwhile
+        if moved is not None:  # moved on before it arrived
             moving = replace(
                 moving,
                 origin=self._me,
                 incarnation=self._moves_to(moved.moved).incarnation,
                 version=moved.version,
             )
-            return (adopted, *self._hand_on(now_us, moved.moved, moving))
-        self._show(device, _WhiteList(moving.friends, moving.friends_number))
+            return (adopted, *self._enqueue_move(now_us, moved.moved, moving))
+        self._store_white_list(device, _WhiteList(moving.friends, moving.friends_number))
         if isinstance(moving.withdrawn, dict):
             for sender, up_to in moving.withdrawn.items():
                 self._withdraw(device, sender, up_to)
-        queue, capacity = self._device(device).queue, self._most_waiting + len(moving.entries)
+        queue, capacity = self._device(device).queue, self._max_waiting + len(moving.entries)
         for entry in moving.entries:
             if entry.number > self._withdrawn(device, entry.message.source):
                 queue.append(now_us, entry, capacity)
@@ -496,113 +480,5 @@ class Storage:
 
 
 def _number(task: Task) -> int:
-    """Return the number of the request of a task; 0: it has none."""
+    """Return the number of the request of a task; 0 for a pull."""
     return 0 if isinstance(task.what, Pull) else task.what.number
-
-
-class _Cached(msgspec.Struct, frozen=True):
-    """An item in the cache; ``number`` orders the uploads of its device."""
-
-    number: int
-    seq: int
-    epoch: int
-    body: Opaque
-
-
-class ItemCache:
-    """Bodies of items by device, port and item (Contrail 3.4.1); of a device the newest ``max_items``."""
-
-    def __init__(self, store: Store, max_items: int) -> None:
-        self._store, self._max = store, max_items
-        self._in_order: dict[str, dict[int, str]] = {}
-        """Keys of what is in the cache by device and number, oldest first."""
-        for place, key in store.items("cached ", str):
-            source, number = place.removeprefix("cached ").rsplit("\n", 1)
-            self._in_order.setdefault(source, {})[int(number)] = key
-
-    def put(self, upload: CacheItem) -> None:
-        """Store an upload in place of an older one of its name."""
-        source, key = upload.source, _item_key(upload)
-        in_order = self._in_order.setdefault(source, {})
-        before = self._store.get(key, _Cached)
-        if before is not None:
-            if (before.seq, before.epoch) > (upload.seq, upload.epoch):
-                return
-            self._forget(source, before.number)
-        number = next(reversed(in_order), 0) + 1
-        self._store.put(key, _Cached(number, upload.seq, upload.epoch, upload.body))
-        self._store.put(f"cached {source}\n{number:012d}", key)
-        in_order[number] = key
-        while len(in_order) > self._max:
-            self._forget(source, next(iter(in_order)))
-
-    def get(self, item: FindItem) -> bytes | None:
-        """Return the body of an item, if the cache has this copy."""
-        kept = self._store.get(_item_key(item), _Cached)
-        is_meant = kept is not None and (kept.seq, kept.epoch) == (item.seq, item.epoch)
-        return kept.body if kept is not None and is_meant else None
-
-    def _forget(self, source: str, number: int) -> None:
-        self._store.delete(self._in_order[source].pop(number))
-        self._store.delete(f"cached {source}\n{number:012d}")
-
-
-def _item_key(item: FindItem) -> str:
-    return f"item {item.source}\n{item.port}\n{item.item}"
-
-
-class PublisherGroups:
-    """Members and filters of groups of publishers (Contrail 3.4.3)."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def join(self, now_us: int, group: str, member: str, number: int) -> list[Filter]:
-        """Add a member; return the filters that are addressed to it and have not expired."""
-        if not self._set(group, member, _Member(joins=True, number=number)):
-            return []
-        return _copies([each for _, each in self._live(now_us, group)], {member})
-
-    def leave(self, group: str, member: str, number: int) -> None:
-        """Remove a member."""
-        self._set(group, member, _Member(joins=False, number=number))
-
-    def _set(self, group: str, member: str, word: _Member) -> bool:
-        """Store whether a device is a member; return whether it has not said otherwise since."""
-        key = f"member {group}\n{member}"
-        known = self._store.get(key, _Member)
-        if known is not None and known.number > word.number:
-            return False
-        self._store.put(key, word)
-        return True
-
-    def spread(self, now_us: int, group: str, message: Filter) -> list[Filter]:
-        """Store a filter; return a copy for each member that it is addressed to."""
-        mine = f"filter {group}\n{message.source}\n"
-        key = f"{mine}{message.port}\n{message.slot}"
-        before = self._store.get(key, Filter)
-        if before is not None and before.number > message.number:
-            return []
-        self._store.put(key, message)
-        if len(self._store.keys(mine)) > MAX_FILTERS:
-            self._live(now_us, group)
-            left = sorted((each.number, key) for key, each in self._store.items(mine, Filter))
-            for _, oldest in left[: max(len(left) - MAX_FILTERS, 0)]:
-                self._store.delete(oldest)
-        prefix = f"member {group}\n"
-        members = self._store.items(prefix, _Member)
-        return _copies([message], {key.removeprefix(prefix) for key, member in members if member.joins})
-
-    def _live(self, now_us: int, group: str) -> list[tuple[str, Filter]]:
-        """Return the filters of a group by key, after those that have expired were removed."""
-        live = []
-        for key, kept in self._store.items(f"filter {group}\n", Filter):
-            if kept.expires_us is not None and kept.expires_us <= now_us:
-                self._store.delete(key)
-            else:
-                live.append((key, kept))
-        return live
-
-
-def _copies(filters: Sequence[Filter], members: Collection[str]) -> list[Filter]:
-    return [replace(each, to=[to]) for each in filters for to in each.to if to.device in members]

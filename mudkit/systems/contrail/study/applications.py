@@ -1,4 +1,4 @@
-"""The applications of Table 1, 5.1 and 5.2, each of a few lines: what differs are filters and parameters."""
+"""Applications of Table 1 and of sections 5.1 and 5.2; they differ in filters and port parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLE_1: Final[Mapping[str, Mapping[str, float]]] = {
     "location": {"polling_interval_ms": 600_000, "idle_timeout_ms": 0},
     "video": {"polling_interval_ms": 0, "idle_timeout_ms": 10_000},
 }
-"""Parameters by application (Table 1)."""
+"""Port parameters by application (Table 1)."""
 _POSITION: Final = "mycurrentlocation"
 
 
@@ -41,15 +41,15 @@ def _to_me(module: Module) -> Predicate:
 
 
 class Chat:
-    """A chat with friends: each has a filter on the others.
+    """Chat with friends; each has a filter on the others.
 
     Parameters
     ----------
     module : Module
     others : collection of str
-        Their devices.
+        Devices of the friends.
     on_text : callable
-        Called with who says what.
+        Called with sender and text.
     """
 
     def __init__(self, module: Module, others: Collection[str], on_text: Callable[[str, str], None]) -> None:
@@ -59,12 +59,12 @@ class Chat:
             self._port.install_filter(_to_me(module), to=(other, "chat"))
 
     def say(self, to: str, text: str) -> Operation:
-        """Say something to one of them."""
+        """Send a text to a friend."""
         return self._port.publish(Item({"destination": to}, text.encode()))
 
 
 class Video:
-    """A video call: only the latest frame is of use, and none that is old.
+    """Video call: a newer frame makes older ones obsolete, and frames expire.
 
     Parameters
     ----------
@@ -72,8 +72,9 @@ class Video:
     other : str
         The other device.
     on_frame : callable
+        Called with each received frame.
     lasts_s : float
-        How long a frame is of use.
+        Lifetime of a frame, in seconds.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Video:
 
 
 class SharedLocation:
-    """The device whose place others may ask for (5.2, the child's).
+    """Device that shares its location by filters (5.2: the child).
 
     Parameters
     ----------
@@ -101,24 +102,24 @@ class SharedLocation:
         self._port = _port(module, "location", "location")
 
     def at(self, lat: float, lon: float) -> Operation:
-        """Say where it is; it leaves the device only if that is what somebody has asked for."""
+        """Publish the current location, in degrees; it leaves the device only if a filter matches."""
         return self._port.publish(Item({"loc": (lat, lon)}), _POSITION)
 
 
 class Alarm:
-    """Tells when a friend leaves an area (5.2, Alice's); Figure 5 has the filter the other way round.
+    """Alarm when a friend leaves an area (5.2: Alice); the filter of Figure 5 is its negation.
 
     Parameters
     ----------
     module : Module
     device : str
-        The friend's.
+        Device of the friend.
     area : (float, float, float, float)
         South, west, north, east, degrees.
     on_away : callable
-        Called with the place.
+        Called with the location.
     lasts_s : float, optional
-        How long a place is of interest.
+        Lifetime of a location, in seconds; None: unlimited.
     """
 
     def __init__(
@@ -136,33 +137,34 @@ class Alarm:
         self.watch(area)
 
     def watch(self, area: tuple[float, float, float, float]) -> Operation:
-        """Take another area from now on, for instance around where this device is now."""
+        """Replace the area, for example by one around this device."""
         names = dict(zip(("south", "west", "north", "east"), area, strict=True))
         predicate = Predicate.parse("NOT within_box(loc, :south, :west, :north, :east)", names, language=ITEM)
-        made = self._port.install_filter(
+        operation = self._port.install_filter(
             predicate, to=(self._device, "location"), item_expires_s=self._lasts_s, replaces=self._slot
         )
-        made.add_done_callback(self._installed)
-        return made
+        operation.add_done_callback(self._installed)
+        return operation
 
     def _installed(self, operation: Operation) -> None:
         self._slot = operation.result()
 
 
 class Photos:
-    """Sharing photographs, and searching those of friends and of their friends (3.4, 5.1).
+    """Photo sharing, with searches among friends and their friends (3.4, 5.1).
 
-    A search is a filter with a short life at a port that says how many friends it may still be passed on by.
-    Who gets one publishes what is in the own library there, and asks the own friends in turn.
+    A search is a filter with a short lifetime at the port of its number of remaining hops. A device that
+    receives one publishes its library there and installs the filter on its own friends with one hop less.
 
     Parameters
     ----------
     module : Module
     friends : collection of str
+        Devices of the friends.
     on_photo : callable
-        Called with the owner, the name and the bytes of each photograph that is found, once.
+        Called with owner, name and content of each photo found, once.
     max_hops : int
-        The largest number of friends by whom a search is passed on.
+        Maximum number of friends that forward a search.
     """
 
     def __init__(
@@ -178,22 +180,22 @@ class Photos:
         self._ports = [_port(module, f"photos {hops}", "photos") for hops in range(max_hops + 1)]
         self._lifetime_s = 3600.0
         for hops, port in enumerate(self._ports):
-            port.on_item(self._came)
-            port.on_accepted(partial(self._asked, hops))
+            port.on_item(self._receive)
+            port.on_accepted(partial(self._answer_search, hops))
 
     def share(self, name: str, photo: bytes, **tags: Value) -> None:
-        """Take a photograph into the library; friends who have asked for such get it."""
+        """Add a photo to the library and publish it to friends whose search matches."""
         self._own[name] = Item({**tags, "owner": self._me, "name": name}, photo)
         self._publish(f"{self._me}/{name}", self._own[name])
 
     def search(self, predicate: str | Predicate, hops: int = 0, lifetime_s: float = 3600.0) -> None:
-        """Ask friends for photographs, and their friends, by so many of them."""
+        """Search the photos of friends, and those up to ``hops`` friends further."""
         for friend in self._friends:
             self._ports[hops].install_filter(
                 predicate, to=(friend, f"photos {hops}"), lifetime_s=lifetime_s, item_expires_s=lifetime_s
             )
 
-    def _asked(self, hops: int, predicate: Predicate, who: str) -> None:
+    def _answer_search(self, hops: int, predicate: Predicate, who: str) -> None:
         for name, item in [*self._own.items(), *self._received.items()]:
             key = name if item.source else f"{self._me}/{name}"
             self._ports[hops].publish(item, key, only=[who])
@@ -207,14 +209,14 @@ class Photos:
                         item_expires_s=self._lifetime_s,
                     )
 
-    def _came(self, item: Item) -> None:
+    def _receive(self, item: Item) -> None:
         owner, name = str(item.metadata["owner"]), str(item.metadata["name"])
         key = f"{owner}/{name}"
         if key in self._received or owner == self._me:
             return
         self._received[key] = item
         self._on_photo(owner, name, item.payload)
-        self._publish(key, item)  # to who has asked this device to ask
+        self._publish(key, item)  # to friends whose search this device forwarded
 
     def _publish(self, key: str, item: Item) -> None:
         for port in self._ports:
@@ -222,7 +224,7 @@ class Photos:
 
 
 class Sensor:
-    """A device whose readings one trusted server may have (5.1).
+    """Sensor whose readings are sent to devices with a filter (5.1).
 
     Parameters
     ----------
@@ -233,12 +235,12 @@ class Sensor:
         self._port = _port(module, "readings", "location")
 
     def read(self, value: float) -> Operation:
-        """Take a reading."""
+        """Publish a reading."""
         return self._port.publish(Item({"value": value}), "reading")
 
 
 class Aggregator:
-    """A node of an aggregation tree: it asks those below, and shows only their mean and number above (5.1).
+    """Node of an aggregation tree: publishes only the mean and number of the readings below (5.1).
 
     Parameters
     ----------
@@ -246,25 +248,25 @@ class Aggregator:
     below : collection of str
         Devices with a :class:`Sensor` or an :class:`Aggregator`.
     predicate : str
-        The predicate of the readings that count.
+        Predicate of the readings to include.
     """
 
     def __init__(self, module: Module, below: Collection[str], predicate: str = "value IS NOT NULL") -> None:
         self._in = _port(module, "what is below", "chat")
         self._out = _port(module, "readings", "chat")
         self._latest: dict[str, tuple[float, int]] = {}
-        self._in.on_item(self._came)
+        self._in.on_item(self._receive)
         for device in below:
             self._in.install_filter(predicate, to=(device, "readings"))
 
     @property
     def mean(self) -> tuple[float, int]:
-        """The mean of what is below, and of how many sensors."""
-        count = sum(each for _, each in self._latest.values())
-        total = sum(value * each for value, each in self._latest.values())
+        """Mean of the readings below, and their number."""
+        count = sum(weight for _, weight in self._latest.values())
+        total = sum(value * weight for value, weight in self._latest.values())
         return (total / count if count else 0.0), count
 
-    def _came(self, item: Item) -> None:
+    def _receive(self, item: Item) -> None:
         count = msgspec.convert(item.metadata.get("count", 1), int)
         self._latest[item.source[0] if item.source else ""] = (
             msgspec.convert(item.metadata["value"], float),

@@ -1,9 +1,9 @@
-"""Reliability between two applications, out of items and filters only (Contrail 3.5).
+"""Reliable delivery between two applications, from items and filters only (Contrail 3.5).
 
-The sender has a filter on the receiver that catches acknowledgements; the receiver publishes them under one
-name, so that a new one makes those before obsolete and stands for all of them. Nobody can tell an item that
-is lost from one that waits for a device that is away: when to send again is for the application to say. It
-costs little, as the cloud has the item in its cache and drops all copies but one.
+The sender has a filter on the receiver for acknowledgements. The receiver publishes them under one name, so
+that a new one, which is cumulative, makes earlier ones obsolete. A lost item cannot be distinguished from one
+that waits for an offline device, so the application decides when to retransmit. A retransmission is cheap:
+the cloud has the item in its cache and drops all copies but one.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from mudkit.systems.contrail.items import Backlogged, Endpoint, Item, pack
 
 __all__ = ["Inbound", "Outbound"]
 
-_MOST: Final = 1000
-"""Items that an acknowledgement speaks of: the last ones."""
+_MAX_ACKNOWLEDGED: Final = 1000
+"""Number of recent items in an acknowledgement."""
 
 
 class Outbound:
-    """The sender's end: what it publishes is remembered until all have acknowledged it.
+    """Sender that stores published items until all receivers have acknowledged them.
 
     Parameters
     ----------
     module : Module
     port : Port
-        The port at which it publishes.
+        Port at which items are published.
     to : collection of (str, str)
-        Devices and ports of the receivers' ends.
+        Devices and ports of the receivers.
     """
 
     def __init__(self, module: Module, port: Port, to: Collection[Endpoint]) -> None:
@@ -44,51 +44,77 @@ class Outbound:
         self._open: dict[str, tuple[Item, float | None, str, set[str]]] = {}
         back = module.open_port(_acknowledgements(port.name))
         back.on_item(self._acknowledged)
-        wanted = Predicate.parse("source = :me", {"me": _name(port)}, language=ITEM)
+        predicate = Predicate.parse("source = :me", {"me": _name(port)}, language=ITEM)
         self.installed = [
-            back.install_filter(wanted, to=(device, _acknowledgements(theirs))) for device, theirs in to
+            back.install_filter(predicate, to=(device, _acknowledgements(theirs))) for device, theirs in to
         ]
-        """Operations, done when relays have the filters for acknowledgements."""
+        """Operations that complete when a relay has the filters for acknowledgements."""
 
     @property
     def unacknowledged(self) -> dict[str, list[str]]:
-        """Who has not acknowledged what: devices by name of the item."""
+        """Devices that have not acknowledged, by item name."""
         return {name: sorted(missing) for name, (_, _, _, missing) in self._open.items()}
 
     def publish(self, item: Item, item_id: str, expires_s: float | None = None) -> Operation:
-        """Publish an item, and remember it until those who have asked for it acknowledge it.
+        """Publish an item and store it until all receivers acknowledge it.
 
-        A newer item of a name stands in place of the one before.
+        Parameters
+        ----------
+        item : Item
+        item_id : str
+            Name of the item; a newer item replaces the stored one of the same name.
+        expires_s : float, optional
+            Time until the item expires, in seconds; None: never.
+
+        Returns
+        -------
+        Operation
+            As of :meth:`Port.publish`.
         """
-        made = self._port.publish(item, item_id, expires_s)
+        operation = self._port.publish(item, item_id, expires_s)
         self._open[item_id] = item, expires_s, _mark(item), set()
-        made.add_done_callback(lambda operation: self._published(item_id, _mark(item), operation))
-        return made
+        operation.add_done_callback(lambda done: self._published(item_id, _mark(item), done))
+        return operation
 
     def retransmit(self, item_id: str | None = None) -> list[Operation]:
-        """Send again what is not acknowledged, to those who have not; all of it, or one item."""
+        """Publish unacknowledged items again, for the devices that have not acknowledged them.
+
+        Parameters
+        ----------
+        item_id : str, optional
+            Name of an item; None: all.
+
+        Returns
+        -------
+        list of Operation
+
+        Raises
+        ------
+        ParameterError
+            There is no unacknowledged item of this name.
+        """
         chosen = [item_id] if item_id is not None else list(self._open)
         if item_id is not None and item_id not in self._open:
             raise ParameterError(
-                "Nothing of this name is to be acknowledged.",
+                "There is no unacknowledged item of this name.",
                 where="item_id",
                 found=repr(item_id),
-                expected=listed(sorted(self._open), "nothing: all is acknowledged"),
+                expected=listed(sorted(self._open), "none: all are acknowledged"),
             )
-        made = []
+        operations = []
         for name in chosen:
             item, expires_s, _, missing = self._open[name]
-            made.append(self._port.publish(item, name, expires_s, only=missing))
-        return made
+            operations.append(self._port.publish(item, name, expires_s, only=missing))
+        return operations
 
     def _published(self, item_id: str, mark: str, operation: Operation) -> None:
         try:
             result = operation.result()
-        except Exception:  # whoever waits for the operation gets it
+        except Exception:  # reported to the caller of the operation
             return
         known = self._open.get(item_id)
         if known is None or known[2] != mark:
-            return  # a newer one has taken its place
+            return  # replaced by a newer item
         destinations = result.destinations + (result.taken if isinstance(result, Backlogged) else ())
         known[3].update(device for device, _ in destinations)
         if not destinations:
@@ -105,17 +131,17 @@ class Outbound:
 
 
 class Inbound:
-    """The receiver's end: what it gets is acknowledged.
+    """Receiver that acknowledges items.
 
     Parameters
     ----------
     module : Module
     port : Port
-        The port at which the items come.
+        Port at which items are received.
     predicate : str or Predicate
-        The predicate of the items that are wanted.
+        Filter for the items.
     source : (str, str)
-        Device and port of the sender's end.
+        Device and port of the sender.
     on_item : callable, optional
         Called with each item.
     """
@@ -132,21 +158,21 @@ class Inbound:
         self._on_item = on_item
         self._marks: dict[str, str] = {}
         self._back = module.open_port(_acknowledgements(port.name))
-        port.on_item(self._came)
+        port.on_item(self._receive)
         self.installed = port.install_filter(predicate, to=source)
-        """An operation, done when a relay has the filter for items."""
+        """Operation that completes when a relay has the filter for items."""
 
     def acknowledge(self) -> Operation:
-        """Say what has come, also again: an acknowledgement may be lost, too."""
+        """Publish the acknowledgement of all recent items; repeat it if it may be lost."""
         name = "/".join(self._source)
         marks = Item({"source": name}, msgspec.json.encode(self._marks))
         return self._back.publish(marks, f"acknowledged to {name}")
 
-    def _came(self, item: Item) -> None:
+    def _receive(self, item: Item) -> None:
         if item.source == self._source and item.item_id is not None:
             self._marks.pop(item.item_id, None)
             self._marks[item.item_id] = _mark(item)
-            for oldest in list(self._marks)[: max(len(self._marks) - _MOST, 0)]:
+            for oldest in list(self._marks)[: max(len(self._marks) - _MAX_ACKNOWLEDGED, 0)]:
                 del self._marks[oldest]
             self.acknowledge()
         if self._on_item is not None:
@@ -162,5 +188,5 @@ def _name(port: Port) -> str:
 
 
 def _mark(item: Item) -> str:
-    """Tell the contents of an item apart from those of another one of its name."""
+    """Return a digest of the content of an item."""
     return digest(pack(Item(item.metadata, item.payload))).hex()[:16]

@@ -1,1 +1,1 @@
-"""Algorithm 3 (Radiator 3.1) in four forms: to the letter, and for very many receivers."""
+"""Engines of Algorithm 3 (Radiator 3.1): a literal one, and three for many receivers that agree with it."""

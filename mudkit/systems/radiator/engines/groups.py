@@ -1,18 +1,18 @@
-"""Algorithm 3 for very many clients: those for whom the same waits are one, so that a message costs less.
+"""Algorithm 3 for many clients of a function with a key: a message costs time in the number of cohorts.
 
-Of a function with a declared key, receivers with equal keys get the same threshold for every sender. A cohort
-is the receivers with one key for whom the very same messages wait. It is exact:
+If a key is declared, receivers with equal keys have the same threshold for every sender. A cohort is the
+receivers with one key and exactly the same pending messages. The result is exact:
 
-- who registers later, or gets nothing of its own, waits for other messages, and is in a cohort of its own
-  until nothing waits for either;
-- a receiver whose key changes moves with what it has pending, which is then walked under its new key;
-- the function is applied anew to what waits where the context of its sender has changed, and nowhere else:
-  it is a function of the two contexts alone.
+- a client that registers later, or that does not receive its own message, has other pending messages and
+  forms its own cohort until the queues of both are empty;
+- a receiver whose key changes moves with its pending messages, which are then walked under the new key;
+- the function is applied again only to messages whose sender's context has changed, because it is a pure
+  function of the two contexts.
 
-What goes is what :class:`~mudkit.systems.radiator.engines.literal.ClientLists` lets go, at the same moments.
-With ``Volume(n)`` there are about n cohorts of a key at most, and one when nobody comes, nobody leaves and
-everyone gets their own, as in the paper; with ``Time`` and without echo everyone who has sent lately is a
-cohort. For a function without a declared key there is :mod:`~mudkit.systems.radiator.engines.client_arrays`.
+Entries equal those of :class:`~mudkit.systems.radiator.engines.literal.ClientLists`, at the same times. With
+``Volume(n)`` there are at most about n cohorts per key, and one if nobody joins or leaves and everyone
+receives their own messages, as in the paper. With ``Time`` and without echo, each recent sender is a cohort.
+For a function without a key, use :mod:`~mudkit.systems.radiator.engines.client_arrays`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from mudkit.errors import ParameterError
-from mudkit.systems.radiator.aggregation.thresholds import Aggregability, Key
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.engines.contexts import Contexts
 from mudkit.systems.radiator.engines.literal import Entry
-from mudkit.systems.radiator.engines.pending import Batch, Message, Pending
-from mudkit.systems.radiator.problems import Problems, text_of
+from mudkit.systems.radiator.engines.pending import Batch, Contexts, Message, Pending
+from mudkit.systems.radiator.functions import Problems, text_of
+from mudkit.systems.radiator.thresholds import Aggregability, Key
 from mudkit.wire import Fields
 
 __all__ = ["Groups"]
 
-_MAX_DECIDED: Final = 100_000
-"""What was decided is forgotten when it is for so many different senders."""
+_MAX_CACHED_SENDERS: Final = 100_000
+"""Sender keys whose decisions are cached; the cache is cleared when it is full."""
 
 
 class _Failed:
-    """What stands for the key of receivers for whom the key cannot be had."""
+    """Placeholder for the key of receivers whose key function fails."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -54,13 +53,15 @@ class _Failed:
 
 @dataclass(slots=True)
 class _Sender:
-    """Sender of pending messages: its threshold now, and how many of its messages wait."""
+    """Sender of pending messages: current threshold and number of pending messages."""
 
     key: Key | None
     count: int
 
 
 class _Cohort:
+    """Receivers with one key and the same pending messages."""
+
     __slots__ = ("listed", "members", "must_walk", "pending", "senders", "view")
 
     def __init__(self, view: Hashable, pending: Pending) -> None:
@@ -68,25 +69,34 @@ class _Cohort:
         self.pending = pending
         self.members: dict[str, None] = {}
         self.listed: list[str] | None = None
-        """The members; None: they have changed."""
+        """Cached list of the members; None: they have changed."""
         self.senders: dict[str, _Sender] = {}
         self.must_walk = False
 
 
 class Groups:
-    """The engine for very many clients; it has the methods of ``ClientLists``.
+    """Engine for many clients and a function with a key; same methods as :class:`ClientLists`.
 
     Parameters
     ----------
     function : Aggregability
-        The aggregability function, which has a key.
+        Aggregability function with a key.
     retention_us : int
+        Maximum time that a message waits, µs.
     echo : bool
+        Whether clients receive their own messages.
 
     Raises
     ------
     ParameterError
         The function declares no key.
+
+    Attributes
+    ----------
+    due_us : float
+        Latest time of the next :meth:`fire`, µs; infinite: none.
+    dropped : int
+        Messages dropped after the retention, counted once per receiver.
     """
 
     def __init__(self, function: Aggregability, retention_us: int, *, echo: bool = False) -> None:
@@ -103,68 +113,67 @@ class Groups:
         self.contexts = Contexts(retention_us)
         self.dropped = 0
         self.retention_us, self._echo = retention_us, echo
-        self._of: dict[str, _Cohort] = {}
+        self._cohort_of: dict[str, _Cohort] = {}
         self._by_view: dict[Hashable, list[_Cohort]] = {}
         self.due_us = math.inf
-        """When :meth:`fire` is next to be called, at the latest."""
         self._emptied: list[_Cohort] = []
-        self._tracks = function.sender_key is None
-        """Whether each cohort counts who has sent what waits: else what is seen of senders tells enough."""
-        self._seen: dict[str, Hashable] = {}
+        self._counts_senders = function.sender_key is None
+        """True if cohorts count pending messages by sender; not needed if senders have keys."""
+        self._sender_keys: dict[str, Hashable] = {}
         self._decided: dict[Hashable, dict[Hashable, Key]] = {}
-        """What the function gave, by what it sees of the sender and of the receiver."""
+        """Cached thresholds by sender key and receiver key."""
 
     @property
     def clients(self) -> Iterable[str]:
-        """Those who are registered."""
-        return self._of.keys()
+        """Registered clients."""
+        return self._cohort_of.keys()
 
     @property
     def cohorts(self) -> int:
-        """How many cohorts there are: what a message costs."""
+        """Number of cohorts; the cost of a message is proportional to it."""
         return sum(map(len, self._by_view.values()))
 
     def waiting(self, client: str) -> list[Message]:
-        """Give what waits for a client, the oldest first."""
-        return self._of[client].pending.messages()
+        """Return a client's pending messages, oldest first."""
+        return self._cohort_of[client].pending.messages()
 
     def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
-        """As :meth:`ClientLists.register`."""
+        """See :meth:`ClientLists.register`."""
         self._merge()
         is_new = self.contexts.register(client, attributes)
-        if client in self._of:
+        if client in self._cohort_of:
             self._move(client, self._view(client))
         elif receives:
             self._enter(client, self._empty(self._view(client)))
         if is_new:
-            self._seen_anew(client)
+            self._cached_decisions(client)
             return []
         return self._step(now_us, client, None)
 
     def unregister(self, now_us: int, client: str) -> None:
-        """As :meth:`ClientLists.unregister`."""
-        if client in self._of:
+        """See :meth:`ClientLists.unregister`."""
+        if client in self._cohort_of:
             self._leave(client)
-        self._seen.pop(client, None)
+        self._sender_keys.pop(client, None)
         self.contexts.leave(now_us, client)
         self._set_due()
 
     def take(self, now_us: int, message: Message) -> list[Entry]:
-        """As :meth:`ClientLists.take`."""
+        """See :meth:`ClientLists.take`."""
         if self._emptied:
             self._merge()
         sender = message.sender
         self.contexts.propagated(sender, message.context)
-        if sender in self._of:
+        if sender in self._cohort_of:
             self._move(sender, self._view(sender))
-            cohort = self._of[sender]
+            cohort = self._cohort_of[sender]
             if not self._echo and len(cohort.members) > 1:
                 self._leave(sender)
-                self._enter(sender, self._beside(cohort, cohort.view))
+                self._enter(sender, self._copy(cohort, cohort.view))
         return self._step(now_us, sender, message)
 
     def fire(self, now_us: int) -> list[Entry]:
-        """As :meth:`ClientLists.fire`."""
+        """See :meth:`ClientLists.fire`."""
         self._merge()
         return self._step(now_us, None, None)
 
@@ -172,22 +181,24 @@ class Groups:
         """See :meth:`ClientLists.drop`."""
         self.dropped += count
 
-    def put_back(self, entry: Entry, again_us: int) -> None:
-        """As :meth:`ClientLists.put_back`."""
-        for cohort in dict.fromkeys(self._of[client] for client in entry.recipients):
-            cohort.pending.put_back(entry.batch, again_us)
+    def put_back(self, entry: Entry, retry_us: int) -> None:
+        """See :meth:`ClientLists.put_back`."""
+        for cohort in dict.fromkeys(self._cohort_of[client] for client in entry.recipients):
+            cohort.pending.put_back(entry.batch, retry_us)
             cohort.must_walk = True
         self._set_due()
 
-    # -- what goes
+    # -- release of messages
 
     def _step(self, now_us: int, changed: str | None, new: Message | None) -> list[Entry]:
-        """Add a message everywhere, walk where a sender's context has changed, and let go what is due."""
+        """Add a message to all cohorts, walk those affected by a changed sender, and expire what is due."""
         entries: dict[int, list[Entry]] = {}
-        own = None if new is None or self._echo else self._of.get(new.sender)
+        own = None if new is None or self._echo else self._cohort_of.get(new.sender)
         due_us = math.inf
-        tracks = self._tracks
-        decided, is_anew = (None, False) if changed is None or tracks else self._seen_anew(changed)
+        counts_senders = self._counts_senders
+        decided, has_new_key = (
+            (None, False) if changed is None or counts_senders else self._cached_decisions(changed)
+        )
         for view, cohorts in self._by_view.items():
             key: Key | None = None
             if decided is not None and (key := decided.get(view)) is not None:
@@ -201,28 +212,28 @@ class Groups:
                     decided[view] = key
             for cohort in cohorts:
                 pending = cohort.pending
-                held = cohort.senders.get(changed) if tracks and changed is not None else None
+                sender = cohort.senders.get(changed) if counts_senders and changed is not None else None
                 if (
                     cohort.must_walk
-                    or (held is not None and held.key != key)
-                    or (is_anew and any(each.sender == changed for each in pending.messages()))
+                    or (sender is not None and sender.key != key)
+                    or (has_new_key and any(message.sender == changed for message in pending.messages()))
                 ):
                     self._walk(now_us, cohort, None if cohort is own else new, entries)
                 elif new is not None and cohort is not own:
                     if (batch := pending.add(new, key)) is None:
-                        if not tracks:
+                        if not counts_senders:
                             pass
-                        elif held is None:
+                        elif sender is None:
                             cohort.senders[new.sender] = _Sender(key, 1)
                         else:
-                            held.count += 1
+                            sender.count += 1
                     else:
-                        self._let_go(cohort, batch[:-1], entries, batch)
+                        self._release_counted(cohort, batch[:-1], entries, batch)
                         self._note_empty(cohort)
                 if now_us >= pending.due_us:
                     before = pending.dropped
                     for batch in pending.expire(now_us):
-                        self._let_go(cohort, batch, entries, batch)
+                        self._release_counted(cohort, batch, entries, batch)
                     self.dropped += (pending.dropped - before) * len(cohort.members)
                     self._note_empty(cohort)
                 if pending.due_us < due_us:
@@ -233,7 +244,7 @@ class Groups:
     def _walk(
         self, now_us: int, cohort: _Cohort, new: Message | None, entries: dict[int, list[Entry]]
     ) -> None:
-        """Apply the function anew; of one sender it is the same for all that waits."""
+        """Apply the function again to all pending messages, once per sender."""
         pending, before = cohort.pending, cohort.pending.dropped
         keys: dict[str, Key | None] = {}
 
@@ -246,27 +257,29 @@ class Groups:
         batches = pending.walk(now_us, decide, new)
         cohort.must_walk = False
         waiting = Counter(message.sender for message in pending.messages())
-        if self._tracks:
+        if self._counts_senders:
             cohort.senders = {sender: _Sender(keys[sender], count) for sender, count in waiting.items()}
         self.dropped += (pending.dropped - before) * len(cohort.members)
         for batch in batches:
-            self._go(cohort, batch, entries)
+            self._release(cohort, batch, entries)
         self._note_empty(cohort)
 
-    def _let_go(self, cohort: _Cohort, waited: Batch, entries: dict[int, list[Entry]], batch: Batch) -> None:
-        """Let a batch go that was not found by a walk."""
+    def _release_counted(
+        self, cohort: _Cohort, waited: Batch, entries: dict[int, list[Entry]], batch: Batch
+    ) -> None:
+        """Release a batch outside of a walk, and update the counts of its senders."""
         senders = cohort.senders
-        for message in waited if self._tracks else ():
-            held = senders.get(message.sender)
-            if held is None:
-                continue  # several go at this moment: with the first of them all senders were forgotten
-            held.count -= 1
-            if not held.count:
+        for message in waited if self._counts_senders else ():
+            counted = senders.get(message.sender)
+            if counted is None:
+                continue  # the first of several batches has emptied the cohort and cleared its senders
+            counted.count -= 1
+            if not counted.count:
                 del senders[message.sender]
-        self._go(cohort, batch, entries)
+        self._release(cohort, batch, entries)
 
-    def _go(self, cohort: _Cohort, batch: Batch, entries: dict[int, list[Entry]]) -> None:
-        """Let a batch go to a cohort: equal ones are one entry (Radiator 3.1)."""
+    def _release(self, cohort: _Cohort, batch: Batch, entries: dict[int, list[Entry]]) -> None:
+        """Release a batch to a cohort; equal batches share an entry (Radiator 3.1)."""
         if cohort.listed is None:
             cohort.listed = list(cohort.members)
         batches = entries.setdefault(batch[0].number, [])
@@ -288,28 +301,28 @@ class Groups:
         self.problems.add(self.function.problem(problem, sender, next(iter(cohort.members))))
         return None
 
-    def _seen_anew(self, sender: str) -> tuple[dict[Hashable, Key] | None, bool]:
-        """Give what is known for senders like this one, and whether the function sees it as another now."""
-        sees = self.function.sender_key
+    def _cached_decisions(self, sender: str) -> tuple[dict[Hashable, Key] | None, bool]:
+        """Return the cached thresholds for a sender's key, and whether its key has changed."""
+        key_of = self.function.sender_key
         try:
-            seen: Hashable = sees(self.contexts[sender]) if sees is not None else None
-            decided = self._decided.get(seen)
+            key: Hashable = key_of(self.contexts[sender]) if key_of is not None else None
+            decided = self._decided.get(key)
         except Exception:
-            self._seen.pop(sender, None)
+            self._sender_keys.pop(sender, None)
             return None, True
-        is_anew = sender not in self._seen or self._seen[sender] != seen
-        self._seen[sender] = seen
+        has_new_key = sender not in self._sender_keys or self._sender_keys[sender] != key
+        self._sender_keys[sender] = key
         if decided is None:
-            if len(self._decided) >= _MAX_DECIDED:
+            if len(self._decided) >= _MAX_CACHED_SENDERS:
                 self._decided.clear()
-            decided = self._decided[seen] = {}
-        return decided, is_anew
+            decided = self._decided[key] = {}
+        return decided, has_new_key
 
     def _set_due(self) -> None:
-        cohorts = (each for cohorts_of in self._by_view.values() for each in cohorts_of)
+        cohorts = (cohort for same_view in self._by_view.values() for cohort in same_view)
         self.due_us = min((cohort.pending.due_us for cohort in cohorts), default=math.inf)
 
-    # -- who is where
+    # -- membership of cohorts
 
     def _view(self, client: str) -> Hashable:
         try:
@@ -319,30 +332,30 @@ class Groups:
         return view
 
     def _empty(self, view: Hashable) -> _Cohort:
-        """Give a cohort for which nothing waits."""
+        """Return a cohort without pending messages; create it if necessary."""
         for cohort in self._by_view.get(view, ()):
             if not len(cohort.pending) and not cohort.pending.is_private:
                 return cohort
         return self._new(_Cohort(view, Pending(self.retention_us)))
 
-    def _beside(self, cohort: _Cohort, view: Hashable) -> _Cohort:
-        """Make a cohort for which the same waits."""
-        made = self._new(_Cohort(view, cohort.pending.copy()))
-        made.senders = {sender: _Sender(held.key, held.count) for sender, held in cohort.senders.items()}
-        made.must_walk = cohort.must_walk
-        return made
+    def _copy(self, cohort: _Cohort, view: Hashable) -> _Cohort:
+        """Create a cohort with a copy of another's pending messages."""
+        copied = self._new(_Cohort(view, cohort.pending.copy()))
+        copied.senders = {name: _Sender(sender.key, sender.count) for name, sender in cohort.senders.items()}
+        copied.must_walk = cohort.must_walk
+        return copied
 
     def _new(self, cohort: _Cohort) -> _Cohort:
         self._by_view.setdefault(cohort.view, []).append(cohort)
         return cohort
 
     def _move(self, client: str, view: Hashable) -> None:
-        """Bring a receiver whose key has changed to another cohort, with what it has pending."""
-        cohort = self._of[client]
+        """Move a receiver whose key has changed, with its pending messages, to another cohort."""
+        cohort = self._cohort_of[client]
         if cohort.view == view:
             return
         self._leave(client)
-        moved = self._beside(cohort, view)
+        moved = self._copy(cohort, view)
         moved.must_walk = len(moved.pending) > 0
         self._enter(client, moved)
         self._note_empty(moved)
@@ -350,10 +363,10 @@ class Groups:
     def _enter(self, client: str, cohort: _Cohort) -> None:
         cohort.members[client] = None
         cohort.listed = None
-        self._of[client] = cohort
+        self._cohort_of[client] = cohort
 
     def _leave(self, client: str) -> None:
-        cohort = self._of.pop(client)
+        cohort = self._cohort_of.pop(client)
         del cohort.members[client]
         cohort.listed = None
         if not cohort.members:
@@ -372,16 +385,16 @@ class Groups:
                 self._emptied.append(cohort)
 
     def _merge(self) -> None:
-        """Make one of those cohorts of a key for which nothing waits; after what failed was put back."""
+        """Merge emptied cohorts of equal keys; called late, because failed entries may be put back."""
         for cohort in self._emptied:
             if not cohort.members or len(cohort.pending):
                 continue
             for other in self._by_view[cohort.view]:
                 alike = other is not cohort and not len(other.pending)
                 if alike and other.pending.is_private == cohort.pending.is_private:
-                    few, many = sorted((cohort, other), key=lambda each: len(each.members))
+                    few, many = sorted((cohort, other), key=lambda either: len(either.members))
                     for client in few.members:
-                        self._of[client] = many
+                        self._cohort_of[client] = many
                     many.members.update(few.members)
                     many.listed = None
                     self._remove(few)

@@ -1,7 +1,7 @@
-"""Algorithm 3 (Radiator 3.1) as its prose has it: a list of what waits for each client.
+"""Algorithm 3 (Radiator 3.1) as its prose states it: a list of pending messages for each client.
 
-Of each message, and of each new context, it walks the lists of all clients. It is what the engines for many
-clients are held against, see :mod:`mudkit.systems.radiator.engines.client_arrays`.
+Each message and each new context walks the lists of all clients. The engines for many clients are tested
+against this one; see :mod:`mudkit.systems.radiator.engines.client_arrays`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mudkit.systems.radiator.aggregation.thresholds import Aggregability, Key
-from mudkit.systems.radiator.engines.contexts import Contexts
-from mudkit.systems.radiator.engines.pending import Batch, Decide, Message, Pending
-from mudkit.systems.radiator.problems import Problems
+from mudkit.systems.radiator.engines.pending import Batch, Contexts, Decide, Message, Pending
+from mudkit.systems.radiator.functions import Problems
+from mudkit.systems.radiator.thresholds import Aggregability, Key
 from mudkit.wire import Fields
 
 __all__ = ["ClientLists", "Entry"]
 
 
 class Entry(NamedTuple):
-    """Pending send: one aggregate and its recipients.
+    """Released batch and its recipients.
 
     Parameters
     ----------
     batch : tuple of Message
+        Messages of the aggregate, oldest first.
     recipients : list of str
-        The recipients, in the order of their registration.
+        Clients in the order of their registration.
     """
 
     batch: Batch
@@ -34,15 +34,16 @@ class Entry(NamedTuple):
 
 
 class ClientLists:
-    """The engine that does what the paper says as the paper says it.
+    """Literal engine, for up to thousands of clients.
 
     Parameters
     ----------
     function : Aggregability
+        The aggregability function.
     retention_us : int
-        No message waits for longer.
+        Maximum time that a message waits, µs.
     echo : bool
-        Whether a client gets its own messages.
+        Whether clients receive their own messages.
     """
 
     def __init__(self, function: Aggregability, retention_us: int, *, echo: bool = False) -> None:
@@ -53,33 +54,42 @@ class ClientLists:
         self._pending: dict[str, Pending] = {}
         self._dropped = 0
         self._due_us: float | None = math.inf
-        """None: what waits has changed since it was known."""
+        """Cached value of :attr:`due_us`; None: pending messages have changed."""
 
     @property
     def clients(self) -> Iterable[str]:
-        """Those who are registered, in order."""
+        """Registered clients in order."""
         return self._pending.keys()
 
     @property
     def due_us(self) -> float:
-        """When :meth:`fire` is next to be called, at the latest."""
+        """Latest time of the next :meth:`fire`, µs; infinite: none."""
         if self._due_us is None:
             self._due_us = min((pending.due_us for pending in self._pending.values()), default=math.inf)
         return self._due_us
 
     @property
     def dropped(self) -> int:
-        """Messages that were dropped for a receiver after the retention."""
+        """Messages dropped after the retention, counted once per receiver."""
         return self._dropped + sum(pending.dropped for pending in self._pending.values())
 
     def waiting(self, client: str) -> list[Message]:
-        """Give what waits for a client, the oldest first."""
+        """Return a client's pending messages, oldest first."""
         return self._pending[client].messages()
 
     def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
-        """Take a client in, or take other attributes of one that is in; what waits for it waits on.
+        """Register a client, or replace its attributes; return released entries.
 
-        One that does not receive here (another engine has it) is only known as a sender.
+        Parameters
+        ----------
+        now_us : int
+            Time, µs.
+        client : str
+            Client id.
+        attributes : dict
+            Attributes beneath its propagated context.
+        receives : bool
+            False: the client is known only as a sender, because another engine has it as a receiver.
         """
         is_new = self.contexts.register(client, attributes)
         if receives:
@@ -87,19 +97,19 @@ class ClientLists:
         return [] if is_new else self.fire(now_us)
 
     def unregister(self, now_us: int, client: str) -> None:
-        """Let a client go, with all that waits for it; what it has sent waits on for others."""
+        """Remove a client and its pending messages; messages it has sent keep waiting for others."""
         if client in self._pending:
             self._dropped += self._pending.pop(client).dropped
             self._due_us = None
         self.contexts.leave(now_us, client)
 
     def take(self, now_us: int, message: Message) -> list[Entry]:
-        """Take a message in, for all who are registered; give what goes by that."""
+        """Add a message for all registered clients; return released entries."""
         self.contexts.propagated(message.sender, message.context)
         return self._walk(now_us, message)
 
     def fire(self, now_us: int) -> list[Entry]:
-        """Apply the function anew to all that waits, and give what goes."""
+        """Apply the function again to all pending messages; return released entries."""
         return self._walk(now_us, None)
 
     def _walk(self, now_us: int, new: Message | None) -> list[Entry]:
@@ -115,14 +125,14 @@ class ClientLists:
         return list(entries.values())
 
     def drop(self, count: int) -> None:
-        """Count messages that were dropped for receivers because they cannot be joined."""
+        """Count messages dropped for receivers because they cannot be joined."""
         self._dropped += count
 
-    def put_back(self, entry: Entry, again_us: int) -> None:
-        """Take back what could not be joined; it is tried again with whatever comes next."""
+    def put_back(self, entry: Entry, retry_us: int) -> None:
+        """Restore an entry that could not be joined; it is tried again at ``retry_us`` at the latest."""
         self._due_us = None
         for client in entry.recipients:
-            self._pending[client].put_back(entry.batch, again_us)
+            self._pending[client].put_back(entry.batch, retry_us)
 
     def _decide(self, client: str) -> Decide:
         try:

@@ -1,17 +1,17 @@
-"""What waits for a receiver, and when it is let go: the core of Algorithm 3 (Radiator 3.1), from its prose.
+"""State that all engines share: pending messages and current contexts (Algorithm 3, Radiator 3.1).
 
-======  ===============================================================================================
-add     a message joins the queue of its threshold; a queue that has reached it is let go:
-        volume: so many messages; people: so many different people in them;
-        time: so long from its oldest message to its newest
-walk    everything is added again from the oldest to the newest, with the thresholds as they are now
-expire  a queue of time whose oldest message has waited so long is let go, though nothing new has come;
-        any other whose oldest has waited for the retention: one of volume is let go, from one of people
-        what has waited so long is dropped
-======  ===============================================================================================
+======  =============================================================================================
+add     append a message to the queue of its threshold; release the queue if it has reached it:
+        volume (number of messages), people (number of different people), time (from the oldest
+        message to the newest)
+walk    add all pending messages again, oldest to newest, with their current thresholds
+expire  release a queue of time whose oldest message has reached its age, though nothing arrived; when
+        the oldest has waited for the maximum retention, release any other queue, but drop the
+        expired messages of a queue of people
+======  =============================================================================================
 
-Time counts from the arrival at the server. It has no clock: the machine, the engine of groups and a query on
-a stream use it alike.
+Time counts from the arrival at the server. There is no clock: the server, the engine of groups and a stream
+query pass the time in.
 """
 
 from __future__ import annotations
@@ -22,23 +22,27 @@ from typing import TypeAlias
 
 import msgspec
 
-from mudkit.systems.radiator.aggregation.thresholds import Key
+from mudkit.errors import ParameterError, brief
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.thresholds import Key
+from mudkit.wire import Fields
 
-__all__ = ["Batch", "Decide", "Message", "Pending"]
+__all__ = ["Batch", "Contexts", "Decide", "Message", "Pending"]
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A context that a client has sent.
+    """Context that a client has propagated.
 
     Parameters
     ----------
     number : int
-        The number in the order of arrival at the server.
+        Position in the order of arrival at the server.
     sender : str
-        The client.
+        Client id.
     arrived_us : int
+        Time of arrival at the server, µs of virtual time.
     context : Context
+        The context as sent.
     """
 
     number: int
@@ -48,25 +52,83 @@ class Message(msgspec.Struct, frozen=True):
 
 
 Batch: TypeAlias = tuple[Message, ...]
-"""Messages that become one aggregate, the oldest first."""
+"""Messages of one aggregate, oldest first."""
 Decide: TypeAlias = Callable[[Message], Key | None]
-"""Gives the threshold of a message as of now; None: the function failed."""
+"""Function that returns the current threshold of a message; None: the aggregability function failed."""
+
+
+class Contexts:
+    """Current context of each client: its last message, over the attributes of its registration (4.2).
+
+    Contexts of clients that have left are kept for ``retention_us``, while their messages may be pending.
+    """
+
+    def __init__(self, retention_us: int) -> None:
+        self._retention_us = retention_us
+        self._last: dict[str, Context] = {}
+        self._attributes: dict[str, Fields] = {}
+        self._current: dict[str, Context] = {}
+        self._left_us: dict[str, int] = {}
+
+    def __getitem__(self, client: str) -> Context:
+        """Return the context of a registered client."""
+        return self._current[client]
+
+    def of_sender(self, message: Message) -> Context:
+        """Return the current context of a message's sender; the message's own if the sender left long ago."""
+        return self._current.get(message.sender, message.context)
+
+    def register(self, client: str, attributes: Fields) -> bool:
+        """Set the attributes of a client; return whether it is new, with no message pending anywhere.
+
+        A propagated context stays over the attributes unless the client had left: that deleted it
+        (Radiator 4.2).
+        """
+        is_new = client not in self._last
+        if self._left_us.pop(client, None) is not None:
+            del self._last[client]
+        self._attributes[client] = attributes
+        last = self._last.setdefault(client, Context(frozenset((client,))))
+        self._current[client] = last.over(attributes)
+        return is_new
+
+    def propagated(self, client: str, context: Context) -> None:
+        """Set the last propagated context of a registered client; raise a ParameterError for others."""
+        if client not in self._attributes:
+            raise ParameterError(
+                "Who sends must be registered.",
+                where="sender",
+                found=brief(client),
+                expected="the name of a registered client",
+                remedy="register it first, with its attributes",
+            )
+        self._last[client] = context
+        self._current[client] = context.over(self._attributes[client])
+
+    def leave(self, now_us: int, client: str) -> None:
+        """Mark a client as left, and forget those whose messages have all expired."""
+        self._left_us[client] = now_us
+        for expired, left_us in list(self._left_us.items()):
+            if now_us - left_us <= self._retention_us:
+                return
+            for by_client in (self._left_us, self._last, self._attributes, self._current):
+                del by_client[expired]
 
 
 class _Queue:
-    __slots__ = ("again_us", "key", "messages", "people")
+    __slots__ = ("key", "messages", "people", "retry_us")
 
     def __init__(self, key: Key | None) -> None:
         self.key = key
         self.messages: list[Message] = []
         self.people: set[str] = set()
-        self.again_us: int | None = None
-        """When what could not be joined is to be walked again."""
+        self.retry_us: int | None = None
+        """Time of the next attempt to join messages that were put back."""
 
     def due_us(self, retention_us: int) -> int:
-        """Say when it is to be let go, or walked, though nothing new has come."""
-        if self.again_us is not None:
-            return self.again_us
+        """Return the time at which to expire or walk the queue if nothing arrives."""
+        if self.retry_us is not None:
+            return self.retry_us
         wait_us = retention_us
         if self.key is not None and self.key.kind == "time":
             wait_us = min(wait_us, self.key.value)
@@ -74,12 +136,21 @@ class _Queue:
 
 
 class Pending:
-    """Queue of pending messages, shared by receivers with the same queue.
+    """Pending messages of a receiver, or of several with the same messages, in one queue per threshold.
 
     Parameters
     ----------
     retention_us : int
-        No message waits for longer, whatever its threshold.
+        Maximum time that a message waits, whatever its threshold, µs.
+
+    Attributes
+    ----------
+    due_us : float
+        Time of the next :meth:`walk` or :meth:`expire` if nothing arrives; infinite: none.
+    dropped : int
+        Messages that have waited too long for a threshold of people.
+    is_private : bool
+        Whether there was a threshold of people; expired messages without a known threshold are then dropped.
     """
 
     __slots__ = ("_queues", "_retention_us", "dropped", "due_us", "is_private")
@@ -88,43 +159,41 @@ class Pending:
         self._retention_us = retention_us
         self._queues: dict[Key | None, _Queue] = {}
         self.due_us: float = math.inf
-        """When :meth:`walk` or :meth:`expire` is next to be called, if nothing new comes."""
         self.dropped = 0
-        """Messages that have waited too long for people."""
         self.is_private = False
-        """Whether there was a threshold of people: then what no threshold is known for is dropped, too."""
 
     def __len__(self) -> int:
         return sum(len(queue.messages) for queue in self._queues.values())
 
     def messages(self) -> list[Message]:
-        """Give what waits, the oldest first."""
+        """Return the pending messages, oldest first."""
         messages = [message for queue in self._queues.values() for message in queue.messages]
         messages.sort(key=_number)
         return messages
 
     def keyed(self) -> list[tuple[Message, Key | None]]:
-        """Give what waits with its threshold; None: not known."""
+        """Return the pending messages with their thresholds; None: not known."""
         return [(message, key) for key, queue in self._queues.items() for message in queue.messages]
 
     def copy(self) -> Pending:
-        """Give another one for which the same waits."""
+        """Return a copy with the same pending messages."""
         other = Pending(self._retention_us)
         other.due_us, other.is_private = self.due_us, self.is_private
         for key, queue in self._queues.items():
             other._queues[key] = copied = _Queue(key)
             copied.messages, copied.people = queue.messages.copy(), queue.people.copy()
-            copied.again_us = queue.again_us
+            copied.retry_us = queue.retry_us
         return other
 
     def add(self, message: Message, key: Key | None) -> Batch | None:
-        """Let a message wait that is newer than all others; give what goes by that.
+        """Add a message newer than all others, and return the batch that it completes.
 
         Parameters
         ----------
         message : Message
+            The message.
         key : Key or None
-            Its threshold; None: not known, it waits.
+            Its evaluated threshold; None: not known, the message waits.
         """
         queue = self._queues.get(key)
         if queue is None:
@@ -138,63 +207,63 @@ class Pending:
             return None
         kind, value = key
         if kind == "volume":
-            has_come = len(messages)
+            reached = len(messages)
         elif kind == "people":
             self.is_private = True
             queue.people |= message.context.people
-            has_come = len(queue.people)
+            reached = len(queue.people)
         else:
-            has_come = message.arrived_us - messages[0].arrived_us
-        if has_come < value:
+            reached = message.arrived_us - messages[0].arrived_us
+        if reached < value:
             return None
         del self._queues[key]
         self._set_due()
         return tuple(messages)
 
     def walk(self, now_us: int, decide: Decide, new: Message | None = None) -> list[Batch]:
-        """Apply the thresholds as they are now to all that waits and to a new message; give what goes."""
+        """Apply the current thresholds to all pending messages and a new one; return released batches."""
         waiting = self.messages()
         if new is not None:
             waiting.append(new)
         self._queues.clear()
         self.due_us = math.inf
-        gone = [batch for each in waiting if (batch := self.add(each, decide(each))) is not None]
-        return [*gone, *self.expire(now_us)]
+        released = [batch for message in waiting if (batch := self.add(message, decide(message))) is not None]
+        return [*released, *self.expire(now_us)]
 
     def expire(self, now_us: int) -> list[Batch]:
-        """Let go what nothing new will let go, in time; what was put back is to be walked instead."""
+        """Release or drop what is due by time; messages that were put back must be walked instead."""
         if now_us < self.due_us:
             return []
-        gone: list[Batch] = []
+        released: list[Batch] = []
         for key, queue in list(self._queues.items()):
             if now_us < queue.due_us(self._retention_us):
                 continue
             del self._queues[key]
             if (key.kind == "people") if key is not None else self.is_private:
-                self._drop(now_us, queue)
+                self._drop_expired(now_us, queue)
             else:
-                gone.append(tuple(queue.messages))
+                released.append(tuple(queue.messages))
         self._set_due()
-        return gone
+        return released
 
-    def put_back(self, messages: Iterable[Message], again_us: int) -> None:
-        """Take back what could not be joined; it is tried again at the latest at a moment."""
+    def put_back(self, messages: Iterable[Message], retry_us: int) -> None:
+        """Restore messages that could not be joined, and schedule the next attempt."""
         queue = self._queues.setdefault(None, _Queue(None))
         queue.messages = sorted([*queue.messages, *messages], key=_number)
-        queue.again_us = again_us if queue.again_us is None else min(queue.again_us, again_us)
+        queue.retry_us = retry_us if queue.retry_us is None else min(queue.retry_us, retry_us)
         self._set_due()
 
-    def _drop(self, now_us: int, queue: _Queue) -> None:
-        """Keep what has not waited too long."""
-        kept = [each for each in queue.messages if now_us - each.arrived_us < self._retention_us]
+    def _drop_expired(self, now_us: int, queue: _Queue) -> None:
+        kept = [message for message in queue.messages if now_us - message.arrived_us < self._retention_us]
         self.dropped += len(queue.messages) - len(kept)
         if kept:
-            queue.messages, queue.people = kept, {name for each in kept for name in each.context.people}
+            queue.messages = kept
+            queue.people = {name for message in kept for name in message.context.people}
             self._queues[queue.key] = queue
 
     def _set_due(self) -> None:
         self.due_us = min(
-            (each.due_us(self._retention_us) for each in self._queues.values()), default=math.inf
+            (queue.due_us(self._retention_us) for queue in self._queues.values()), default=math.inf
         )
 
 

@@ -1,18 +1,17 @@
-"""Algorithm 3 for a share of the receivers, as a query on a stream keeps it (``pipeline.streaming``).
+"""Algorithm 3 for a share of the receivers, as a stream query keeps it (``pipeline.streaming``).
 
-Every share is given every event, so all of them know the current context of every sender; each receiver is in
-one share. What the shares let go together is what one engine for all lets go, at the same moments, with its
-equal aggregates told by one share each.
+Every share processes every event, so that each knows the current context of all senders; each receiver
+belongs to one share. Together the shares release what a single engine releases, at the same times; an
+aggregate for receivers of several shares is emitted once per share.
 
-==========  ===============================================================================================
-register    its text: the attributes as JSON. A client that is in gets them in place of the former ones
-unregister  with all that waits for the client
-context     its text: a context as :meth:`Context.describe` gives it; of a client that is not registered
-            it is left out, and that is a problem
-tick        nothing but time
-anything    with a number that is not above the last one is a repeat, and left out; if it cannot be read, that
-            is a problem
-==========  ===============================================================================================
+==========  =============================================================================================
+register    text: the attributes as JSON; replace the attributes of a registered client
+unregister  remove the client and its pending messages
+context     text: a context as :meth:`Context.describe` returns it; a problem if the client is not registered
+tick        advance the time
+any         skip an event whose number is not above the last one (a duplicate); report an event that
+            cannot be decoded as a problem
+==========  =============================================================================================
 """
 
 from __future__ import annotations
@@ -27,15 +26,14 @@ import msgspec
 
 from mudkit.errors import MudkitError, ParameterError, PropagationProblem, brief
 from mudkit.sources.parameters import number
-from mudkit.systems.radiator.aggregation.functions import check_join
-from mudkit.systems.radiator.aggregation.joining import aggregates
-from mudkit.systems.radiator.aggregation.joins import Join, concatenation
-from mudkit.systems.radiator.aggregation.thresholds import Aggregability
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.groups import Groups
+from mudkit.systems.radiator.engines.joining import check_join, join_entry
 from mudkit.systems.radiator.engines.literal import Entry
 from mudkit.systems.radiator.engines.pending import Message
-from mudkit.systems.radiator.packing import pack
+from mudkit.systems.radiator.joins import Join, concatenation
+from mudkit.systems.radiator.messages import pack
+from mudkit.systems.radiator.thresholds import Aggregability
 from mudkit.wire import Value
 
 __all__ = ["Share", "Shares"]
@@ -44,7 +42,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class ClientEvent(Protocol):
-    """An event: when (µs), its number, and what is told of a client."""
+    """Event of a client: time (µs), number, kind and text."""
 
     @property
     def t_us(self) -> int: ...
@@ -58,26 +56,27 @@ class ClientEvent(Protocol):
     def text(self) -> str | None: ...
 
 
-Gone: TypeAlias = tuple[int, Sequence[int], Sequence[str], str | None, str | None]
-"""When (µs), the messages' numbers, the recipients, the aggregate as JSON; or, instead of it, a problem."""
+Output: TypeAlias = tuple[int, Sequence[int], Sequence[str], str | None, str | None]
+"""Time (µs), numbers of the messages, recipients, and either the aggregate as JSON or a problem."""
 
-Kept: TypeAlias = tuple[Groups, set[str], int]
+ShareState: TypeAlias = tuple[Groups, set[str], int]
 """State of a share: engine without its function, registered clients, number of the last event."""
 
 
 class Share:
-    """The engine of one share.
+    """Engine of one share.
 
     Parameters
     ----------
     shares : Shares
+        Configuration of all shares.
     share, of : int
-        Which one it is, and how many there are.
-    kept : object
-        What :meth:`kept` has given; None: nothing has happened yet.
+        Index of the share, and number of shares.
+    kept : tuple, optional
+        State from :meth:`kept`; None: a new share.
     """
 
-    def __init__(self, shares: Shares, share: int, of: int, kept: Kept | None = None) -> None:
+    def __init__(self, shares: Shares, share: int, of: int, kept: ShareState | None = None) -> None:
         self._shares, self._share, self._of = shares, share, of
         self._engine: Groups
         self._clients: set[str]
@@ -92,17 +91,17 @@ class Share:
 
     @property
     def due_us(self) -> float:
-        """When :meth:`fire` is next to be called, at the latest."""
+        """Latest time of the next :meth:`fire`, µs; infinite: none."""
         return self._engine.due_us
 
-    def kept(self) -> Kept:
-        """Give all that it has to know to go on, without the programmer's functions."""
+    def kept(self) -> ShareState:
+        """Return the state of the share, without the user's functions."""
         engine = copy(self._engine)
         del engine.function
         return engine, self._clients, self._last
 
-    def handle(self, event: ClientEvent) -> list[Gone]:
-        """Take an event, and give what goes by it."""
+    def handle(self, event: ClientEvent) -> list[Output]:
+        """Process an event; return aggregates and problems."""
         if event.number <= self._last:
             return []
         self._last = event.number
@@ -110,14 +109,14 @@ class Share:
             context = self._read(event)
         except (MudkitError, msgspec.DecodeError, LookupError, TypeError) as error:
             return [_unreadable(event, error)]
-        return self._gone(event.t_us, self._take(event, context))
+        return self._outputs(event.t_us, self._take(event, context))
 
-    def fire(self, now_us: int) -> list[Gone]:
-        """Give what goes by time alone."""
-        return self._gone(now_us, self._engine.fire(now_us))
+    def fire(self, now_us: int) -> list[Output]:
+        """Return what is due by time."""
+        return self._outputs(now_us, self._engine.fire(now_us))
 
     def _read(self, event: ClientEvent) -> Context | None:
-        """Give what is told of a client; attributes as a context of nobody."""
+        """Return the context of an event; attributes become a context without people."""
         match event.kind:
             case "register":
                 return Context(attributes=_decode(event.text or "{}"))
@@ -150,27 +149,27 @@ class Share:
     def _has(self, client: str) -> bool:
         return zlib.crc32(client.encode()) % self._of == self._share
 
-    def _gone(self, now_us: int, entries: Sequence[Entry]) -> list[Gone]:
-        gone: list[Gone] = []
+    def _outputs(self, now_us: int, entries: Sequence[Entry]) -> list[Output]:
+        outputs: list[Output] = []
         for entry in entries:
-            for part, text in aggregates(self._engine, entry, now_us, self._shares.join, _text):
+            for part, text in join_entry(self._engine, entry, now_us, self._shares.join, _text):
                 numbers = [message.number for message in part.batch]
-                gone.append((now_us, numbers, part.recipients, text, None))
-        return gone + [(now_us, (), (), None, str(problem)) for problem in self._engine.problems.news()]
+                outputs.append((now_us, numbers, part.recipients, text, None))
+        return outputs + [(now_us, (), (), None, str(problem)) for problem in self._engine.problems.news()]
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Makes the engines of the shares: ``pipeline.aggregate_stream(events, Shares(g), path)``.
+    """Factory of the shares' engines: ``pipeline.aggregate_stream(events, Shares(g), path)``.
 
     Parameters
     ----------
     aggregability : Aggregability
-        The aggregability function, which has a key.
+        Aggregability function with a key.
     join : callable
     max_retention_s : float
     echo : bool
-        As of :class:`mudkit.systems.radiator.Server`.
+        As for :class:`mudkit.systems.radiator.Server`.
 
     Raises
     ------
@@ -197,12 +196,12 @@ class Shares:
                 remedy="put @aggregability(key=…) before it",
             )
 
-    def __call__(self, share: int, of: int, kept: Kept | None = None) -> Share:
-        """Make the engine of a share, or bring it back from what was kept."""
+    def __call__(self, share: int, of: int, kept: ShareState | None = None) -> Share:
+        """Build the engine of a share, or restore it from its state."""
         return Share(self, share, of, kept)
 
 
-def _unreadable(event: ClientEvent, error: Exception) -> Gone:
+def _unreadable(event: ClientEvent, error: Exception) -> Output:
     problem = PropagationProblem(
         f"An event cannot be used: {error.summary if isinstance(error, MudkitError) else error}",
         where=f"event {event.number} of {event.client!r}, {event.kind}",

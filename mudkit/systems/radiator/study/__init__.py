@@ -1,1 +1,1 @@
-"""What the paper's evaluation needs: applications, and traces that are played without a fleet."""
+"""Applications of the paper's evaluation, and broadcasts and traces run without a fleet."""

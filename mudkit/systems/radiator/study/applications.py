@@ -1,14 +1,14 @@
 """Applications: an aggregability function and a join each (Radiator 1, 2; Tables 1 and 2 are lost).
 
 =================  ===========================================================================================
-traffic            all wait for five minutes (2.2); the mean speed of each cell
-hazards            until five wait (Table 1's second row: a number of messages); how many people in each cell
-popular spots      until what waits is of twenty people; how many in each cell, cells with one or two left out
-friends nearby     friends at once when they are near by, in five minutes else; strangers in half an hour
-noise map          from one's own cell or one beside it in a minute, from elsewhere in half an hour (1.3)
+traffic            wait for five minutes (2.2); mean speed per cell
+hazards            wait for five messages (second row of Table 1); number of people per cell
+popular spots      wait for twenty people; number of people per cell, without cells of one or two
+friends nearby     send friends at once if near, else within five minutes; strangers within half an hour
+noise map          wait a minute for the own cell and its neighbours, half an hour for others (1.3)
 =================  ===========================================================================================
 
-All declare what they look at, so that the engine of groups can run them.
+All declare a key, so that :class:`~mudkit.systems.radiator.engines.groups.Groups` can run them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
-from mudkit.systems.radiator.aggregation import joins
-from mudkit.systems.radiator.aggregation.functions import check_join
-from mudkit.systems.radiator.aggregation.joins import Join
-from mudkit.systems.radiator.aggregation.places import Cell, cell, distance_km
-from mudkit.systems.radiator.aggregation.thresholds import (
+from mudkit.systems.radiator import joins
+from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.engines.joining import check_join
+from mudkit.systems.radiator.joins import Join
+from mudkit.systems.radiator.places import Cell, cell, distance_km
+from mudkit.systems.radiator.thresholds import (
     Aggregability,
     People,
     Threshold,
@@ -30,17 +31,16 @@ from mudkit.systems.radiator.aggregation.thresholds import (
     Volume,
     aggregability,
 )
-from mudkit.systems.radiator.context import Context
 from mudkit.wire import Fields, Value
 
 __all__ = ["APPLICATIONS", "Application", "Sense", "friends_nearby"]
 
 Sense: TypeAlias = Callable[[str, tuple[float, float], float], Fields | None]
-"""What a device tells: of its name, its place, and its speed in km/h; None: nothing."""
+"""Function of a device's name, place and speed (km/h) that returns the attributes to send; None: nothing."""
 NEAR_KM: Final = 2.0
 _NOISE_KM: Final = 5.0
 _NOISE_DB: Final = (45.0, 0.5)
-"""Of a street on which nothing moves, and for each km/h: an assumption, for no trace has recorded noise."""
+"""Noise of an empty street, and increase per km/h: an assumption, because no trace contains noise."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,16 @@ class Application:
     Parameters
     ----------
     name : str
+        Key in :data:`APPLICATIONS`, and name in problems.
     aggregability : Aggregability
+        The aggregability function.
     join : callable
+        The join.
     sense : callable
+        Function of a device's name, place (degrees) and speed (km/h) that returns the attributes to send;
+        None: nothing.
     tells : str
-        What the cells of its maps tell, with the unit.
+        Quantity and unit of the cells on its maps.
 
     Raises
     ------
@@ -119,7 +124,7 @@ def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:
     Parameters
     ----------
     friends : mapping of str to frozenset of str
-        The friends of each device's user, by device.
+        Friends of each device's user, by device.
     """
 
     def seen(receiver: Context) -> tuple[str, Cell]:
@@ -137,8 +142,8 @@ def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:
 
 
 APPLICATIONS: Final = {
-    each.name: each
-    for each in (
+    application.name: application
+    for application in (
         Application("traffic", _five_minutes, joins.mean_per_cell, _place_and_speed, "speed, km/h"),
         Application("hazards", _five_messages, joins.count_per_cell, _standing),
         Application("popular spots", _twenty_people, partial(joins.count_per_cell, least=3), _standing),
@@ -147,5 +152,5 @@ APPLICATIONS: Final = {
         ),
     )
 }
-"""The applications, by name, that need nothing else; for friends there is :func:`friends_nearby`. A hazard is
-here where a car stands: traces do not say more."""
+"""Applications by name, without :func:`friends_nearby`, which needs the friends. Traces contain no hazards: a
+standing car stands for one."""

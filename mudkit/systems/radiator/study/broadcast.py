@@ -1,6 +1,6 @@
-"""Propagation to very many clients without a fleet: what goes, when, to how many, and how large it is.
+"""Propagation to many clients without a fleet: aggregates with time, size and recipients.
 
-Its tables are made by :class:`~mudkit.systems.radiator.study.tally.Tally`.
+:class:`~mudkit.systems.radiator.study.tally.Tally` builds tables of them.
 """
 
 from __future__ import annotations
@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mudkit.systems.radiator.aggregation.functions import check_join
-from mudkit.systems.radiator.aggregation.joining import aggregates
-from mudkit.systems.radiator.aggregation.joins import Join, concatenation
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.engines.client_arrays import ClientArrays
-from mudkit.systems.radiator.engines.groups import Groups
-from mudkit.systems.radiator.engines.literal import ClientLists, Entry
+from mudkit.systems.radiator.engines.joining import Engine, check_join, join_entry
+from mudkit.systems.radiator.engines.literal import Entry
 from mudkit.systems.radiator.engines.pending import Batch, Message
-from mudkit.systems.radiator.packing import pack
+from mudkit.systems.radiator.joins import Join, concatenation
+from mudkit.systems.radiator.messages import pack
 
 __all__ = ["Aggregate", "broadcast"]
 
@@ -27,14 +24,15 @@ class Aggregate(NamedTuple):
     Parameters
     ----------
     gone_us : int
-        When it leaves the server.
+        Time at which it leaves the server, µs.
     batch : tuple of Message
-        What it is of.
+        Its messages, oldest first.
     context : Context
-        What it is.
+        The joined context.
     size_bytes : int
-        As it is sent to one of them: its JSON, compressed or not.
+        Size of the JSON sent to one recipient, compressed or not.
     recipients : list of str
+        Client ids.
     """
 
     gone_us: int
@@ -45,7 +43,7 @@ class Aggregate(NamedTuple):
 
 
 def broadcast(
-    engine: ClientLists | ClientArrays | Groups,
+    engine: Engine,
     messages: Iterable[Message],
     join: Join = concatenation,
     *,
@@ -59,12 +57,13 @@ def broadcast(
     engine : ClientLists, ClientArrays or Groups
         The engine, with its clients registered.
     messages : iterable of Message
-        The messages in the order of their arrival; the moments of arrival never fall.
+        Messages in order of arrival; arrival times must not decrease.
     join : callable
-        What fails to join waits in the engine, and is a problem of the engine's.
+        The join; batches that it cannot join return to the engine, which records the problem.
     compress : bool
+        Whether sizes are of gzip-compressed JSON.
     until_us : int, optional
-        Virtual time continues until then after the last message.
+        Time until which the run continues after the last message, µs; None: it ends there.
 
     Raises
     ------
@@ -76,18 +75,18 @@ def broadcast(
     def sized(context: Context) -> tuple[Context, int]:
         return context, len(pack(context.describe(), compress))
 
-    def gone(now_us: int, entries: list[Entry]) -> Iterator[Aggregate]:
+    def joined(now_us: int, entries: list[Entry]) -> Iterator[Aggregate]:
         for entry in entries:
-            for part, (context, size_bytes) in aggregates(engine, entry, now_us, join, sized):
+            for part, (context, size_bytes) in join_entry(engine, entry, now_us, join, sized):
                 yield Aggregate(now_us, part.batch, context, size_bytes, part.recipients)
 
     for message in messages:
         now_us = message.arrived_us
         while engine.due_us < now_us:
             due_us = int(engine.due_us)
-            yield from gone(due_us, engine.fire(due_us))
+            yield from joined(due_us, engine.fire(due_us))
         if entries := engine.take(now_us, message):
-            yield from gone(now_us, entries)
+            yield from joined(now_us, entries)
     while until_us is not None and engine.due_us <= until_us:
         due_us = int(engine.due_us)
-        yield from gone(due_us, engine.fire(due_us))
+        yield from joined(due_us, engine.fire(due_us))

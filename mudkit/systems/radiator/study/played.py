@@ -1,4 +1,4 @@
-"""An application on a trace: every device tells where it is, and what goes to whom becomes tables."""
+"""An application run on a trace: each device reports its position; receptions become tables."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ContextProblem, ParameterError, PropagationProblem
 from mudkit.sources.parameters import number
-from mudkit.systems.radiator.aggregation import joins
-from mudkit.systems.radiator.aggregation.places import distance_km
+from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.client_arrays import engine_for_many
 from mudkit.systems.radiator.engines.pending import Message
-from mudkit.systems.radiator.packing import pack
-from mudkit.systems.radiator.problems import Problems, failure
+from mudkit.systems.radiator.functions import Problems, failure
+from mudkit.systems.radiator.messages import pack
+from mudkit.systems.radiator.places import distance_km
 from mudkit.systems.radiator.study.applications import Application
 from mudkit.systems.radiator.study.broadcast import Aggregate, broadcast
 from mudkit.units import distance_km as distances_km
@@ -34,7 +34,7 @@ __all__ = ["Heard", "Place", "Played", "Track", "heard", "play", "rows"]
 Place = tuple[float, float]
 """Latitude and longitude, degrees."""
 Track = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
-"""Where somebody was: seconds that ascend, latitudes and longitudes."""
+"""Positions of a device: ascending seconds, latitudes and longitudes."""
 
 
 class Heard(NamedTuple):
@@ -58,20 +58,20 @@ class Played:
     Parameters
     ----------
     aggregates : pandas.DataFrame
-        A row for each that went: ``ts, messages, people, recipients, size_bytes, wait_s`` (the mean of its
+        One row per aggregate: ``ts, messages, people, recipients, size_bytes, wait_s`` (mean wait of its
         messages at the server).
     heard : pandas.DataFrame
-        What those who are watched have got, a row for each cell of each aggregate, in time: as of
-        :func:`heard`, times in seconds since the first position. Where the join tells no cells, the value is
-        how many people were in each of 1 km.
+        One row per watched receiver, aggregate and cell, in order of time; columns as of :func:`heard`, times
+        in seconds since the first position. If the join returns no cells, the value is the number of people
+        in cells of 1 km.
     received : pandas.DataFrame
-        What those who are watched have got of each message: ``ts, receiver, sender, lat, lon, age_s``: where
-        it was sent, and how old it was when it went.
+        One row per watched receiver and message: ``ts, receiver, sender, lat, lon`` (of the sender) and
+        ``age_s`` when it was sent on.
     sent : pandas.DataFrame
-        What went to each who is watched: ``receiver, aggregates, messages, bytes`` (gzip, no addresses).
-    problems : list
-        The problems of the application's functions. What fails to sense says nothing; an aggregate in which
-        there are no cells, and cannot be, has no rows in ``heard``.
+        One row per watched receiver: ``receiver, aggregates, messages, bytes`` (gzip, without addresses).
+    problems : list of PropagationProblem
+        Problems of the application's functions. A device that fails to sense sends nothing; an aggregate from
+        which no cells can be derived has no rows in ``heard``.
     """
 
     aggregates: pd.DataFrame
@@ -95,21 +95,23 @@ def play(
     Parameters
     ----------
     application : Application
+        The application.
     positions : pyarrow.Table, pandas.DataFrame or object with ``positions``
-        Columns device, ts, lat, lon and perhaps speed_mps, as a lab's trace and
-        :class:`mudkit.trace.Loaded` have them. Without a speed it is that since the report before.
+        Columns device, ts, lat, lon and optionally speed_mps, as in a lab's trace and
+        :class:`mudkit.trace.Loaded`. Without a speed, it is computed from the previous position.
     watch : collection of str
         Devices whose receptions are kept.
     stand : mapping of str to (float, float), optional
-        Who stands still somewhere and listens, watched as well.
+        Additional receivers that stand still, with their places (degrees); they are watched, too.
     every_s : float
-        A device tells something so often at the most.
+        Minimum interval between reports of a device.
     max_retention_s : float
+        Maximum time that a message waits.
 
     Raises
     ------
     ParameterError
-        There are no positions, or a device to be watched is not among them, or one that listens is.
+        There are no positions, a watched device has none, or a standing receiver has some.
     """
     import pandas as pd
 
@@ -142,25 +144,28 @@ def play(
     aggregates: list[tuple[float, ...]] = []
     cells: list[Heard] = []
     received: list[tuple[int, str, str, float, float, float]] = []
-    for gone in broadcast(engine, events, application.join, until_us=int(times_us[-1]) + retention_us):
-        waits_s = [(gone.gone_us - each.arrived_us) / 1e6 for each in gone.batch]
-        people = len({name for each in gone.batch for name in each.context.people})
+    until_us = int(times_us[-1]) + retention_us
+    for aggregate in broadcast(engine, events, application.join, until_us=until_us):
+        waits_s = [(aggregate.gone_us - message.arrived_us) / 1e6 for message in aggregate.batch]
+        people = len({name for message in aggregate.batch for name in message.context.people})
         aggregates.append(
             (
-                gone.gone_us,
-                len(gone.batch),
+                aggregate.gone_us,
+                len(aggregate.batch),
                 people,
-                len(gone.recipients),
-                gone.size_bytes,
+                len(aggregate.recipients),
+                aggregate.size_bytes,
                 float(np.mean(waits_s)),
             )
         )
-        for receiver in sorted(watched.intersection(gone.recipients)):
-            more = (1, len(gone.batch), gone.size_bytes)
+        for receiver in sorted(watched.intersection(aggregate.recipients)):
+            more = (1, len(aggregate.batch), aggregate.size_bytes)
             sums[receiver] = [now + plus for now, plus in zip(sums[receiver], more, strict=True)]
-            cells += _cells(application, gone, receiver, sums[receiver][0], engine.problems)
-            for each, wait_s in zip(gone.batch, waits_s, strict=True):
-                received.append((gone.gone_us, receiver, each.sender, *_place(each.context), wait_s))
+            cells += _cells(application, aggregate, receiver, sums[receiver][0], engine.problems)
+            for message, wait_s in zip(aggregate.batch, waits_s, strict=True):
+                received.append(
+                    (aggregate.gone_us, receiver, message.sender, *_place(message.context), wait_s)
+                )
     tracks = {name: _track(frame, times_us, name) for name in watched - stand.keys()}
     for_columns = ["ts", "messages", "people", "recipients", "size_bytes", "wait_s"]
     tables = [
@@ -182,13 +187,13 @@ def play(
 
 
 def _cells(
-    application: Application, gone: Aggregate, receiver: str, number: int, problems: Problems
+    application: Application, aggregate: Aggregate, receiver: str, number: int, problems: Problems
 ) -> list[Heard]:
-    context = gone.context
+    context = aggregate.context
     try:
         if context.get("cells") is None:
-            context = joins.count_per_cell([each.context for each in gone.batch])
-        return rows(gone.gone_us / 1e6, receiver, number, context)
+            context = joins.count_per_cell([message.context for message in aggregate.batch])
+        return rows(aggregate.gone_us / 1e6, receiver, number, context)
     except Exception as error:
         where = f"{application.name}, receiver {receiver!r}"
         remedy = "it is not among what was heard"
@@ -199,7 +204,7 @@ def _cells(
 
 
 def _place(context: Context) -> Place:
-    """Give where it was sent; not a number, where it does not say it."""
+    """Return the place of a context; NaN if it has none."""
     try:
         lat, lon = context["loc"]
         return float(lat), float(lon)
@@ -208,17 +213,9 @@ def _place(context: Context) -> Place:
 
 
 def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[Heard]:
-    """Give a row of :func:`heard` for each cell of an aggregate that has come.
+    """Return a row of :func:`heard` for each cell of an aggregate of a join by cell.
 
-    Parameters
-    ----------
-    t_s : float
-        When.
-    receiver : str
-    aggregate : int
-        Its number, among those of this receiver.
-    context : Context
-        A context that :func:`joins.mean_per_cell` or :func:`joins.count_per_cell` gives.
+    ``aggregate`` is its number among those of the receiver.
     """
     km = context["km"]
     return [
@@ -228,21 +225,14 @@ def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[He
 
 
 def heard(rows: list[Heard], tracks: Mapping[str, Track]) -> pd.DataFrame:
-    """Make the table of what has come to receivers, which maps are drawn from.
-
-    Parameters
-    ----------
-    rows : list of Heard
-        Rows that :func:`rows` gives.
-    tracks : mapping of str to tuple
-        Where each receiver was.
+    """Return the table of received cells, from which maps are drawn.
 
     Returns
     -------
     pandas.DataFrame
-        ``t_s`` (when it came), ``receiver, aggregate, lat, lon`` (the cell's centre), ``km`` (its side),
-        ``value, messages, said_s`` (when they were said, on average), ``distance_km`` (from the receiver to
-        the cell, then); in time.
+        ``t_s`` (time of reception), ``receiver, aggregate, lat, lon`` (centre of the cell), ``km`` (its
+        side), ``value, messages, said_s`` (mean time of the messages), ``distance_km`` (from the receiver to
+        the cell at that time), in order of time.
     """
     import pandas as pd
 
@@ -267,7 +257,7 @@ def _still(place: Place) -> Track:
 def _events(
     application: Application, frame: pd.DataFrame, times_us: list[int], every_us: int, problems: Problems
 ) -> Iterator[Message]:
-    """Give what the devices tell, in time."""
+    """Yield the reports of the devices in order of time."""
     last: dict[str, tuple[int, tuple[float, float]]] = {}
     reported_us: dict[str, int] = {}
     count = 0
@@ -290,7 +280,7 @@ def _events(
             if attributes is None:
                 continue
             context = Context(frozenset((device,)), dict(attributes), (now_us, now_us))
-            pack(context.describe(), compress=False)  # with what cannot be sent no join could be
+            pack(context.describe(), compress=False)  # fails here if it cannot be encoded
         except Exception as error:
             where = f"{application.name}, device {device!r}"
             expected = "a mapping, or None"

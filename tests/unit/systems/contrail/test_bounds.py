@@ -7,13 +7,12 @@ from contrail_place import Place, marked
 
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.contrail import Backlogged, Group, Published, QueueFull, Relay
+from mudkit.systems.contrail.device import connection as outbox_module
 from mudkit.systems.contrail.device import filters as filters_module
-from mudkit.systems.contrail.device import outbox as outbox_module
 from mudkit.systems.contrail.device import receiving as receiving_module
 from mudkit.systems.contrail.device import sending as sending_module
 from mudkit.systems.contrail.messages import Filter, SealedFor
-from mudkit.systems.contrail.servers import queues as queues_module
-from mudkit.systems.contrail.servers import storage as storage_module
+from mudkit.systems.contrail.servers import contents as contents_module
 
 EVERYTHING = "what > ''"
 
@@ -68,7 +67,7 @@ def test_a_copy_that_is_too_far_behind_is_obsolete(place, monkeypatch):
     machine, items = there.machine("bob"), [each for each in seen if each["kind"] == "data"]
     before = dict(there.counts("bob"))
     for each in items:
-        machine._receiving.take(each)
+        machine._receiving.receive(each)
     there.lab.world.hosts["bob"].processes[0].store.commit()
     assert {name: count - before.get(name, 0) for name, count in there.counts("bob").items()} == {
         "obsolete": 15,
@@ -105,7 +104,7 @@ def test_filters_that_come_and_go_leave_a_bounded_trace(place, monkeypatch):
     before = there.counts("ann").get("obsolete filters", 0)
     machine = there.machine("ann")
     for each in seen[:10]:
-        machine._receiving.take(each)  # forgotten, and no new ones either
+        machine._receiving.receive(each)  # forgotten, and no new ones either
     there.lab.world.hosts["ann"].processes[0].store.commit()
     assert there.counts("ann")["obsolete filters"] == before + 10
 
@@ -201,7 +200,7 @@ def test_an_inbox_that_nobody_reads_is_bounded_and_what_it_dropped_may_come_agai
 
 
 def test_a_queue_takes_so_many_filters_and_keys_and_a_key_that_was_refused_comes_later(place, monkeypatch):
-    monkeypatch.setattr(queues_module, "MAX_CONTROLS", 2)
+    monkeypatch.setattr(contents_module, "MAX_CONTROLS", 2)
     there = place("ann bob cyd")
     ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
     there.install(bob, EVERYTHING, to=("ann", "app"))
@@ -221,9 +220,9 @@ def test_a_queue_takes_so_many_filters_and_keys_and_a_key_that_was_refused_comes
 
 
 def test_filters_of_a_group_are_bounded_by_device(monkeypatch):
-    monkeypatch.setattr(storage_module, "MAX_FILTERS", 3)
+    monkeypatch.setattr(contents_module, "MAX_FILTERS", 3)
     store = MemoryStore()
-    groups = storage_module.PublisherGroups(store)
+    groups = contents_module.PublisherGroups(store)
     to = [SealedFor("bob", "in", b"", b"")]
 
     def spread(source, slot, expires_us=None):
@@ -235,7 +234,7 @@ def test_filters_of_a_group_are_bounded_by_device(monkeypatch):
     spread("ann", 5)  # the third has expired
     assert [each.slot for each in groups.join(50, "club", "bob", 1)] == [2, 4, 5, 1]  # by who sent them
     spread("ann", 6)
-    assert [each.slot for each in storage_module.PublisherGroups(store).join(50, "club", "bob", 2)] == [
+    assert [each.slot for each in contents_module.PublisherGroups(store).join(50, "club", "bob", 2)] == [
         4,
         5,
         6,

@@ -29,7 +29,7 @@ def visited(there):
     return {
         name.removeprefix("relay1-gateway-")
         for name, host in there.lab.world.hosts.items()
-        if "gateway" in name and host.processes[0].machine._held
+        if "gateway" in name and host.processes[0].machine._connections
     }
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.errors import ParameterError
-from mudkit.systems.radiator import Client, Context, People, Server, Time, Volume, distance_km
-from mudkit.systems.radiator.aggregation import joins
+from mudkit.systems.radiator import Client, Context, People, Server, Time, Volume, distance_km, joins
 
 
 class Fleet:

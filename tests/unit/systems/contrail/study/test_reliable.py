@@ -103,7 +103,7 @@ def test_a_newer_item_of_a_name_is_acknowledged_by_itself(ends):
     assert out.unacknowledged == {"one": ["bob", "cyd"]}
     there.run(130)
     assert out.unacknowledged == {}
-    with pytest.raises(ParameterError, match="to be acknowledged"):
+    with pytest.raises(ParameterError, match="no unacknowledged item"):
         out.retransmit("one")
 
 

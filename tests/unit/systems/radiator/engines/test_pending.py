@@ -6,8 +6,17 @@ import math
 
 import pytest
 
-from mudkit.systems.radiator import Context, Message, Pending
-from mudkit.systems.radiator.aggregation.thresholds import Key
+from mudkit.systems.radiator import (
+    Aggregability,
+    ClientLists,
+    Context,
+    Message,
+    Pending,
+    Volume,
+    engine_for_many,
+)
+from mudkit.systems.radiator.engines.pending import Contexts
+from mudkit.systems.radiator.thresholds import Key
 
 S = 1_000_000
 RETENTION_US = 1000 * S
@@ -94,3 +103,49 @@ def test_what_is_put_back_is_walked_again_at_its_moment():
     other = pending.copy()
     assert numbers(pending.walk(60 * S, lambda each: Key("volume", 2))) == [[0, 1]]
     assert len(other) == 2, "a copy is of its own"
+
+
+def test_the_current_context_is_the_last_message_over_the_registration():
+    contexts = Contexts(100)
+    assert contexts.register("ann", {"p2p_enabled": True, "x": 1})
+    assert contexts["ann"] == Context({"ann"}, {"p2p_enabled": True, "x": 1})
+    contexts.propagated("ann", Context({"ann"}, {"x": 2}))
+    assert contexts["ann"].attributes == {"p2p_enabled": True, "x": 2}
+    assert not contexts.register("ann", {"y": 5})
+    assert contexts["ann"].attributes == {"y": 5, "x": 2}
+    sent = Message(0, "ann", 0, Context({"ann"}, {"x": 0}))
+    contexts.leave(0, "ann")
+    assert contexts.of_sender(sent)["x"] == 2, "while something of it may wait"
+    contexts.register("bob", {})
+    contexts.leave(101, "bob")
+    assert contexts.of_sender(sent)["x"] == 0, "long gone"
+
+
+def test_who_has_left_begins_with_what_it_registers_with():
+    contexts = Contexts(100)
+    contexts.register("ann", {"x": 1})
+    contexts.propagated("ann", Context({"ann"}, {"x": 2}))
+    contexts.leave(0, "ann")
+    assert not contexts.register("ann", {"x": 9}), "something of it may wait"
+    assert contexts["ann"].attributes == {"x": 9}
+    contexts.register("ann", {"y": 1})
+    assert contexts["ann"].attributes == {"y": 1}
+
+
+@pytest.mark.parametrize("with_key", [False, True])
+@pytest.mark.parametrize("make", [ClientLists, engine_for_many])
+def test_in_all_engines(make, with_key):
+    def g(sender, receiver):
+        there = receiver if with_key else receiver["x"]
+        return Volume(1 if (sender["x"], there) == (0, 9) else 5)
+
+    engine = make(Aggregability(g, (lambda receiver: receiver["x"]) if with_key else None), 1000)
+    engine.register(0, "ann", {"x": 0})
+    engine.register(0, "bob", {"x": 9})
+    assert not engine.take(1, Message(1, "bob", 1, Context({"bob"}, {"x": 2})))
+    assert not engine.take(1, Message(2, "ann", 1, Context({"ann"}, {"x": 0})))
+    engine.unregister(2, "bob")
+    engine.register(3, "bob", {"x": 9})
+    (entry,) = engine.take(4, Message(3, "ann", 4, Context({"ann"}, {"x": 0})))
+    assert entry.recipients == ["bob"]
+    assert [message.number for message in entry.batch] == [3], "what waited for it when it left is gone"

@@ -10,8 +10,7 @@ import pytest
 from radiator_streams import ClientEvent, S
 
 from mudkit.errors import ParameterError
-from mudkit.systems.radiator import Shares, Time, Volume, aggregability
-from mudkit.systems.radiator.aggregation import joins
+from mudkit.systems.radiator import Shares, Time, Volume, aggregability, joins
 
 
 @aggregability(key=lambda receiver: receiver["cell"])

@@ -11,8 +11,15 @@ import pytest
 
 from mudkit import Lab, figures, trace
 from mudkit.errors import ParameterError
-from mudkit.systems.radiator import APPLICATIONS, Aggregability, Time, distance_km, friends_nearby, play
-from mudkit.systems.radiator.aggregation import joins
+from mudkit.systems.radiator import (
+    APPLICATIONS,
+    Aggregability,
+    Time,
+    distance_km,
+    friends_nearby,
+    joins,
+    play,
+)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from mudkit.systems.radiator import (
     Time,
     Volume,
     broadcast,
+    joins,
 )
-from mudkit.systems.radiator.aggregation import joins
 
 S = 1_000_000
 SAID = [

@@ -1,4 +1,4 @@
-"""How messages are packed: no bytes make :func:`unpack` raise, or fill the memory."""
+"""Encoding of messages: no bytes make :func:`unpack` raise or exhaust the memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from mudkit.errors import ParameterError
 from mudkit.systems.radiator import pack, unpack
-from mudkit.systems.radiator.packing import MAX_BYTES, check_size
+from mudkit.systems.radiator.messages import MAX_BYTES, check_size
 
 
 @pytest.mark.parametrize("compress", [False, True])

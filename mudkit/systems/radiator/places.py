@@ -1,4 +1,4 @@
-"""Places of contexts: distances and cells, for one pair at a time."""
+"""Places: cells of a grid, bounding boxes and distances of (lat, lon) pairs."""
 
 from __future__ import annotations
 
@@ -18,29 +18,23 @@ _KM_PER_DEGREE: Final = float(KM_PER_DEGREE)
 
 
 class Cell(NamedTuple):
-    """A cell of a grid over the globe.
-
-    Parameters
-    ----------
-    row, column : int
-        The place of the cell, counted from the equator northward, and from the meridian of Greenwich
-        eastward.
-    km : float
-        Height, and width at the equator side of its row.
-    """
+    """Cell of a grid over the globe."""
 
     row: int
+    """Counted from the equator northward."""
     column: int
+    """Counted from the meridian of Greenwich eastward."""
     km: float
+    """Height, and width at the equator side of the row."""
 
     @property
     def centre(self) -> tuple[float, float]:
-        """Latitude and longitude of its middle, degrees to a metre."""
+        """Latitude and longitude of the middle, degrees to a metre."""
         west, east = self._edges
         return round((self.row + 0.5) * _sides(self.row, self.km)[0], 5), round((west + east) / 2, 5)
 
     def is_beside(self, other: Cell) -> bool:
-        """Say whether they touch, at a corner at least, or are the same; also over the date line."""
+        """Return whether two cells are equal or touch, at a corner at least; also across the date line."""
         if self.km != other.km or abs(self.row - other.row) > 1:
             return False
         (west, east), (others_west, others_east) = self._edges, other._edges
@@ -49,20 +43,25 @@ class Cell(NamedTuple):
 
     @property
     def _edges(self) -> tuple[float, float]:
-        """Longitudes of its west and its east; the date line cuts it off."""
+        """Longitudes of the western and eastern edge, cut off at the date line."""
         _, width = _sides(self.row, self.km)
         return max(self.column * width, -180.0), min((self.column + 1) * width, 180.0)
 
 
 def cell(loc: Sequence[float], *, km: float) -> Cell:
-    """Return the cell of a place.
+    """Return the grid cell of a place.
 
     Parameters
     ----------
     loc : (float, float)
         Latitude and longitude, degrees.
     km : float
-        Side of the cells.
+        Side of the cells, in km.
+
+    Raises
+    ------
+    ParameterError
+        ``loc`` is no pair of numbers, or ``km`` is out of range.
     """
     number("km", km, 1e-6, 1e5)
     try:
@@ -73,15 +72,10 @@ def cell(loc: Sequence[float], *, km: float) -> Cell:
 
 
 def box(places: Iterable[Sequence[float]]) -> list[float]:
-    """Give the smallest box that holds some places: south, west, north, east, degrees.
+    """Return the smallest bounding box of places: south, west, north, east, degrees.
 
-    Over the date line, west is greater than east. Of two that are as wide, it is not the one over the date
-    line.
-
-    Parameters
-    ----------
-    places : iterable of (float, float)
-        Latitudes and longitudes, one at least.
+    West is greater than east where the box crosses the date line. Of two equally wide boxes, the one that
+    does not cross it is returned.
     """
     lats, lons = zip(*places, strict=True)
     around = sorted({_on_circle(lon) for lon in lons})
@@ -105,6 +99,11 @@ def distance_km(origin: Sequence[float], destination: Sequence[float]) -> float:
     -------
     float
         Kilometres.
+
+    Raises
+    ------
+    ParameterError
+        A place is no pair of numbers.
     """
     try:
         phi, psi = math.radians(origin[0]), math.radians(destination[0])
@@ -122,12 +121,12 @@ def _no_place(where: str, given: Value) -> ParameterError:
 
 
 def _on_circle(lon: float) -> float:
-    """Give a longitude in [-180, 180), where 180 is -180."""
+    """Return the longitude in [-180, 180)."""
     return lon if -180 <= lon < 180 else (lon + 180) % 360 - 180
 
 
 def _sides(row: int, km: float) -> tuple[float, float]:
-    """Give the height and the width of the cells of a row, in degrees."""
+    """Return height and width of the cells of a row, in degrees."""
     height = km / _KM_PER_DEGREE
     near_equator = min(abs(row), abs(row + 1)) * height
     return height, height / max(math.cos(math.radians(near_equator)), 1e-6)

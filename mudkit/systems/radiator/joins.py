@@ -1,7 +1,7 @@
-"""Joins: how messages become one aggregate (Radiator 2.2, 3.1; Table 2 is lost).
+"""Joins: functions that merge pending messages into one aggregate (Radiator 2.2, 3.1; Table 2 is lost).
 
-A join is a function of the contexts that have waited together, the oldest first; the programmer's own is one
-like these. What these take besides is set with :func:`functools.partial`.
+A join maps the contexts of a batch, oldest first, to one context; a user's own join has the same form. Set
+the other parameters of these joins with :func:`functools.partial`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from mudkit.errors import ParameterError
-from mudkit.systems.radiator.aggregation.places import Cell, box, cell
 from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.places import Cell, box, cell
 from mudkit.wire import Fields, Value
 
 __all__ = [
@@ -31,47 +31,64 @@ Join: TypeAlias = Callable[[Sequence[Context]], Context]
 
 
 def concatenation(contexts: Sequence[Context]) -> Context:
-    """Join all people into one set, all times into one span, and each attribute into a list of its values.
+    """Join people into one set, times into one span, and each attribute into a list of its values.
 
-    The default (Radiator 3.1). Also of one message: who receives always finds lists.
+    The default (Radiator 3.1). A single message becomes lists, too, so that receivers always find lists.
+
+    Parameters
+    ----------
+    contexts : sequence of Context
+        Contexts of a batch, oldest first.
     """
     return _joined(contexts, _lists(contexts))
 
 
 def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
-    """Join places into the box that holds them all, and other attributes into lists.
+    """Join places into their smallest bounding box, and other attributes into lists.
 
-    It is the smallest one; where it is over the date line, its west is greater than its east.
+    Parameters
+    ----------
+    contexts : sequence of Context
+    loc : str
+        Attribute with the place.
 
     Returns
     -------
     Context
-        The context with ``box`` (south, west, north, east, degrees) and ``messages`` in place of the
-        attribute ``loc``.
+        Has ``box`` (south, west, north, east, degrees; west is greater than east where the box crosses the
+        date line) and ``messages`` instead of the attribute ``loc``.
 
     Raises
     ------
     ContextProblem
-        One has no place.
+        A context has no place.
     """
-    held = box([context[loc] for context in contexts])
+    bounds = box([context[loc] for context in contexts])
     others = {name: values for name, values in _lists(contexts).items() if name != loc}
-    return _joined(contexts, {**others, "box": held, "messages": len(contexts)})
+    return _joined(contexts, {**others, "box": bounds, "messages": len(contexts)})
 
 
 def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc: str = "loc") -> Context:
     """Join numbers into their means and places into their box: the speed of traffic (Radiator 2.2).
 
+    Parameters
+    ----------
+    contexts : sequence of Context
+    of : sequence of str
+        Attributes with numbers.
+    loc : str
+        Attribute with the place; contexts may lack it.
+
     Returns
     -------
     Context
-        The context with the mean of each attribute named in ``of``, ``messages``, and ``box`` where there are
-        places, as :func:`bounding_box` gives it.
+        Has the mean of each attribute in ``of``, ``messages``, and ``box`` where there are places, as in
+        :func:`bounding_box`.
 
     Raises
     ------
     ContextProblem
-        One lacks such an attribute.
+        A context lacks an attribute in ``of``.
     """
     means = {name: statistics.fmean([context[name] for context in contexts]) for name in of}
     attributes: dict[str, Value] = {**means, "messages": len(contexts)}
@@ -84,35 +101,37 @@ def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc
 def count_per_cell(
     contexts: Sequence[Context], *, km: float = 1.0, loc: str = "loc", least: int = 1
 ) -> Context:
-    """Join places into how many different people are in each cell: popular spots (Radiator 2.1).
-
-    Nobody is named.
+    """Count the different people in each cell: popular spots (Radiator 2.1); people stay anonymous.
 
     Parameters
     ----------
     contexts : sequence of Context
     km : float
-        Side of the cells.
+        Side of the cells, in km.
     loc : str
+        Attribute with the place.
     least : int
-        Cells with fewer people are not told; how many people are in such cells is.
+        Minimum number of people of a listed cell.
 
     Returns
     -------
     Context
-        The context with ``cells``, the fullest first: ``[latitude, longitude, people, messages, said_s]``:
-        degrees of their centres, and when it was said on average; ``elsewhere``: people in others.
+        Has ``cells``, the fullest first, ``[latitude, longitude, people, messages, said_s]`` (degrees of the
+        centre; mean time of the contexts), ``elsewhere``, the number of people in cells that are not listed,
+        and ``km``.
 
     Raises
     ------
     ContextProblem
-        One has no place.
+        A context has no place.
     """
-    held = _by_cell(contexts, km, loc)
-    people = {place: frozenset().union(*(each.people for each in those)) for place, those in held.items()}
+    by_cell = _by_cell(contexts, km, loc)
+    people = {
+        place: frozenset().union(*(context.people for context in here)) for place, here in by_cell.items()
+    }
     fullest = sorted(people, key=lambda place: (-len(people[place]), place))
     cells = [
-        [*place.centre, len(people[place]), len(held[place]), _said_s(held[place])]
+        [*place.centre, len(people[place]), len(by_cell[place]), _mean_time_s(by_cell[place])]
         for place in fullest
         if len(people[place]) >= least
     ]
@@ -123,71 +142,90 @@ def count_per_cell(
 def mean_per_cell(
     contexts: Sequence[Context], *, of: str = "speed_kmh", km: float = 1.0, loc: str = "loc", digits: int = 1
 ) -> Context:
-    """Join numbers into their means in each cell: the speed of traffic, or noise, on a map (Radiator 2.2).
+    """Join numbers into their means in each cell: speed or noise on a map (Radiator 2.2).
 
-    Its size grows with the cells, not with the messages.
+    The size of the aggregate grows with the number of cells, not of messages. People stay anonymous.
 
     Parameters
     ----------
     contexts : sequence of Context
     of : str
-        The attribute with the number.
+        Attribute with the number.
     km : float
-        Side of the cells.
+        Side of the cells, in km.
     loc : str
+        Attribute with the place.
     digits : int
-        The digits of the means behind the point.
+        Decimal places of the means.
 
     Returns
     -------
     Context
-        The context with ``cells``: ``[latitude, longitude, mean, messages, said_s]``, as of
-        :func:`count_per_cell`. Nobody is named.
+        Has ``cells``, ``[latitude, longitude, mean, messages, said_s]`` as in :func:`count_per_cell`, ``of``
+        and ``km``.
 
     Raises
     ------
     ContextProblem
-        One lacks the number or the place.
+        A context lacks the number or the place.
     """
     cells = [
         [
             *place.centre,
-            round(statistics.fmean([each[of] for each in those]), digits),
-            len(those),
-            _said_s(those),
+            round(statistics.fmean([context[of] for context in here]), digits),
+            len(here),
+            _mean_time_s(here),
         ]
-        for place, those in sorted(_by_cell(contexts, km, loc).items())
+        for place, here in sorted(_by_cell(contexts, km, loc).items())
     ]
     return _joined(contexts, {"cells": cells, "of": of, "km": km}, people=())
 
 
 def top_k(contexts: Sequence[Context], *, by: str, k: int = 10) -> Context:
-    """Join messages into those with the highest values of an attribute; of equal ones the older.
+    """Keep the messages with the highest values of an attribute; of equal ones the older.
+
+    Parameters
+    ----------
+    contexts : sequence of Context
+    by : str
+        Attribute to sort by.
+    k : int
+        Number of messages to keep.
 
     Returns
     -------
     Context
-        The context of the people of those that are kept, with attributes as lists.
+        People and attributes of the kept messages, attributes as lists.
+
+    Raises
+    ------
+    ContextProblem
+        A context lacks the attribute.
     """
     kept = sorted(contexts, key=lambda context: context[by], reverse=True)[:k]
-    return _joined(contexts, _lists(kept), people=[name for each in kept for name in each.people])
+    return _joined(contexts, _lists(kept), people=[name for context in kept for name in context.people])
 
 
 def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None) -> Context:
-    """Join messages into how many different people they are of; nobody is named (Radiator 2.1, note b).
+    """Count the different people; they stay anonymous (Radiator 2.1, note b).
 
     Parameters
     ----------
     contexts : sequence of Context
     k : int
-        Fewer people are an error, whatever let them go: the messages wait on.
+        Minimum number of people; with fewer the join fails and the messages keep waiting.
     loc : str, optional
-        An attribute with places: the box of all of them goes along.
+        Attribute with the place, for a bounding box; None: no box.
+
+    Returns
+    -------
+    Context
+        Has ``count`` and, with ``loc``, ``box``.
 
     Raises
     ------
     ParameterError
-        They are of fewer than k people.
+        The contexts are of fewer than k people.
     """
     people = {name for context in contexts for name in context.people}
     if len(people) < k:
@@ -205,15 +243,15 @@ def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None)
 
 
 def _by_cell(contexts: Sequence[Context], km: float, loc: str) -> dict[Cell, list[Context]]:
-    held: dict[Cell, list[Context]] = defaultdict(list)
+    by_cell: dict[Cell, list[Context]] = defaultdict(list)
     for context in contexts:
-        held[cell(context[loc], km=km)].append(context)
-    return held
+        by_cell[cell(context[loc], km=km)].append(context)
+    return by_cell
 
 
-def _said_s(contexts: Sequence[Context]) -> float:
-    """Give when it was said, on average: the middle of each span."""
-    return round(statistics.fmean([sum(each.span_us or (0, 0)) / 2e6 for each in contexts]), 1)
+def _mean_time_s(contexts: Sequence[Context]) -> float:
+    """Return the mean of the middles of the contexts' spans."""
+    return round(statistics.fmean([sum(context.span_us or (0, 0)) / 2e6 for context in contexts]), 1)
 
 
 def _joined(contexts: Sequence[Context], attributes: Fields, people: Iterable[str] | None = None) -> Context:

@@ -7,8 +7,7 @@ from functools import partial
 import pytest
 
 from mudkit.errors import ContextProblem
-from mudkit.systems.radiator import Context, cell, distance_km
-from mudkit.systems.radiator.aggregation import joins
+from mudkit.systems.radiator import Context, cell, distance_km, joins
 from mudkit.units import distance_km as on_the_sphere
 
 ANN = Context({"ann"}, {"loc": (38.70, -9.10), "speed_kmh": 10, "doing": "dancing"}, (1, 5))

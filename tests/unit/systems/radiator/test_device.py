@@ -140,7 +140,7 @@ def test_a_late_answer_is_of_what_it_answers():
         pair.lab.world._handle(pair.ann.installed, Received(pair.server.installed.address, late, "radiator"))
     pair.lab.run(seconds=1)
     assert not again.done()
-    assert not machine._is_known
+    assert not machine._is_registered
     pair.heal()
     pair.lab.run(minutes=1)
     assert again.done()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit.systems.radiator import Context
-from mudkit.systems.radiator.servers.chains import chains
+from mudkit.systems.radiator.chains import chains
 
 
 def made(count, share, direct=(), chainability=None):

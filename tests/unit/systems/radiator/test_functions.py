@@ -24,9 +24,9 @@ from mudkit.systems.radiator import (
     aggregability,
     broadcast,
     engine_for_many,
+    joins,
     play,
 )
-from mudkit.systems.radiator.aggregation import joins
 
 
 def at_once(sender, receiver):
@@ -293,3 +293,15 @@ def test_cells_of_another_form_end_nothing(cells):
     assert len(played.received)
     assert not len(played.heard)
     assert played.problems
+
+
+def test_a_declared_function_sees_the_key_and_nothing_else():
+    seen = []
+
+    @aggregability(key=lambda receiver: receiver["x"])
+    def g(sender, receiver):
+        seen.append((sender, receiver))
+
+    assert g.view(Context({"ann"}, {"x": 7})) == 7
+    g("sender", 7)
+    assert seen == [("sender", 7)]

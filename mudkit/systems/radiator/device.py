@@ -1,33 +1,33 @@
 """Radiator's local middleware on a device (Radiator 4.1).
 
-Its rules:
+Rules:
 
-==================  ================================================================================
-register (call)     tell the server; answered when it has agreed, or refused the name
-unregister (call)   nothing is shown any more; tell the server, until it has answered
-propagate (call)    into the outbox, durably, with the next number; answered when the server has it
-registered          to this turn: send the outbox
-unregistered        to this turn: register, if that was asked for meanwhile
-taken               out of the outbox, with all before it
-identify            say this turn again, with the challenge
-unknown             register again: the server has removed this client, or begun anew
-push                the first time it is shown; confirmed to the server; passed on to the next of the
-                    chain with the names of those after it
-failed push         tell the server who could not be reached, and who comes after
-link up             register again, or unregister: the address may be another
-timer               send again what is overdue: the registration, or contexts of the outbox
-anything else       is dropped, and recorded
-==================  ================================================================================
+======================  ============================================================================
+register (operation)    send Register; complete when the server accepts or refuses
+unregister (operation)  stop notifying the application; send Unregister until it is answered
+propagate (operation)   store the context durably in the outbox with the next number; complete when the
+                        server has acknowledged it
+Registered              of this turn: send the outbox
+Unregistered            of this turn: register again if the application has asked for it meanwhile
+Taken                   remove acknowledged contexts from the outbox; cumulative
+Identify                repeat this turn with the challenge
+Unknown                 register again: the server has removed this client, or has restarted
+Push                    acknowledge; notify the application unless it is a duplicate; pass it on to the next
+                        client of the chain with the rest of the chain
+failed Push             send Unreachable to the server, with the rest of the chain
+link up                 register or unregister again: the address may have changed
+timer                   retransmit what is overdue: the registration, or contexts of the outbox
+anything else           drop and record
+======================  ============================================================================
 
-Whatever waits for an answer has a deadline of its own (:mod:`mudkit.delivery.retransmit`).
-Answers of the server are believed if they come from its address, and if they are about this incarnation of
-the store and this turn: an old one that comes late changes nothing.
+Each unacknowledged item has its own deadline (:mod:`mudkit.delivery.retransmit`). Answers are accepted from
+the server's address and for the current incarnation and turn only; late ones have no effect.
 
-Pushes come from the server and, to who is ``p2p_enabled``, from peers. Nobody signs them. A peer in a chain
-holds the aggregate in clear, may keep it, and may pass on another one in its place; and whoever knows the
-address of a client may push to it what it likes. It is shown then. What no peer can do is speak to the server
-in the name of another, nor keep from anybody for ever what was to be passed on: the server sends itself what
-nobody has confirmed in time.
+Pushes come from the server and, for ``p2p_enabled`` clients, from peers. They are not signed. A peer in a
+chain sees the aggregate in clear, may store it, and may pass on another one in its place; anyone who knows a
+client's address may push to it, and the content is shown. A peer can neither send to the server in the name
+of another client nor suppress an aggregate for ever: the server retransmits directly what is not acknowledged
+in time.
 """
 
 from __future__ import annotations
@@ -53,11 +53,10 @@ from mudkit.events import (
     Received,
     Send,
     SendFailed,
+    Store,
     TimerFired,
 )
-from mudkit.systems.radiator import operations
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.device.seen import SeenAggregates
 from mudkit.systems.radiator.messages import (
     FROM_PEERS,
     FROM_SERVER,
@@ -67,43 +66,69 @@ from mudkit.systems.radiator.messages import (
     Identify,
     PassedPush,
     Propagate,
+    PropagateContext,
     Push,
     Refused,
     Register,
+    RegisterClient,
     Registered,
     Taken,
     Unknown,
     Unreachable,
     Unregister,
+    UnregisterClient,
     Unregistered,
-    odd,
-    read,
+    decode,
+    pack,
+    record_odd,
 )
-from mudkit.systems.radiator.packing import pack
 from mudkit.wire import Fields
 
 __all__ = ["APP", "ClientMachine"]
 
 APP: Final = "contexts"
-"""The application that is told of what comes."""
+"""Application name of the notifications of received contexts."""
 _RETRY: Final = "retry"
 _REGISTRATION: Final = 0
-"""What waits for an answer beside contexts, which have their numbers, from 1 on."""
+"""Retransmission key of the registration; contexts use their sequence numbers, from 1 on."""
+_MAX_SEEN: Final = 4096
+"""Number of recent aggregates that are recognised as duplicates."""
+
+
+class SeenAggregates:
+    """Ids of recent aggregates in a durable ring."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._names = {name for _, name in store.items("seen ", str)}
+
+    def __contains__(self, aggregate: str) -> bool:
+        return aggregate in self._names
+
+    def add(self, aggregate: str) -> None:
+        """Store an id in the place of the oldest."""
+        place = ((self._store.get("place", int) or 0) + 1) % _MAX_SEEN
+        self._store.put("place", place)
+        self._names.discard(self._store.get(f"seen {place:04d}", str) or "")
+        self._store.put(f"seen {place:04d}", aggregate)
+        self._names.add(aggregate)
 
 
 class ClientMachine:
-    """One client's machine.
+    """Machine of one client.
 
     Parameters
     ----------
     ports : Ports
+        Store and entropy of the machine.
     client : str
-        Its id.
+        Client id.
     device : str
-        The device that it is on.
+        Name of the device.
     server : str
-        The server's address.
+        Address of the server.
     compress : bool
+        Whether to compress messages with gzip.
     """
 
     def __init__(self, ports: Ports, client: str, device: str, server: str, *, compress: bool) -> None:
@@ -111,44 +136,46 @@ class ClientMachine:
         self._client, self.device, self._server = client, device, server
         self._compress = compress
         self._has_link = False
-        self._is_known = False
-        """Whether the server has said that this client is registered since the link is up."""
+        self._is_registered = False
+        """True if the server has accepted the registration since the link came up."""
         self._registering: list[int] = []
         self._calls: dict[int, int] = {}  # op_id by sequence number
         self._sent = 0
-        """The highest number of a context that was sent: what is acknowledged beyond was another store's."""
+        """Highest number sent; acknowledgements beyond it belong to another store."""
         self._outbox = Outbox(ports, ContextFields)
         self._is_restarted = ports.store.get("turn") is not None
         self._seen = SeenAggregates(self._store)
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
     def overview(self) -> View:
-        """Return its server and what waits, as a display shows it."""
-        return View(
-            "",
-            {"server": self._server, "known to it": self._is_known, "waiting to be sent": len(self._outbox)},
-        )
+        """Return the server and the length of the outbox for a display."""
+        facts = {
+            "server": self._server,
+            "known to it": self._is_registered,
+            "waiting to be sent": len(self._outbox),
+        }
+        return View("", facts)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Call(op_id=op_id, operation=operations.Register(attributes=attributes)):
+            case Call(op_id=op_id, operation=RegisterClient(attributes=attributes)):
                 self._store.put("attributes", attributes)
                 self._registering.append(op_id)
-                return () if self._leaves else self._begin(now_us)
-            case Call(op_id=op_id, operation=operations.Unregister()):
+                return () if self._is_leaving else self._begin(now_us)
+            case Call(op_id=op_id, operation=UnregisterClient()):
                 return self._unregister(now_us, op_id)
-            case Call(op_id=op_id, operation=operations.Propagate(context=fields)):
+            case Call(op_id=op_id, operation=PropagateContext(context=fields)):
                 return self._propagate(now_us, op_id, fields.context().at(now_us))
             case Received():
                 return self._received(now_us, event)
             case SendFailed(to=to) if to != self._server:
-                return self._could_not_pass(to, event)
+                return self._hop_failed(to, event)
             case LinkUp():
                 self._has_link = True
                 return self._begin(now_us)
             case LinkDown():
-                self._has_link = self._is_known = False
+                self._has_link = self._is_registered = False
                 return self._unanswered.clear()
             case TimerFired():
                 return self._overdue(now_us)
@@ -156,85 +183,87 @@ class ClientMachine:
 
     @property
     def _attributes(self) -> Fields | None:
-        """What this client is registered with, or wants to be; None: it does not."""
+        """Attributes of the current or requested registration; None: not registered."""
         return self._store.get("attributes", dict)
 
     @property
-    def _leaves(self) -> bool:
-        """Whether the server is still to hear that this client has left."""
+    def _is_leaving(self) -> bool:
+        """True while an unregistration is not confirmed by the server."""
         return self._store.get("leaves", bool) or False
 
     @property
-    def _is_another(self) -> bool:
-        """True after a restart: contexts then carry their incarnation."""
+    def _names_incarnation(self) -> bool:
+        """True if contexts carry their incarnation: after a restart, or when the server knows another."""
         return self._is_restarted or self._store.get("another", bool) or False
 
     def shown(self, now_us: int, context: Context) -> Sequence[Effect]:
-        """Take note of an aggregate that has come for the first time."""
+        """Return effects for an aggregate received for the first time; a hook for subclasses."""
         return ()
 
     # -- to the server
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
-        """Begin to register, or to unregister, also again: the server then knows the address."""
-        self._is_known = False
+        """Start a new turn of registration or unregistration."""
+        self._is_registered = False
         stop = self._unanswered.clear()
-        if not self._has_link or (self._attributes is None and not self._leaves):
+        if not self._has_link or (self._attributes is None and not self._is_leaving):
             return stop
         self._store.put("turn", self._turn + 1)
-        return self._say_who(now_us)
+        return self._send_registration(now_us)
 
     @property
     def _turn(self) -> int:
         return self._store.get("turn", int) or 0
 
-    def _say_who(self, now_us: int, challenge: str | UnsetType = UNSET) -> Sequence[Effect]:
-        """Tell the server whether this client is registered, in this turn."""
-        life = self._outbox.incarnation
+    def _send_registration(self, now_us: int, challenge: str | UnsetType = UNSET) -> Sequence[Effect]:
+        """Send Register or Unregister of this turn."""
+        incarnation = self._outbox.incarnation
         oldest, first = self._outbox.name(self._outbox.first_seq)
-        of_first = UNSET if oldest == life else oldest
-        another = True if self._is_another else UNSET
+        oldest_if_other = UNSET if oldest == incarnation else oldest
+        another = True if self._names_incarnation else UNSET
         attributes = self._attributes
-        asked: FromClients
-        if self._leaves or attributes is None:
-            asked = Unregister(
-                client=self._client, device=self.device, incarnation=life, turn=self._turn, first=first,
-                oldest=of_first, challenge=challenge, another=another,
+        message: FromClients
+        if self._is_leaving or attributes is None:
+            message = Unregister(
+                client=self._client, device=self.device,
+                incarnation=incarnation, turn=self._turn, first=first,
+                oldest=oldest_if_other, challenge=challenge, another=another,
             )  # fmt: skip
         else:
-            asked = Register(
-                client=self._client, device=self.device, attributes=attributes, incarnation=life,
-                turn=self._turn, first=first, oldest=of_first, challenge=challenge, another=another,
+            message = Register(
+                client=self._client, device=self.device, attributes=attributes,
+                incarnation=incarnation, turn=self._turn, first=first,
+                oldest=oldest_if_other, challenge=challenge, another=another,
             )  # fmt: skip
-        sent = self._ask(asked)
+        sent = self._to_server(message)
         return (sent, *self._unanswered.sent(now_us, _REGISTRATION, len(sent.message)))
 
     def _unregister(self, now_us: int, op_id: int) -> Sequence[Effect]:
         was_registered = self._attributes is not None
-        left = self._give_up(
+        left = self._end_registration(
             ParameterError(
                 "This client has unregistered before the server had this context.",
                 remedy="wait for what is under way before unregister()",
             )
         )
         effects: Sequence[Effect] = ()
-        if was_registered and not self._leaves:
+        if was_registered and not self._is_leaving:
             effects = self._leave(now_us)
         return (*left, *effects, Complete(op_id))
 
     def _leave(self, now_us: int) -> Sequence[Effect]:
-        """Tell the server that this client is not registered, until it has answered."""
+        """Store the unregistration durably and start to send it."""
         self._store.put("leaves", True)
         return self._begin(now_us)
 
-    def _give_up(self, error: ParameterError) -> list[Effect]:
-        """Be registered no more, with nothing in the outbox."""
+    def _end_registration(self, error: ParameterError) -> list[Effect]:
+        """Delete the registration and the outbox; fail all open operations."""
         self._store.delete("attributes")
         self._outbox.acked(self._outbox.last_seq)
-        asked = (*self._registering, *self._calls.values())
+        open_ops = (*self._registering, *self._calls.values())
         self._registering.clear()
         self._calls.clear()
-        return [Complete(op_id, error=error) for op_id in asked]
+        return [Complete(op_id, error=error) for op_id in open_ops]
 
     def _propagate(self, now_us: int, op_id: int, context: Context) -> Sequence[Effect]:
         if self._attributes is None:
@@ -251,18 +280,19 @@ class ClientMachine:
         except OutboxFull as full:
             return (Complete(op_id, error=full),)
         self._calls[seq] = op_id
-        return self._send(now_us, [each for each, _ in self._outbox.batch(seq)]) if self._is_known else ()
+        if not self._is_registered:
+            return ()
+        return self._send(now_us, [pending for pending, _ in self._outbox.batch(seq)])
 
     def _send(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
-        """Send some of what waits."""
         effects: list[Effect] = []
         for seq in seqs:
-            life, number = self._outbox.name(seq)
-            sent = self._ask(
+            incarnation, number = self._outbox.name(seq)
+            sent = self._to_server(
                 Propagate(
                     client=self._client, device=self.device, seq=number,
                     first=self._outbox.name(self._outbox.first_seq).number, context=self._outbox[seq],
-                    incarnation=life if self._is_another else UNSET,
+                    incarnation=incarnation if self._names_incarnation else UNSET,
                 )
             )  # fmt: skip
             self._sent = max(self._sent, seq)
@@ -272,33 +302,33 @@ class ClientMachine:
     def _overdue(self, now_us: int) -> Sequence[Effect]:
         late = self._unanswered.overdue(now_us)
         if _REGISTRATION in late:
-            effects = self._say_who(now_us)
+            effects = self._send_registration(now_us)
         else:
             effects = self._send(now_us, [seq for seq in late if seq in self._outbox])
         return [*effects, *self._unanswered.fired(now_us)]
 
-    def _ask(self, message: FromClients) -> Send:
+    def _to_server(self, message: FromClients) -> Send:
         return Send(self._server, pack(message, self._compress))
 
     # -- from the server, and from peers
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
-        """Take what the server says, and what peers pass on; everything else is odd."""
+        """Handle a message of the server or a push of a peer; drop everything else."""
         attributes = self._attributes
         if event.source != self._server:
-            passed = read(event, FROM_PEERS)
+            passed = decode(event, FROM_PEERS)
             if passed is None or (attributes is not None and not attributes.get("p2p_enabled")):
-                return odd(event)
+                return record_odd(event)
             return self._pushed(now_us, passed, is_registered=attributes is not None)
-        match read(event, FROM_SERVER):
+        match decode(event, FROM_SERVER):
             case None:
-                return odd(event)
+                return record_odd(event)
             case Push() as push:
                 return self._pushed(now_us, push, is_registered=attributes is not None)
             case Unknown():
-                return self._begin(now_us) if self._is_known else ()
-            case Taken(seq=number, incarnation=whose) if (whose is not UNSET) is self._is_another:
-                seq = self._outbox.seq(self._outbox.incarnation if whose is UNSET else whose, number)
+                return self._begin(now_us) if self._is_registered else ()
+            case Taken(seq=number, incarnation=named) if (named is not UNSET) is self._names_incarnation:
+                seq = self._outbox.seq(self._outbox.incarnation if named is UNSET else named, number)
                 return self._taken(now_us, min(seq, self._sent))
             case Taken():
                 return ()
@@ -309,33 +339,32 @@ class ClientMachine:
     def _answered(
         self, now_us: int, answer: Registered | Unregistered | Refused | Identify
     ) -> Sequence[Effect]:
-        """Take the answer to this turn."""
         match answer:
-            case Identify(challenge=challenge) if not self._is_known:
-                return self._say_who(now_us, challenge)
-            case Registered(another=another) if not self._is_known and not self._leaves:
-                if another is True and not self._is_another:
+            case Identify(challenge=challenge) if not self._is_registered:
+                return self._send_registration(now_us, challenge)
+            case Registered(another=another) if not self._is_registered and not self._is_leaving:
+                if another is True and not self._names_incarnation:
                     self._store.put("another", True)
-                return self._agreed(now_us)
-            case Unregistered() if self._leaves:
+                return self._accepted(now_us)
+            case Unregistered() if self._is_leaving:
                 stop = self._unanswered.answered(now_us, _REGISTRATION)
                 self._store.delete("leaves")
                 return [*stop, *self._begin(now_us)]
-            case Refused(device=device) if not self._leaves:
+            case Refused(device=device) if not self._is_leaving:
                 return self._refused(device)
         return ()
 
-    def _agreed(self, now_us: int) -> Sequence[Effect]:
+    def _accepted(self, now_us: int) -> Sequence[Effect]:
         if self._attributes is None:
             return ()
-        self._is_known = True
+        self._is_registered = True
         answered = [Complete(op_id, self._client) for op_id in self._registering]
         self._registering.clear()
         stop = self._unanswered.answered(now_us, _REGISTRATION)
         return [*answered, *stop, *self._send(now_us, [seq for seq, _ in self._outbox.batch()])]
 
     def _refused(self, device: str) -> Sequence[Effect]:
-        self._is_known = False
+        self._is_registered = False
         error = ParameterError(
             "This client id is taken.",
             where="client_id",
@@ -343,7 +372,7 @@ class ClientMachine:
             expected="an id that no other live device has",
             remedy="register with another id",
         )
-        return [*self._unanswered.clear(), *self._give_up(error)]
+        return [*self._unanswered.clear(), *self._end_registration(error)]
 
     def _taken(self, now_us: int, up_to_seq: int) -> Sequence[Effect]:
         effects: list[Effect] = []
@@ -352,12 +381,12 @@ class ClientMachine:
             effects += self._unanswered.answered(now_us, seq)
             if seq in self._calls:
                 effects.append(Complete(self._calls.pop(seq), seq))
-        if self._is_known and self._outbox.name(self._outbox.first_seq).incarnation != before:
+        if self._is_registered and self._outbox.name(self._outbox.first_seq).incarnation != before:
             effects += self._send(now_us, [seq for seq, _ in self._outbox.batch()])
         return effects
 
     def _pushed(self, now_us: int, push: Push | PassedPush, *, is_registered: bool) -> Sequence[Effect]:
-        ack = self._ask(DeliveryAck(client=self._client, device=self.device, aggregate=push.aggregate))
+        ack = self._to_server(DeliveryAck(client=self._client, device=self.device, aggregate=push.aggregate))
         if push.aggregate in self._seen:
             return (ack,)
         self._seen.add(push.aggregate)
@@ -370,13 +399,13 @@ class ClientMachine:
             (to, address), *rest = push.chain
             passed = PassedPush(push.aggregate, push.context, rest, to)
             effects.append(Send(address, pack(passed, self._compress)))
-        if not is_registered and type(push) is Push and not self._leaves:
-            effects += self._leave(now_us)  # a late copy of what it has said long ago came to the server
+        if not is_registered and type(push) is Push and not self._is_leaving:
+            effects += self._leave(now_us)  # a late copy of an old registration has reached the server
         return effects
 
-    def _could_not_pass(self, to: str, event: SendFailed) -> Sequence[Effect]:
-        """Tell the server to whom an aggregate could not be passed on."""
-        push = read(event, FROM_PEERS)
+    def _hop_failed(self, to: str, event: SendFailed) -> Sequence[Effect]:
+        """Report the next hop that could not be reached to the server."""
+        push = decode(event, FROM_PEERS)
         if push is None:
             return ()
         rest = [client for client, _ in push.chain]
@@ -388,4 +417,4 @@ class ClientMachine:
             address=to,
             rest=rest,
         )
-        return (self._ask(unreachable),)
+        return (self._to_server(unreachable),)

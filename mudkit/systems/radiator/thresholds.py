@@ -1,8 +1,8 @@
-"""Aggregability: how far a message is to be aggregated before it goes to a receiver (Radiator 2.2).
+"""Aggregability: how far messages are aggregated before they are sent to a receiver (Radiator 2.2).
 
-A function of the programmer's gives a threshold for the current contexts of a sender and a receiver. It must
-be a function of these two and of nothing else: it is applied anew to what waits whenever something comes,
-and what it gave is remembered while neither context has changed.
+The user's aggregability function returns a threshold for the current contexts of a sender and a receiver. It
+must be a pure function of the two: it is applied again to pending messages whenever a message arrives, and
+its result is cached while neither context changes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import msgspec
 
 from mudkit.arguments import check_arguments, check_init
 from mudkit.errors import PropagationProblem, brief
-from mudkit.systems.radiator.aggregation.functions import check_function
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.problems import failure
+from mudkit.systems.radiator.functions import check_function, failure
 
 __all__ = ["Aggregability", "Function", "Key", "People", "Threshold", "Time", "Volume", "aggregability"]
 
@@ -28,36 +27,37 @@ class Volume(msgspec.Struct, frozen=True):
     Parameters
     ----------
     value : int or callable
-        The number of messages, from 1 on; 1 lets a message go at once. A callable is given sender and
-        receiver as the function is.
+        Number of messages, from 1 on; 1 sends a message at once. A callable is called with the arguments of
+        the aggregability function.
 
     Notes
     -----
-    What is no such number is refused where the function is applied, for one is made for each pair: the
-    message waits, and ``Server.problems`` says why, with the sender and the receiver.
+    The value is checked where the function is applied, once per pair: with an invalid one the message waits,
+    and ``Server.problems`` names the sender and the receiver.
     """
 
     value: int | Callable[..., int]
 
 
 class People(msgspec.Struct, frozen=True):
-    """Threshold: the number of different people that the pending messages are about.
-
-    What is guaranteed where a function gives ``People(k)``, always with the same k, for a receiver: each
-    aggregate that this receiver gets is about at least k different people, and each message is in one of its
-    aggregates at most. So whatever is made of several of them, by sum, difference or union, is made of whole
-    aggregates of k people or more, and no message is the difference of two. What waits too long is dropped.
-
-    What is not: receivers who put together what they have got may find the difference of two aggregates, for
-    not all wait for the same messages; a receiver who is one of the people (with ``echo``) knows of herself,
-    and so of k - 1 others; values that all k have in common are known of each; the default join names the
-    people and lists their values (:func:`~mudkit.systems.radiator.aggregation.joins.people_count` does not);
-    and people are the names that senders give, who may give what they like.
+    """Threshold: the number of different people of the pending messages.
 
     Parameters
     ----------
     value : int or callable
-        As of :class:`Volume`.
+        Number of people, from 1 on; a callable as in :class:`Volume`.
+
+    Notes
+    -----
+    Guaranteed if the function always returns ``People(k)`` with the same k for a receiver: each aggregate of
+    this receiver is of at least k different people, and each message is in at most one of its aggregates.
+    Sums, differences and unions of its aggregates therefore consist of whole aggregates of at least k people,
+    and no message is the difference of two. Messages that exceed the maximum retention are dropped.
+
+    Not guaranteed: colluding receivers may compute the difference of two aggregates, because their queues
+    differ. A receiver that is among the people (with ``echo``) learns of k - 1 others. Values that all k
+    people share are known of each. The default join names the people and lists their values
+    (:func:`mudkit.systems.radiator.joins.people_count` does not). Senders choose the names of people freely.
     """
 
     value: int | Callable[..., int]
@@ -69,7 +69,7 @@ class Time(msgspec.Struct, frozen=True):
     Parameters
     ----------
     seconds : float or callable
-        The time, from 0 on; a callable as of :class:`Volume`.
+        Age, from 0 on; a callable as in :class:`Volume`.
     """
 
     seconds: float | Callable[..., float]
@@ -80,42 +80,37 @@ Function: TypeAlias = Callable[..., Threshold]
 
 
 class Key(NamedTuple):
-    """A threshold with its value: messages with equal ones wait in one queue.
-
-    Parameters
-    ----------
-    kind : {'volume', 'people', 'time'}
-    value : int
-        Messages, people, or µs.
-    """
+    """Evaluated threshold; messages with equal keys wait in one queue."""
 
     kind: str
+    """One of volume, people and time."""
     value: int
+    """Messages, people, or µs."""
 
 
-_LONGEST_S: Final = 1e9
-_MOST: Final = 1 << 60
-"""What is more is as much: no queue is so long."""
+_MAX_SECONDS: Final = 1e9
+_MAX_VALUE: Final = 1 << 60
+"""Higher values are reduced to this; no queue is that long."""
 
 
 @check_init
 class Aggregability:
-    """An aggregability function, with the key by which receivers may be grouped.
+    """Aggregability function with optional keys of receivers and senders.
 
     Parameters
     ----------
     function : callable
-        The function of the sender's context, and of the receiver's or of its key.
+        Function of the contexts, or the keys, of sender and receiver; returns a threshold.
     key : callable, optional
-        What of the receiver's context counts. The function is then given its value and nothing else of the
-        receiver: receivers with equal keys are alike.
+        Function of the receiver's context that returns a hashable key. The aggregability function is then
+        called with the key instead of the context, so receivers with equal keys form groups.
     sender_key : callable, optional
-        The same of the sender: what was decided for one is decided for all that are alike.
+        The same for senders; a decision is cached for all senders with equal keys.
 
     Raises
     ------
     ParameterError
-        One of them is no function, or takes other arguments than these.
+        An argument is no function, or takes other arguments than these.
     """
 
     def __init__(
@@ -125,26 +120,20 @@ class Aggregability:
         sender_key: Callable[[Context], Hashable] | None = None,
     ) -> None:
         check_function("aggregability", function, ["sender", "receiver"])
-        for where, given, of in (("key", key, "receiver"), ("sender_key", sender_key, "sender")):
-            if given is not None:
-                check_function(where, given, [of])
+        for where, declared, of in (("key", key, "receiver"), ("sender_key", sender_key, "sender")):
+            if declared is not None:
+                check_function(where, declared, [of])
         self.function = function
         self.key = key
         self.sender_key = sender_key
         self.name: str = getattr(function, "__qualname__", type(function).__name__)
 
     def __call__(self, sender: Hashable, receiver: Hashable) -> Threshold:
-        """Give what the function gives."""
+        """Return the threshold for two contexts or keys."""
         return self.function(sender, receiver)
 
     def view(self, receiver: Context) -> Hashable:
-        """Give what the function may see of a receiver.
-
-        Raises
-        ------
-        Exception
-            What its key raises; a TypeError where its value is not hashable.
-        """
+        """Return the receiver's key, or its context if no key is declared; a key must be hashable."""
         if self.key is None:
             return receiver
         view = self.key(receiver)
@@ -152,27 +141,21 @@ class Aggregability:
         return view
 
     def decide(self, sender: Context, receiver: Hashable) -> Key:
-        """Apply it, and bring what it gives to a key.
-
-        Parameters
-        ----------
-        sender : Context
-        receiver : object
-            As :meth:`view` gave it.
+        """Return the evaluated threshold for a sender's context and a receiver's :meth:`view`.
 
         Raises
         ------
         MudkitError
-            It gave no threshold, or one without a usable value.
+            The function returned no threshold, or one without a valid value.
         Exception
-            What it raises.
+            The function has failed.
         """
         if self.sender_key is not None:
             return self.of_views(self.sender_key(sender), receiver)
         return self.of_views(sender, receiver)
 
     def of_views(self, sender: Hashable, receiver: Hashable) -> Key:
-        """Apply it to what it may see of both; as :meth:`decide`."""
+        """Return the evaluated threshold for two views; see :meth:`decide`."""
         given = self.function(sender, receiver)
         if type(given) is Volume:
             kind = "volume"
@@ -181,16 +164,16 @@ class Aggregability:
         else:
             return self._time(given, sender, receiver)
         value = given.value
-        if type(value) is int and 0 < value <= _MOST:
+        if type(value) is int and 0 < value <= _MAX_VALUE:
             return Key(kind, value)
         whole = _whole(value(sender, receiver) if callable(value) else value)
         if whole is None or whole < 1:
-            raise _refused(given, "a whole number from 1 on")
-        return Key(kind, min(whole, _MOST))
+            raise _error(given, "a whole number from 1 on")
+        return Key(kind, min(whole, _MAX_VALUE))
 
     def _time(self, given: Threshold, sender: Hashable, receiver: Hashable) -> Key:
         if type(given) is not Time:
-            raise _refused(given, "Volume, People or Time")
+            raise _error(given, "Volume, People or Time")
         value = given.seconds
         if callable(value):
             value = value(sender, receiver)
@@ -198,12 +181,12 @@ class Aggregability:
             seconds = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
             seconds = math.nan
-        if not 0 <= seconds <= _LONGEST_S:
-            raise _refused(given, f"seconds from 0 to {_LONGEST_S:g}")
+        if not 0 <= seconds <= _MAX_SECONDS:
+            raise _error(given, f"seconds from 0 to {_MAX_SECONDS:g}")
         return Key("time", round(seconds * 1e6))
 
     def problem(self, error: Exception, sender: str, receiver: str) -> PropagationProblem:
-        """Say that it failed, for whom."""
+        """Return the problem that the function has failed for a sender and a receiver."""
         return failure(
             f"The aggregability function {self.name}",
             error,
@@ -217,15 +200,19 @@ class Aggregability:
 def aggregability(
     *, key: Callable[[Context], Hashable], sender_key: Callable[[Context], Hashable] | None = None
 ) -> Callable[[Function], Aggregability]:
-    """Declare what of a receiver an aggregability function looks at, and what of a sender.
+    """Declare the keys by which an aggregability function distinguishes receivers and senders.
 
     Parameters
     ----------
     key : callable
-        What of the receiver's context counts; its value must be hashable. The function is given it in place
-        of the receiver.
+        Function of the receiver's context; see :class:`Aggregability`.
     sender_key : callable, optional
-        The same of the sender.
+        The same for senders.
+
+    Returns
+    -------
+    callable
+        Decorator that returns an :class:`Aggregability`.
 
     Examples
     --------
@@ -245,5 +232,5 @@ def _whole(value: float) -> int | None:
         return None
 
 
-def _refused(given: Threshold, expected: str) -> PropagationProblem:
+def _error(given: Threshold, expected: str) -> PropagationProblem:
     return PropagationProblem("It gave no usable threshold.", found=brief(given, 200), expected=expected)

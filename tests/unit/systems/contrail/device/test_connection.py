@@ -1,4 +1,4 @@
-"""How often a module connects, how long it stays, and what goes with what."""
+"""Polling, idle timeout, batches, and combined push and pull."""
 
 from __future__ import annotations
 

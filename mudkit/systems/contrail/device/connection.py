@@ -1,0 +1,290 @@
+"""Connection of a module with one cloud provider: outbox and pull component (Contrail 4.1).
+
+Outbox, which stores messages until the provider has answered:
+
+=============  =====================================================================================
+add            store the message with its number; it waits for a flush
+flush          send all waiting messages
+acknowledge    remove the message; after a cache miss, send the item with its body
+mark_failed    the provider is unreachable
+retransmit     send overdue messages again, see :mod:`mudkit.delivery.retransmit`
+follow_link    at link up, send all flushed messages again
+=============  =====================================================================================
+
+The outbox is bounded, because a provider may never answer. From ``MAX_OUT`` messages on, it refuses items and
+filters of applications. Keys and other messages of the module itself have the same capacity again, after
+which the oldest of them are evicted. Of white-lists, and of each group, only the last message is kept.
+
+Pull component:
+
+=======  =================  ==================================================================
+state    event              action, next state
+=======  =================  ==================================================================
+asleep   interval over      request a page; asked
+asked    page with entries  acknowledge them and request the next page; asked
+asked    empty page         with an idle timeout: open; without: asleep
+asked    timeout            request again; asked
+open     filled             request a page; asked
+open     idle timeout       send bye; asleep
+any      link down          asleep; at link up, an overdue request is sent at once
+any      send failed        asleep for at least ``_MIN_FAILED_US``
+=======  =================  ==================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from mudkit.delivery.outbox import Outbox as Durable
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.events import CancelTimer, Effect, SetTimer, size_bytes
+from mudkit.events import Send as SendTo
+from mudkit.systems.contrail.device.core import Core
+from mudkit.systems.contrail.messages import Bye, Data, Deliver, Join, Membership, Send, Unread, Withdraw
+from mudkit.systems.contrail.messages import Pull as Ask
+
+__all__ = ["MAX_OUT", "PULL", "RETRY", "Outbox", "Pull", "Pushed"]
+
+RETRY: Final = "push again "
+MAX_OUT: Final = 10_000
+_PUSH_TIMEOUT_US: Final = 10_000_000
+"""Initial timeout: a page takes 7 s over a slow link, and the answer may be queued behind it."""
+PULL: Final = "pull "
+_PULL_TIMEOUT_US: Final = 20_000_000
+"""Timeout of a page, which takes 7 s over a slow link and may be queued behind others."""
+_MIN_FAILED_US: Final = 1_000_000
+"""Minimum sleep after the provider was unreachable."""
+
+Pushed = Join | Membership | Send | Withdraw
+
+
+class _Post(msgspec.Struct, frozen=True):
+    """A message in the outbox."""
+
+    message: Pushed
+    is_named: bool
+    """The provider should have the body of the item in its cache."""
+    is_own: bool
+    """The module itself sends it, not an application."""
+    replaces: str | None
+    """A later message of the same name replaces it."""
+
+
+class Outbox:
+    """Outbox for one provider; ``relay`` is its index."""
+
+    def __init__(self, core: Core, relay: int) -> None:
+        self._core, self.relay = core, relay
+        self.gateway = ""
+        """Address of the gateway."""
+        self.is_reached = True
+        """The provider has answered since it was last unreachable."""
+        self._is_up = False
+        self._posts = Durable(core.machine_ports, _Post, f"out {relay}", 2 * MAX_OUT)
+        self._unanswered: RetransmitTimer[int] = RetransmitTimer(f"{RETRY}{relay}", _PUSH_TIMEOUT_US)
+        self._batch: set[int] = set()
+        """Numbers of messages that wait for a flush."""
+        self._missing: set[int] = set()
+        """Numbers of items that were not in the cache of the provider."""
+
+    def __len__(self) -> int:
+        return len(self._posts)
+
+    @property
+    def is_full(self) -> bool:
+        """Refusal of messages of applications."""
+        return len(self._posts) >= MAX_OUT
+
+    def add(
+        self, message: Pushed, *, is_named: bool = False, is_own: bool = False, replaces: str | None = None
+    ) -> list[Effect]:
+        """Store a message, see :class:`_Post`; its number must be above all earlier ones."""
+        replaced = [
+            seq for seq, post in self._posts.items() if replaces is not None and post.replaces == replaces
+        ]
+        if len(self._posts) - len(replaced) >= 2 * MAX_OUT:
+            replaced.append(next(seq for seq, post in self._posts.items() if post.is_own))
+        effects = self._remove(replaced)
+        self._posts.add(_Post(message, is_named, is_own, replaces), message.number)
+        self._batch.add(message.number)
+        return effects
+
+    def forget(self, device: str) -> tuple[list[tuple[Send, str]], list[Effect]]:
+        """Remove a device from all destinations; return the messages with the removed ports."""
+        forgotten: list[tuple[Send, str]] = []
+        effects: list[Effect] = []
+        for seq, post in list(self._posts.items()):
+            if not isinstance(post.message, Send):
+                continue
+            left, ports = _without(device, post.message)
+            forgotten += [(post.message, port) for port in ports]
+            if ports and left is None:
+                effects += self._remove([seq])
+            elif ports and left is not None:
+                self._posts.replace(seq, replace(post, message=left))
+        return forgotten, effects
+
+    def flush(self) -> list[Effect]:
+        """Send all waiting messages."""
+        batch, self._batch = sorted(self._batch), set()
+        return self._send(batch)
+
+    def acknowledge(self, number: int, *, is_missing: bool) -> tuple[Pushed | None, list[Effect]]:
+        """Process an answer; return the message that it acknowledges."""
+        if number not in self._posts:
+            return None, []
+        self.is_reached = True
+        post = self._posts[number]
+        if not is_missing:
+            return post.message, self._remove([number])
+        if not post.is_named or number in self._missing:
+            return None, []  # late answer: the body was sent already
+        self._missing.add(number)
+        return None, self._send([number])
+
+    def mark_failed(self, number: int) -> None:
+        """Mark the provider as unreachable; the message keeps its deadline."""
+        if self._is_up and number in self._unanswered:
+            self.is_reached = False
+
+    def retransmit(self) -> list[Effect]:
+        """Send overdue messages again."""
+        now_us = self._core.now_us
+        return [*self._send(self._unanswered.overdue(now_us)), *self._unanswered.fired(now_us)]
+
+    def follow_link(self, *, is_up: bool) -> list[Effect]:
+        """Send flushed messages again at link up; they may be lost."""
+        self._is_up = is_up
+        if not is_up:
+            return list(self._unanswered.clear())
+        return self._send([seq for seq, _ in self._posts.items() if seq not in self._batch])
+
+    def _remove(self, numbers: Iterable[int]) -> list[Effect]:
+        effects: list[Effect] = []
+        for number in numbers:
+            self._posts.ack(number)
+            self._batch.discard(number)
+            self._missing.discard(number)
+            effects += self._unanswered.answered(self._core.now_us, number)
+        return effects
+
+    def _send(self, numbers: Iterable[int]) -> list[Effect]:
+        effects: list[Effect] = []
+        for number in numbers if self._is_up else ():
+            post = self._posts[number]
+            push = post.message
+            has_body = not post.is_named or number in self._missing
+            if isinstance(push, Send) and isinstance(push.message, Data) and not has_body:
+                push = replace(push, message=replace(push.message, body=None))
+            effects.append(SendTo(self.gateway, push))
+            effects += self._unanswered.sent(self._core.now_us, number, size_bytes(push))
+        return effects
+
+
+def _without(device: str, push: Send) -> tuple[Send | None, list[str]]:
+    """Return a message without a device (None: no destination left), and its ports there."""
+    message = push.message
+    ports = [to.port for to in message.to if to.device == device]
+    left = [to for to in message.to if to.device != device]
+    return (replace(push, message=replace(message, to=left)) if left else None), ports
+
+
+class Pull:
+    """Pull component for one provider; ``relay`` is its index."""
+
+    def __init__(self, core: Core, relay: int) -> None:
+        self._core, self._timer = core, f"{PULL}{relay}"
+        self.gateway = ""
+        """Address of the gateway."""
+        self.is_up = False
+        self.interval_us: int | None = None
+        """Polling interval; None: no port is open."""
+        self.idle_us = 0
+        """Idle timeout."""
+        self._state = "asleep"
+        self._visit = core.first
+        self._is_held = False
+        """The last request asked to keep the connection open when the queue is empty."""
+        self._got: list[int] = []
+        self._start: str | UnsetType = UNSET
+        """Incarnation of the storage that delivered these entries."""
+        self._asleep_since_us: int | None = None
+        """None: no request since link up."""
+
+    @property
+    def is_asleep(self) -> bool:
+        """No connection is open or requested."""
+        return self._state == "asleep"
+
+    def follow_link(self, *, is_up: bool) -> list[Effect]:
+        """Close the connection at a change of network or address."""
+        self.is_up = is_up
+        if not self.is_asleep:
+            self._state, self._asleep_since_us = "asleep", None
+        return self.settle()
+
+    def settle(self) -> list[Effect]:
+        """Apply changed parameters of ports."""
+        if not self.is_asleep:
+            return []
+        if self.is_up and self.interval_us is not None:
+            if self._asleep_since_us is None:
+                return self.request_page()
+            left_us = self._asleep_since_us + self.interval_us - self._core.now_us
+            return self.request_page() if left_us <= 0 else [SetTimer(self._timer, left_us)]
+        return [CancelTimer(self._timer)]
+
+    def request_page(self) -> list[Effect]:
+        """Acknowledge received entries and request the next page."""
+        if self.is_asleep:
+            self._visit += 1
+            self._got = []
+        self._state, self._is_held = "asked", self.idle_us > 0
+        ask = Ask(self._core.me, self._visit, self._got, self._is_held, self._start if self._got else UNSET)
+        return [SendTo(self.gateway, ask), SetTimer(self._timer, _PULL_TIMEOUT_US)]
+
+    def receive_page(self, message: Deliver) -> tuple[list[Unread], list[Effect]]:
+        """Process a page; return its messages, not decoded yet."""
+        if self._state != "asked" or message.visit != self._visit:
+            return [], []  # late; unacknowledged entries are delivered again
+        self._got, self._start = [number for number, _ in message.page], message.start
+        messages = [content for _, content in message.page]
+        if messages or (self.idle_us > 0 and not self._is_held):
+            return messages, self.request_page()
+        if self.idle_us > 0:
+            self._state = "open"
+            return messages, [SetTimer(self._timer, self.idle_us)]
+        return messages, self._sleep()
+
+    def request_early(self) -> list[Effect]:
+        """Request a page before the interval is over, because a connection is open anyway."""
+        return self.request_page() if self.is_asleep and self.is_up and self.interval_us else []
+
+    def handle_filled(self) -> list[Effect]:
+        """Request a page after a notification over the open connection."""
+        if self._state != "open":
+            return []
+        self._got = []
+        return self.request_page()
+
+    def handle_timer(self) -> list[Effect]:
+        """Handle the end of the polling interval, the timeout or the idle timeout."""
+        if self._state == "open":
+            return [SendTo(self.gateway, Bye(self._core.me, self._visit)), *self._sleep()]
+        return self.request_page() if self._state == "asked" else self.settle()
+
+    def handle_failure(self) -> list[Effect]:
+        """Sleep, because the provider is unreachable."""
+        if self.is_asleep or not self.is_up:
+            return []
+        self._state, self._asleep_since_us = "asleep", self._core.now_us
+        return [SetTimer(self._timer, max(self.interval_us or 0, _MIN_FAILED_US))]
+
+    def _sleep(self) -> list[Effect]:
+        self._state, self._asleep_since_us = "asleep", self._core.now_us
+        return [] if self.interval_us is None else [SetTimer(self._timer, self.interval_us)]

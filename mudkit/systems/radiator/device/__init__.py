@@ -1,1 +1,0 @@
-"""The machine of a device: the local middleware (Radiator 4.1)."""

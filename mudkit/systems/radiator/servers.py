@@ -1,0 +1,550 @@
+"""Radiator's server: registration, aggregation and propagation (Radiator 3, 4.2).
+
+Rules:
+
+=============  =====================================================================================
+Register       add or overwrite the client; refuse an id of another live device; ask for a challenge if
+               the incarnation differs or the turn is older, because it may be a late copy
+Unregister     remove the client with all that is pending; challenge as for Register
+Propagate      process contexts in order of their numbers: add them for all registered clients
+               (Algorithm 3); keep one that arrives early; acknowledge a duplicate again; answer Unknown
+               to an unknown client or incarnation
+DeliveryAck    the aggregate is no longer owed to the client
+Unreachable    a member of a chain could not reach the next: skip it; suspend it until it sends
+               something, or for two minutes
+failed Push    the same for a push of the server itself; mark the client as away
+any message    the client is reachable: push directly what is owed to a client that was away
+timer "due"    apply the function again; release what has waited long enough
+timer "again"  retransmit overdue aggregates directly; remove clients that are owed something and have
+               been silent too long
+anything else  drop and record, also a message in the name of another device
+=============  =====================================================================================
+
+All state is in memory (Radiator 4.2): a restarted server answers Unknown, and clients register again. A
+report of a peer about another one counts only within the chain that contains both; the other one is then
+suspended for two minutes and loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2s
+from itertools import pairwise
+from typing import Final
+
+from msgspec import UNSET, Struct
+
+from mudkit.display import View, first_rows
+from mudkit.errors import MudkitError, ParameterError, brief
+from mudkit.events import (
+    Call,
+    CancelTimer,
+    Complete,
+    Effect,
+    Event,
+    Ports,
+    Received,
+    Record,
+    Send,
+    SendFailed,
+    SetTimer,
+    TimerFired,
+)
+from mudkit.systems.radiator.chains import Chainability, chains
+from mudkit.systems.radiator.context import Context
+from mudkit.systems.radiator.engines.client_arrays import engine_for_many
+from mudkit.systems.radiator.engines.joining import RETRY_US, join_entry
+from mudkit.systems.radiator.engines.literal import Entry
+from mudkit.systems.radiator.engines.pending import Message
+from mudkit.systems.radiator.joins import Join
+from mudkit.systems.radiator.messages import (
+    FROM_CLIENTS,
+    PUSHES,
+    ContextFields,
+    CountPending,
+    DeliveryAck,
+    GetCounters,
+    Identify,
+    ListClients,
+    Propagate,
+    Push,
+    Refused,
+    Register,
+    Registered,
+    Taken,
+    Unknown,
+    Unreachable,
+    Unregister,
+    Unregistered,
+    check_size,
+    decode,
+    pack,
+    record_odd,
+)
+from mudkit.systems.radiator.thresholds import Aggregability
+from mudkit.wire import Fields
+
+__all__ = ["ServerLink", "ServerMachine", "Settings"]
+
+RETRANSMIT_US: Final = 5_000_000
+"""Retransmission timeout of a push, plus allowances for its chain and for a slow link."""
+RETRANSMIT_US_PER_HOP: Final = 1_000_000
+RETRANSMIT_US_PER_BYTE: Final = 400
+_RETRANSMIT: Final = "again"
+_DUE: Final = "due"
+SUSPENDED_US: Final = 120_000_000
+"""Time that a client is suspended after a peer has reported it unreachable."""
+_MAX_INCARNATIONS: Final = 64
+"""Incarnations of a client whose contexts are deduplicated."""
+_MAX_AHEAD: Final = 256
+"""Maximum distance of an early context from the last one in order."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Configuration of a server; see :class:`mudkit.systems.radiator.Server`."""
+
+    aggregability: Aggregability
+    join: Join
+    chain: float
+    chainability: Chainability | None
+    compress: bool
+    echo: bool
+    retention_us: int
+    silence_us: int
+    link_kbps: float | None
+
+
+@dataclass
+class _Owed:
+    """Aggregate that a client has not acknowledged."""
+
+    context: ContextFields
+    retransmit_us: int
+    chain: tuple[str, ...] = ()
+    """Chain in which it was last sent to this client."""
+
+
+@dataclass
+class _Row:
+    """Registered client."""
+
+    number: int
+    """Order of registration."""
+    device: str
+    address: str
+    heard_us: int
+    """Time of the last message from it."""
+    p2p_enabled: bool = False
+    attributes: Fields | None = None
+    """Attributes of the last registration; None: before the first."""
+    is_reachable: bool = True
+    """True if no send to it has failed since its last message."""
+    suspended_until_us: int = 0
+    """Time until which nothing is sent to it, because a peer has reported it unreachable."""
+    owed: dict[str, _Owed] = field(default_factory=dict)
+
+
+@dataclass
+class _Numbers:
+    """Contexts of one incarnation of a client."""
+
+    last_seq: int = 0
+    """Number of the last context processed in order."""
+    early: dict[int, Context] = field(default_factory=dict)
+    """Contexts after a missing one, by number; not acknowledged."""
+
+
+@dataclass
+class _Known:
+    """Registration state of a client on a device; survives unregistration, so that numbers continue."""
+
+    incarnation: str
+    turn: int
+    """Highest turn of the incarnation."""
+    has_other: bool = False
+    """True if the client has had another incarnation, so that contexts name theirs."""
+    oldest: str = ""
+    """Incarnation of the client's first pending context."""
+    numbers: dict[str, _Numbers] = field(default_factory=dict)
+    """By incarnation; the most recent ones."""
+    challenge: str | None = None
+    """Challenge that a Register of another incarnation or an older turn must carry."""
+
+
+class ServerLink:
+    """Outbound link of the server: FIFO, with a finite capacity or none (``kbps=None``) (Radiator 5.2)."""
+
+    TIMER: Final = "link"
+
+    def __init__(self, kbps: float | None) -> None:
+        self._kbps = kbps
+        self._queue: deque[tuple[int, Send]] = deque()
+        self.free_us = 0
+        """Time at which everything sent so far has left."""
+        self.bytes_sent = 0
+        self.messages_sent = 0
+
+    def send(self, now_us: int, to: str, message: bytes) -> Sequence[Effect]:
+        """Send bytes, with finite capacity after everything queued before them."""
+        self.messages_sent += 1
+        self.bytes_sent += len(message)
+        self.free_us = max(self.free_us, now_us)
+        if self._kbps is None:
+            return (Send(to, message),)
+        self.free_us += max(round(8000 * len(message) / self._kbps), 1)
+        self._queue.append((self.free_us, Send(to, message)))
+        return (self._next_timer(now_us),) if len(self._queue) == 1 else ()
+
+    def fired(self, now_us: int) -> Sequence[Effect]:
+        """Emit the message that has left completely, and set the timer for the next."""
+        _, sent = self._queue.popleft()
+        return (sent, self._next_timer(now_us)) if self._queue else (sent,)
+
+    def _next_timer(self, now_us: int) -> SetTimer:
+        return SetTimer(self.TIMER, self._queue[0][0] - now_us)
+
+
+class ServerMachine:
+    """Machine of the server.
+
+    Parameters
+    ----------
+    ports : Ports
+        Entropy of the machine; nothing is stored.
+    settings : Settings
+        Configuration.
+    """
+
+    def __init__(self, ports: Ports, settings: Settings) -> None:
+        self._settings = settings
+        self._engine = engine_for_many(settings.aggregability, settings.retention_us, echo=settings.echo)
+        self._link = ServerLink(settings.link_kbps)
+        self._rows: dict[str, _Row] = {}
+        self._owing: set[str] = set()
+        """Clients with unacknowledged aggregates."""
+        self._entries = 0
+        self._client_at: dict[str, str] = {}  # client by address
+        self._known: dict[tuple[str, str], _Known] = {}  # by client and device
+        self._entropy = ports.entropy
+        self._secret = ports.entropy(16)
+        self._arrived = self._aggregates = 0
+        self._due_us: float = math.inf
+        self._is_retransmit_set = False
+        self._now_us = 0
+
+    def overview(self) -> View:
+        """Return the clients and their pending messages for a display."""
+        rows = (
+            (name, row.device, self._can_send(row), len(self._engine.waiting(name)))
+            for name, row in self._rows.items()
+        )
+        columns = ("client", "device", "reached", "waiting")
+        facts = {
+            "clients": len(self._rows),
+            "contexts": self._arrived,
+            "aggregates": self._aggregates,
+            "messages sent": self._link.messages_sent,
+            "dropped": self._engine.dropped or None,
+            "failures": self._engine.problems.count or None,
+        }
+        return View("", facts, [first_rows(columns, rows, len(self._rows))])
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        self._now_us = now_us
+        effects = self._decide(event)
+        failed = [
+            Record("incidents", {"incident": "failed", "detail": str(problem)})
+            for problem in self._engine.problems.news()
+        ]
+        return [*effects, *failed, *self._timers()]
+
+    def _decide(self, event: Event) -> Sequence[Effect]:
+        match event:
+            case Received():
+                return self._received(event)
+            case SendFailed():
+                return self._failed(event)
+            case TimerFired(name=ServerLink.TIMER):
+                return self._link.fired(self._now_us)
+            case TimerFired(name=name) if name == _DUE:
+                self._due_us = math.inf
+                return self._propagate(self._engine.fire(self._now_us))
+            case TimerFired(name=name) if name == _RETRANSMIT:
+                return self._retransmit()
+            case Call(op_id=op_id):
+                try:
+                    return (Complete(op_id, self._call(event)),)
+                except MudkitError as error:
+                    return (Complete(op_id, error=error),)
+        return ()
+
+    def _call(self, call: Call) -> dict[str, bool] | dict[str, int]:
+        match call.operation:
+            case ListClients():
+                return {name: self._can_send(row) for name, row in self._rows.items()}
+            case CountPending():
+                return {name: len(self._engine.waiting(name)) for name in self._rows}
+            case GetCounters():
+                return {
+                    "contexts": self._arrived,
+                    "aggregates": self._aggregates,
+                    "messages_sent": self._link.messages_sent,
+                    "bytes_sent": self._link.bytes_sent,
+                    "dropped": self._engine.dropped,
+                    "failures": self._engine.problems.count,
+                }
+        raise ParameterError(
+            "There is no such operation.", found=brief(call.name), expected="clients, waiting, counts"
+        )
+
+    # -- clients
+
+    def _received(self, event: Received) -> Sequence[Effect]:
+        """Handle a message of a client; drop one in the name of another device."""
+        message, source = decode(event, FROM_CLIENTS), event.source
+        if message is None or message.device != event.sender:
+            return record_odd(event)
+        match message:
+            case Register():
+                return self._register(source, message)
+            case Unregister():
+                return self._unregister(source, message)
+        row = self._rows.get(message.client)
+        if row is None or row.device != message.device:
+            return self._send(source, Unknown())
+        effects = self._mark_reachable(message.client, row)
+        match message:
+            case Propagate():
+                effects += self._context(row, message)
+            case DeliveryAck(client=client, aggregate=aggregate):
+                self._delivered(client, row, aggregate)
+            case Unreachable():
+                effects += self._unreachable(message)
+        return effects
+
+    def _register(self, source: str, message: Register) -> Sequence[Effect]:
+        client, device, attributes = message.client, message.device, message.attributes
+        row = self._rows.get(client)
+        if row is not None and row.device != device and row.is_reachable:
+            return self._send(source, Refused(message.incarnation, message.turn, row.device))
+        challenged = self._identify(source, message)
+        if challenged:
+            return challenged
+        if row is not None and row.device != device:
+            self._remove(client)
+            row = None
+        another = True if self._known[client, device].has_other else UNSET
+        effects = list(self._send(source, Registered(message.incarnation, message.turn, another)))
+        if row is None:
+            self._entries += 1
+            row = self._rows[client] = _Row(self._entries, device, source, self._now_us)
+            self._client_at[source] = client
+        elif row.address != source:
+            self._client_at.pop(row.address, None)
+            row.address, self._client_at[source] = source, client
+        row.p2p_enabled = bool(attributes.get("p2p_enabled", False))
+        effects += self._mark_reachable(client, row)
+        if attributes != row.attributes:  # a mere reconnection does not affect pending messages
+            row.attributes = attributes
+            effects += self._propagate(self._engine.register(self._now_us, client, attributes))
+        return effects
+
+    def _unregister(self, source: str, message: Unregister) -> Sequence[Effect]:
+        challenged = self._identify(source, message)
+        if challenged:
+            return challenged
+        row = self._rows.get(message.client)
+        if row is not None and row.device == message.device:
+            self._remove(message.client)
+        return self._send(source, Unregistered(message.incarnation, message.turn))
+
+    def _identify(self, source: str, message: Register | Unregister) -> Sequence[Effect]:
+        """Record a registration turn; return an Identify instead if it may be a late copy."""
+        key = message.client, message.device
+        known = self._known.get(key)
+        if known is not None and (known.incarnation != message.incarnation or known.turn > message.turn):
+            if known.challenge is None or message.challenge != known.challenge:
+                known.challenge = known.challenge or self._entropy(4).hex()
+                return self._send(source, Identify(message.incarnation, message.turn, known.challenge))
+            known = _Known(message.incarnation, message.turn, has_other=True, numbers=known.numbers)
+            row = self._rows.get(message.client)
+            if row is not None and row.device == message.device:
+                row.is_reachable = False  # a new store has received nothing: push again what is owed
+        if known is None:
+            known = _Known(message.incarnation, message.turn)
+        self._known[key] = known
+        known.has_other |= message.another is True
+        known.turn = message.turn
+        known.oldest = message.incarnation if message.oldest is UNSET else message.oldest
+        for incarnation in list(known.numbers)[:-_MAX_INCARNATIONS]:
+            del known.numbers[incarnation]
+        numbers = known.numbers.setdefault(known.oldest, _Numbers())
+        numbers.last_seq = max(numbers.last_seq, message.first - 1)
+        return ()
+
+    def _mark_reachable(self, client: str, row: _Row) -> list[Effect]:
+        row.heard_us = self._now_us
+        row.suspended_until_us = 0
+        if row.is_reachable:
+            return []
+        row.is_reachable = True
+        return [effect for aggregate in row.owed for effect in self._push(aggregate, [client])]
+
+    def _remove(self, client: str) -> None:
+        self._owing.discard(client)
+        row = self._rows.pop(client)
+        self._client_at.pop(row.address, None)
+        for numbers in self._known[client, row.device].numbers.values():
+            numbers.early.clear()
+        self._engine.unregister(self._now_us, client)
+
+    def _context(self, row: _Row, message: Propagate) -> Sequence[Effect]:
+        client, seq = message.client, message.seq
+        known = self._known[client, row.device]
+        incarnation = known.incarnation if message.incarnation is UNSET else message.incarnation
+        is_named = message.incarnation is not UNSET
+        if is_named is not known.has_other or incarnation not in (known.incarnation, known.oldest):
+            return self._send(row.address, Unknown())
+        numbers = known.numbers.setdefault(incarnation, _Numbers())
+        numbers.last_seq = max(numbers.last_seq, message.first - 1)
+        if numbers.last_seq < seq <= numbers.last_seq + _MAX_AHEAD:
+            numbers.early[seq] = message.context.context()
+        taken = []
+        while numbers.last_seq + 1 in numbers.early:
+            numbers.last_seq += 1
+            taken.append(numbers.early.pop(numbers.last_seq))
+        if numbers.early:
+            ahead = {number: early for number, early in numbers.early.items() if number > numbers.last_seq}
+            numbers.early = ahead
+        effects: list[Effect] = []
+        if seq <= numbers.last_seq:
+            effects += self._send(row.address, Taken(numbers.last_seq, message.incarnation))
+        for context in taken:
+            self._arrived += 1
+            arrived = Message(self._arrived, client, self._now_us, context)
+            effects += self._propagate(self._engine.take(self._now_us, arrived))
+        return effects
+
+    def _delivered(self, client: str, row: _Row, aggregate: str) -> None:
+        row.owed.pop(aggregate, None)
+        if not row.owed:
+            self._owing.discard(client)
+
+    def _unreachable(self, message: Unreachable) -> Sequence[Effect]:
+        """Handle a failed hop; accepted once, and only for the sender's next hop in the chain."""
+        row = self._rows.get(message.who)
+        owed = None if row is None else row.owed.get(message.aggregate)
+        if row is None or owed is None or (message.client, message.who) not in pairwise(owed.chain):
+            return ()
+        chain, owed.chain = owed.chain, ()
+        if row.address == message.address:
+            row.suspended_until_us = self._now_us + SUSPENDED_US
+        return self._continue_chain(message.aggregate, chain[chain.index(message.who) + 1 :])
+
+    # -- propagation
+
+    def _propagate(self, entries: Sequence[Entry]) -> Sequence[Effect]:
+        effects: list[Effect] = []
+        join, now_us = self._settings.join, self._now_us
+        joined = [
+            ready for entry in entries for ready in join_entry(self._engine, entry, now_us, join, _fields)
+        ]
+        for entry, context in joined:
+            self._aggregates += 1
+            aggregate = self._aggregate_id()
+            for client in entry.recipients:
+                self._rows[client].owed[aggregate] = _Owed(context, 0)
+            self._owing.update(entry.recipients)
+            reachable = [client for client in entry.recipients if self._can_send(self._rows[client])]
+            can_pass = {client: self._rows[client].p2p_enabled for client in reachable}
+            settings, engine = self._settings, self._engine
+            contexts, failed = engine.contexts.__getitem__, engine.problems.add
+            for chain in chains(reachable, settings.chain, can_pass, contexts, settings.chainability, failed):
+                effects += self._push(aggregate, chain)
+        return effects
+
+    def _aggregate_id(self) -> str:
+        """Return an id that peers cannot guess; otherwise a peer could push a forgery under the next id."""
+        number = self._aggregates
+        mark = blake2s(number.to_bytes(8, "big"), key=self._secret, digest_size=4).hexdigest()
+        return f"{mark} {number}"
+
+    def _push(self, aggregate: str, chain: Sequence[str]) -> Sequence[Effect]:
+        """Push an aggregate to the first client of a chain, with names and addresses of the others."""
+        first, *others = (self._rows[client] for client in chain)
+        rest = [(client, row.address) for client, row in zip(chain[1:], others, strict=True)]
+        sent = pack(Push(aggregate, first.owed[aggregate].context, rest), self._settings.compress)
+        effects = self._link.send(self._now_us, first.address, sent)
+        transfer_us = len(sent) * RETRANSMIT_US_PER_BYTE
+        first_us = self._link.free_us + RETRANSMIT_US + transfer_us
+        whole = tuple(chain)
+        for hop, row in enumerate((first, *others)):
+            owed = row.owed[aggregate]
+            owed.retransmit_us = first_us + hop * (RETRANSMIT_US_PER_HOP + transfer_us)
+            owed.chain = whole
+        return effects
+
+    def _failed(self, event: SendFailed) -> Sequence[Effect]:
+        """Mark a client as away, and continue its chain with the next."""
+        client = self._client_at.get(event.to)
+        if client is not None:
+            self._rows[client].is_reachable = False
+        push = decode(event, PUSHES)
+        if push is None:
+            return ()
+        return self._continue_chain(push.aggregate, [client for client, _ in push.chain])
+
+    def _continue_chain(self, aggregate: str, rest: Sequence[str]) -> Sequence[Effect]:
+        """Push an aggregate to the reachable rest of a chain."""
+        rows = {client: self._rows[client] for client in rest if client in self._rows}
+        reachable = [client for client, row in rows.items() if aggregate in row.owed and self._can_send(row)]
+        return self._push(aggregate, reachable) if reachable else ()
+
+    def _can_send(self, row: _Row) -> bool:
+        """Return whether pushes may be sent to a client now."""
+        return row.is_reachable and row.suspended_until_us <= self._now_us
+
+    def _retransmit(self) -> Sequence[Effect]:
+        self._is_retransmit_set = False
+        effects: list[Effect] = []
+        for client in sorted(self._owing, key=lambda name: self._rows[name].number):
+            row = self._rows[client]
+            if self._now_us - row.heard_us > self._settings.silence_us:
+                self._remove(client)
+                effects += self._send(row.address, Unknown())  # a live client registers again
+            elif self._can_send(row):
+                overdue = [name for name, owed in row.owed.items() if owed.retransmit_us <= self._now_us]
+                for aggregate in overdue:
+                    effects += self._push(aggregate, [client])
+        return effects
+
+    def _send(self, to: str, message: Struct) -> Sequence[Effect]:
+        return self._link.send(self._now_us, to, pack(message, self._settings.compress))
+
+    def _timers(self) -> Sequence[Effect]:
+        """Return effects that set the timers of the engine and of retransmission."""
+        effects: list[Effect] = []
+        due_us = self._engine.due_us
+        if due_us != self._due_us:
+            self._due_us = due_us
+            wait_us = due_us - self._now_us
+            if due_us < math.inf:
+                effects.append(SetTimer(_DUE, int(wait_us) if wait_us > 0 else RETRY_US))
+            else:
+                effects.append(CancelTimer(_DUE))
+        if not self._is_retransmit_set and self._owing:
+            self._is_retransmit_set = True
+            effects.append(SetTimer(_RETRANSMIT, RETRANSMIT_US))
+        return effects
+
+
+def _fields(context: Context) -> ContextFields:
+    """Return the wire form of an aggregate; raise a ParameterError if it is too large."""
+    fields = ContextFields.of(context)
+    check_size("context", pack(fields, compress=False))
+    return fields

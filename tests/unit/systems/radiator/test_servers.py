@@ -1,0 +1,18 @@
+"""The outbound link of the server."""
+
+from __future__ import annotations
+
+from mudkit.systems.radiator.servers import ServerLink
+
+
+def test_the_link_takes_its_time_in_order():
+    link = ServerLink(8.0)  # a byte a millisecond
+    (timer,) = link.send(0, "a", b"x" * 100)
+    assert timer.delay_us == 100_000
+    assert link.send(50_000, "b", b"x" * 10) == ()
+    assert link.free_us == 110_000
+    sent, timer = link.fired(100_000)
+    assert (sent.to, timer.delay_us) == ("a", 10_000)
+    (sent,) = link.fired(110_000)
+    assert sent.to == "b"
+    assert (link.messages_sent, link.bytes_sent) == (2, 110)
