@@ -14,6 +14,7 @@ from typing import Final
 __all__ = [
     "LABELS",
     "Label",
+    "axis_title",
     "count",
     "decimals",
     "difference",
@@ -159,6 +160,11 @@ class Label:
     unit: str = ""
     scale: float = 1.0
 
+    @property
+    def title(self) -> str:
+        """Title of an axis or a row: the words, and the unit that is shown."""
+        return f"{self.words}, {self.unit}" if self.unit else self.words
+
 
 _SUFFIXES: Final[Mapping[str, Label]] = {
     "_share": Label("", "%", 100.0),
@@ -218,6 +224,15 @@ LABELS: Final[Mapping[str, Label]] = {
     "j_per_read": Label("radio energy", "J per message read"),
     "j_per_look": Label("radio energy", "J per look"),
     "article_minutes": Label("time from one article to the next", "min"),
+    "useful": Label("useful deliveries"),
+    "useful_share": Label("useful, share of what was wanted", "%", 100.0),
+    "unopened": Label("never opened"),
+    "latency_p95_s": Label("time to arrive", "s, 95th percentile"),
+    "battery_h": Label("battery", "h"),
+    "server_events": Label("events on servers"),
+    "server_kb": Label("sent by servers", "kB"),
+    "kb_per_useful": Label("for each useful delivery", "kB"),
+    "j_per_useful": Label("for each useful delivery", "J"),
     "wakeups": Label("wake-ups"),
     "wake_ups": Label("wake-ups"),
 }
@@ -232,3 +247,9 @@ def label(column: str) -> Label:
         if column.endswith(suffix) and column != suffix:
             return replace(_SUFFIXES[suffix], words=column.removesuffix(suffix).replace("_", " "))
     return Label(column.replace("_", " "))
+
+
+def axis_title(column: str) -> str:
+    """Return the title of an axis of a column's values, without the unit if that has another scale."""
+    shown = label(column)
+    return shown.title if shown.scale == 1.0 else shown.words

@@ -201,10 +201,10 @@ class _Trial:
         item = Item(name, sender, {"who": sender, "rank": 0.0, "subject": subject}, _SIZE_BYTES, None)
         assert self._own is not None
         self._own.publish(item)
-        assert self._own.asked is not None
+        assert self._own.last_call is not None
         self._items[name] = _Judged(
             item,
-            self._own.asked,
+            self._own.last_call,
             must={phone for phone, said in others.items() if said == {subject}},
             may={phone for phone, said in others.items() if subject in said},
         )
@@ -223,8 +223,8 @@ class _Trial:
     def _say(self, who: str) -> None:
         assert self._own is not None
         self._own.moved(who)
-        assert self._own.asked is not None
-        self._asked[who] = self._own.asked
+        assert self._own.last_call is not None
+        self._asked[who] = self._own.last_call
 
     def _come_to_rest(self) -> None:
         """Bring everything back, and let what is under way come; who was not heard asks again."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         Scoreboard,
         compare,
         front,
-        pareto,
         scoreboard,
         sweep,
     )
@@ -144,7 +143,6 @@ __all__ = [
     "nodes",
     "orders",
     "own_machine",
-    "pareto",
     "party_views",
     "pulses",
     "receiver_radio_mw",

@@ -1,7 +1,7 @@
-"""A moving audience: somebody writes again and again for those who are near, and all move (Mobius 2.2).
+"""A moving audience: repeated writes for readers who are near the writer, while all move (Mobius 2.2).
 
-Readers have a continuous read each. Three ways to say whom the writer means are compared on the same moves:
-a writer predicate over where readers say they are, a list of names, and no predicate at all.
+Each reader has a continuous read. Three ways to name the intended readers are compared on the same moves: a
+writer predicate over the places that readers report, a list of names, and no predicate.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Typ
 
 import numpy as np
 
-from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.sources.mobility import ManhattanGrid
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud
 from mudkit.wire import Value
@@ -44,9 +43,9 @@ class AudienceRun(NamedTuple):
     ----------
     lab : Lab
     readers : pandas.DataFrame
-        A row for each write and reader: ``write, at_s, reader, age, lat, lon`` (where it is), ``is_meant``
-        (old enough and near there), ``is_known_near`` (by what it said last), ``told`` (``upsert``,
-        ``remove`` or nothing) and ``state``, one of ``Audience.STATES``.
+        A row for each write and reader: ``write, at_s, reader, age, lat, lon`` (its place), ``is_meant`` (old
+        enough and near), ``is_known_near`` (by its last report), ``told`` (``upsert``, ``remove`` or nothing)
+        and ``state``, one of ``Audience.STATES``.
     """
 
     lab: Lab
@@ -60,23 +59,23 @@ class Audience:
     Parameters
     ----------
     readers : int
-        Devices that move about in the streets around the writer (Manhattan model).
+        Devices that move in the streets around the writer (Manhattan model).
     city_km : float
-        Side of the square that has these streets.
+        Side of the square of streets.
     reach_km : float
-        How far from the writer readers are meant to be.
+        Largest distance of an intended reader from the writer.
     adult_years : int
-        How old they are meant to be; ages are drawn from 10 to 69.
+        Lowest age of an intended reader; ages are drawn from 10 to 69.
     writes : int
-        The number of writes of one record, one after the other.
+        Number of writes of one record.
     every_minutes : float
-        The time between two writes, in minutes.
+        Time between two writes.
     update_s : float
-        The time after which each reader says again where it is, in seconds.
+        Time between two reports of a reader's place.
     article_bytes : int
-        The size of the record, in bytes.
+        Size of the record.
     lat, lon : float
-        Where the writer is, degrees.
+        Place of the writer, degrees.
 
     Examples
     --------
@@ -118,13 +117,10 @@ class Audience:
         ----------
         seed : int
         way : {'predicate', 'list', 'everyone'}
-            The writer names those who are meant at the first write (``list``), or nobody (``everyone``); only
-            for a predicate do readers say again where they are.
+            With ``list``, the writer names the intended readers of the first write. Readers report their
+            places for ``predicate`` only.
         """
-        if way not in self.WAYS:
-            raise ParameterError(
-                "There is no such way.", where="way", found=repr(way), expected=", ".join(self.WAYS)
-            )
+        one_of("way", way, self.WAYS)
         run = _Run(self, seed, way)
         for write in range(1, self.writes + 1):
             run.wait(self.every_minutes * 60)
@@ -152,27 +148,31 @@ class _Run:
         )
         ages = Stream(seed, "audience age").integers(0, np.arange(len(self.devices)), 10, 70)
         self.ages = {device.name: int(age) for device, age in zip(self.devices, ages, strict=True)}
-        self.said: dict[str, dict[str, Any]] = {}
-        self.changes: dict[str, list[str]] = {device.name: [] for device in self.devices}
-        self.clients: dict[str, Client] = {}
-        made = {}
-        for device in self.devices:
-            name = device.name
-            client = Client(device, cloud, app=_APP, token=lab.token(name, _APP))
-            self.said[name] = {"age": self.ages[name], "loc": device.loc}
-            self.clients[name] = client
-            made[name] = client.read(
+        self.reported = self._data()
+        self.changes: dict[str, list[str]] = {name: [] for name in self.ages}
+        self.clients = {
+            device.name: Client(device, cloud, app=_APP, token=lab.token(device.name, _APP))
+            for device in self.devices
+        }
+        reads = {
+            name: client.read(
                 _TABLE,
                 "topic = 'art'",
                 "continuous",
-                data=self.said[name],
-                callback=partial(self._hear, name),
+                data=self.reported[name],
+                callback=partial(self._record_change, name),
             )
-        self.handles = {name: each.result() for name, each in made.items()}
+            for name, client in self.clients.items()
+        }
+        self.handles = {name: read.result() for name, read in reads.items()}
         self.names: list[str] = []
         self.rows: list[tuple[Any, ...]] = []
 
-    def _hear(self, name: str, change: Any) -> None:
+    def _data(self) -> dict[str, dict[str, Any]]:
+        """Return the ages and places of the readers now."""
+        return {device.name: {"age": self.ages[device.name], "loc": device.loc} for device in self.devices}
+
+    def _record_change(self, name: str, change: Any) -> None:
         self.changes[name].append(change.kind)
 
     def wait(self, seconds: float) -> None:
@@ -182,16 +182,16 @@ class _Run:
             self.lab.run(seconds=step)
             seconds -= step
             if self.way == "predicate" and step == self.audience.update_s and seconds > 0:
-                for device in self.devices:
-                    self.said[device.name] = {"age": self.ages[device.name], "loc": device.loc}
-                    self.clients[device.name].update_data(self.handles[device.name], self.said[device.name])
+                self.reported = self._data()
+                for name, data in self.reported.items():
+                    self.clients[name].update_data(self.handles[name], data)
 
     def write(self, number_: int) -> None:
-        """Write, and note who was where and who was told."""
+        """Write, and record the places of the readers, and the changes that reach them."""
         audience, meant = self.audience, self.audience.predicate()
-        data = {name: {"age": self.ages[name], "loc": self.lab.devices[name].loc} for name in self.ages}
-        is_meant = {name: meant({}, receiver=each) is True for name, each in data.items()}
-        is_known = {name: meant({}, receiver=each) is True for name, each in self.said.items()}
+        data = self._data()
+        is_meant = {name: meant({}, receiver=reader) is True for name, reader in data.items()}
+        is_known = {name: meant({}, receiver=reader) is True for name, reader in self.reported.items()}
         if number_ == 1:
             self.names = [name for name, yes in is_meant.items() if yes]
         predicate = {
@@ -200,7 +200,7 @@ class _Run:
             "everyone": None,
         }[self.way]
         at_s = self.lab.world.now_us / 1e6
-        before = {name: len(each) for name, each in self.changes.items()}
+        before = {name: len(changes) for name, changes in self.changes.items()}
         record: dict[str, Value] = {
             "topic": "art",
             "article": "x" * audience.article_bytes,
@@ -208,11 +208,10 @@ class _Run:
         }
         self.jane.write(_TABLE, _KEY, record, predicate=predicate)
         self.lab.run(seconds=_SETTLE_S)
-        for name, readers in self.changes.items():
-            place: Any = data[name]["loc"]
+        for name, changes in self.changes.items():
             self.rows.append((
-                number_, at_s, name, self.ages[name], place[0], place[1], is_meant[name], is_known[name],
-                "".join(readers[before[name] :][-1:]), _state(readers, before[name], is_meant[name]),
+                number_, at_s, name, self.ages[name], *data[name]["loc"], is_meant[name], is_known[name],
+                "".join(changes[before[name] :][-1:]), _state(changes, before[name], is_meant[name]),
             ))  # fmt: skip
 
     def audited(self) -> AudienceRun:
@@ -225,13 +224,13 @@ class _Run:
         return AudienceRun(self.lab, pd.DataFrame(self.rows, columns=columns))
 
 
-def _state(readers: list[str], before: int, is_meant: bool) -> str:
+def _state(changes: list[str], before: int, is_meant: bool) -> str:
     """Return the state of a reader after a write."""
-    now = readers[before:][-1:]
+    now = changes[before:][-1:]
     if now == ["remove"]:
         return TAKEN_BACK
     if now == ["upsert"]:
         if not is_meant:
             return TOLD_NOT_MEANT
-        return TOLD_AGAIN if readers[:before][-1:] == ["upsert"] else TOLD_FIRST
+        return TOLD_AGAIN if changes[:before][-1:] == ["upsert"] else TOLD_FIRST
     return MEANT_NOT_TOLD if is_meant else NEITHER

@@ -1,7 +1,7 @@
-"""Trees for any costs at once: grown from a labelled trace one time, cut and replayed for each cost matrix.
+"""Cache policies for many costs: trees are grown once from a labelled trace, and pruned for each cost matrix.
 
-To grow trees takes seconds, to cut them for other costs and replay what they decide takes a part of one. So
-costs can be dragged, and what comes of them seen. Each device is decided for by trees that have not seen it.
+Growing takes seconds, pruning and replay less than one, so that a control can change the costs. The decisions
+for a device are those of trees that have not seen it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES, CostMatrix, Costs, read_costs
-from mudkit.learning.features import Features, read_features
+from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads
 from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay
@@ -33,6 +33,7 @@ __all__ = ["CacheBench", "CachingRun", "Shuffled", "nodes"]
 
 _LOCAL: Final = 0
 _BOUNDS: Final = 7
+_FEATURES: Final = "extended"
 
 
 class CachingRun(NamedTuple):
@@ -41,10 +42,9 @@ class CachingRun(NamedTuple):
     Parameters
     ----------
     reads : pandas.DataFrame
-        A row a read: ``lat, lon``, ``is_local``, ``is_stale`` and ``completeness`` of its answer.
+        A row for each read: ``lat, lon``, ``is_local``, ``is_stale`` and ``completeness`` of its answer.
     learnt : LearntReads or None
-        The tree that all devices taught, which would be shipped; what was replayed had not seen the device
-        that asked. None: the fixed rule.
+        Tree of all devices, to be shipped; the replayed trees had not seen the device. None: the fixed rule.
     """
 
     reads: pd.DataFrame
@@ -52,26 +52,22 @@ class CachingRun(NamedTuple):
 
     @property
     def sent_share(self) -> float:
-        """Return the share of reads that went to the server."""
+        """Share of reads that went to the server."""
         return float((~self.reads["is_local"]).mean())
 
     @property
     def stale_share(self) -> float:
-        """Return the share of reads that got a stale answer."""
+        """Share of reads with a stale answer."""
         return float(self.reads["is_stale"].mean())
 
     @property
     def completeness(self) -> float:
-        """Return the mean share of its points that an answer had."""
+        """Mean share of its points that an answer had."""
         return float(self.reads["completeness"].mean())
 
     def measures(self) -> dict[str, float]:
         """Return ``sent_share, stale_share, completeness``."""
-        return {
-            "sent_share": self.sent_share,
-            "stale_share": self.stale_share,
-            "completeness": self.completeness,
-        }
+        return {name: getattr(self, name) for name in ("sent_share", "stale_share", "completeness")}
 
 
 @dataclass(frozen=True)
@@ -83,32 +79,27 @@ class CacheBench:
     pairs : Pairs
     stale : ndarray of bool, shape (pairs,)
     trees : CrossValidatedTrees
-    features : str
     """
 
     pairs: Pairs
     stale: NDArray[np.bool_]
     trees: CrossValidatedTrees
-    features: Features
 
     @classmethod
-    def of(
-        cls, labels: Any, reads: Any, *, completeness: float | None = None, features: Features = "extended"
-    ) -> CacheBench:
+    def of(cls, labels: Any, reads: Any, *, completeness: float | None = None) -> CacheBench:
         """Grow trees.
 
         Parameters
         ----------
         labels, reads : pyarrow.Table or Spark DataFrame
-            As ``pipeline.label_reads`` gives them, and the reads that were labelled.
+            Result of ``pipeline.label_reads``, and the reads that were labelled.
         completeness : float, optional
-            Below it an answer is stale; without it, when a point is missing.
-        features : {'paper', 'extended'}
+            Below it an answer is stale; by default every answer is that lacks a point.
 
         Raises
         ------
         ParameterError
-            The threshold or the features are not usable.
+            The threshold is not usable.
         TraceContentError
             There is nothing to learn from: see :meth:`mudkit.learning.Tree.learn`.
         """
@@ -116,9 +107,9 @@ class CacheBench:
             number("completeness", completeness, 1e-9, 1.0)
         pairs = Pairs.of(labels, reads)
         stale = pairs.missing >= 1 if completeness is None else pairs.completeness < completeness
-        known = read_features(pairs, features)
+        known = read_features(pairs, _FEATURES)
         trees = grow(known, stale.astype(np.int64), pairs.device[pairs.read], 2)
-        return cls(pairs, stale, trees, features)
+        return cls(pairs, stale, trees)
 
     def run(self, cost: Costs | FixedRule) -> CachingRun:
         """Replay the tree for a cost matrix, or the fixed rule.
@@ -137,10 +128,10 @@ class CacheBench:
         costs = read_costs(cost)
         tree, decided = self.trees.tree(costs)
         served = replay(self.pairs, decided == _LOCAL)
-        return CachingRun(self._reads(served), LearntReads(tree, self.features, costs))
+        return CachingRun(self._reads(served), LearntReads(tree, _FEATURES, costs))
 
     def by_age(self, edges_min: Sequence[float], cost: CostMatrix) -> pd.DataFrame:
-        """Return how many cached answers of some ages are good and stale, and what a leaf of them decides.
+        """Return the good and the stale cached answers by age, and the decision of a leaf with them.
 
         Parameters
         ----------
@@ -151,8 +142,8 @@ class CacheBench:
         Returns
         -------
         pandas.DataFrame
-            ``from_min, to_min``, counts ``good, stale``, what all of them cost when they are used
-            (``cost_of_using``) and when the server is asked (``cost_of_asking``), and ``decision``.
+            ``from_min, to_min``, counts ``good, stale``, their cost if they are used (``cost_of_using``) and
+            if the server is asked (``cost_of_asking``), and ``decision``.
         """
         import pandas as pd
 
@@ -168,9 +159,9 @@ class CacheBench:
     def learn_from(
         self, devices: int, cost: CostMatrix, rule: FixedRule, seed: int = 0
     ) -> dict[str, dict[str, float]]:
-        """Learn a tree from a few devices, and replay it and a rule on all others.
+        """Train a tree on a few devices, and replay it and a rule on all others.
 
-        Where these devices have nothing to learn from, the tree always asks the server.
+        A tree without examples of both classes always asks the server.
 
         Parameters
         ----------
@@ -184,8 +175,7 @@ class CacheBench:
         Returns
         -------
         dict
-            Of ``rule`` and ``tree``: ``sent_share, stale_share``, and ``cost_per_read``, where a query costs
-            1 and a stale answer what the costs say.
+            Of ``rule`` and ``tree``: ``sent_share, stale_share``, and ``cost_per_read``, in queries.
 
         Raises
         ------
@@ -198,32 +188,29 @@ class CacheBench:
         taught, tested = (self._of(known[part]) for part in (order[:devices], order[devices:]))
         learnt: LearntReads | Always
         try:
-            learnt = Tree(cost, self.features).learn(taught.pairs, taught.stale)
+            learnt = Tree(cost, _FEATURES).learn(taught.pairs, taught.stale)
         except TraceContentError:
             learnt = Always()
         result = {}
         for name, policy in (("rule", rule), ("tree", learnt)):
             run = CachingRun(tested._reads(replay(tested.pairs, policy.local(tested.pairs))))
-            price = run.sent_share + cost.stale * run.stale_share
-            result[name] = {
-                "sent_share": run.sent_share,
-                "stale_share": run.stale_share,
-                "cost_per_read": price,
-            }
+            cost_per_read = run.sent_share + cost.stale * run.stale_share
+            shares = {"sent_share": run.sent_share, "stale_share": run.stale_share}
+            result[name] = {**shares, "cost_per_read": cost_per_read}
         return result
 
     def _of(self, devices: NDArray[np.int64]) -> CacheBench:
-        """Return the part of some devices; its trees are those of all."""
+        """Return the bench of some devices, with the trees of all."""
         kept = np.isin(self.pairs.device[self.pairs.read], devices)
         return replace(self, pairs=self.pairs.of_devices(devices), stale=self.stale[kept])
 
     def bound(self, most: float) -> pd.DataFrame:
-        """Return the fewest queries that any policy could send, by the share of stale answers.
+        """Return the smallest share of queries of any policy, by the share of stale answers.
 
         Parameters
         ----------
         most : float
-            The largest share.
+            Largest share of stale answers.
 
         Returns
         -------
@@ -235,12 +222,10 @@ class CacheBench:
         ParameterError
             It is no share.
         """
-        import pandas as pd  # loading it takes longer than loading all of mudkit
+        import pandas as pd
 
         count = len(self.pairs.device)
-        largest = int(
-            number("most", most, 0.0, 1.0) * count + 1e-6
-        )  # a share of whole reads is no whole number
+        largest = int(number("most", most, 0.0, 1.0) * count + 1e-6)  # a share of reads may be rounded
         sends = fewest_sends_by_stale(self.pairs, self.stale, largest)
         budgets = np.unique(np.linspace(0, largest, _BOUNDS).astype(int))
         sent = sends[np.minimum(budgets, len(sends) - 1)]
@@ -263,10 +248,9 @@ class CacheBench:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """A control: the tree learns from labels that were dealt out at random, so there is nothing to learn.
+    """Control of a tree: it is trained on shuffled labels, so that only the costs decide.
 
-    What it decides is what the costs alone say, the same for every read. A tree that is no better has
-    learnt nothing; a control that is as good as the tree shows a leak.
+    A tree that is no better has learnt nothing; a control that is as good as the tree shows a leak.
 
     Parameters
     ----------
@@ -292,7 +276,7 @@ class Shuffled:
 
 
 def nodes(learnt: LearntReads | LearntWrites) -> pd.DataFrame:
-    """List what is left of a tree, parents before their children.
+    """List the nodes of a pruned tree, parents before their children.
 
     Parameters
     ----------
@@ -302,8 +286,8 @@ def nodes(learnt: LearntReads | LearntWrites) -> pd.DataFrame:
     -------
     pandas.DataFrame
         ``node, parent`` (-1: none), ``is_right`` (its parent's value is above the threshold), ``feature`` and
-        ``threshold`` (of a leaf: empty, NaN), ``action`` (of what is not cut: what a leaf there would
-        decide), ``examples``, ``leaves`` (below it; of a leaf 1).
+        ``threshold`` (of a leaf: empty, NaN), ``action`` (that a leaf here decides), ``examples``, ``leaves``
+        (below it; of a leaf 1).
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Entrants that are made of two systems: one behind the other, or a policy in the application's own hands."""
+"""Compositions of two systems: one behind the other, or one system and a policy of the application."""
 
 from __future__ import annotations
 
@@ -27,14 +27,7 @@ _BRIDGE: Final = "desk of "
 
 
 class Handed(NamedTuple):
-    """Something that the application on a phone was handed.
-
-    Parameters
-    ----------
-    t_us : int
-    phone : str
-    batch : tuple of Item
-    """
+    """Batch that the application on a phone has received."""
 
     t_us: int
     phone: str
@@ -42,18 +35,7 @@ class Handed(NamedTuple):
 
 
 class Logged:
-    """Base of adapters that log published and delivered items.
-
-    Parameters
-    ----------
-    testbed : Testbed
-
-    Attributes
-    ----------
-    published : list of Item
-    handed : list of Handed
-        What was handed over, in the order of time.
-    """
+    """Base of adapters that log published and delivered items, in the order of time."""
 
     def __init__(self, testbed: Testbed) -> None:
         self._testbed = testbed
@@ -68,32 +50,21 @@ class Logged:
 
 
 class Chain(Logged):
-    """Hops, one behind the other: what comes out of one for a phone goes into the next.
-
-    Parameters
-    ----------
-    testbed : Testbed
-    hops : sequence of callable
-        One, or two with a bridge for each phone in between.
-    """
+    """One system, or two with a bridge for each phone in between."""
 
     def __init__(self, testbed: Testbed, hops: Sequence[MakePart]) -> None:
         super().__init__(testbed)
-        devices = testbed.lab.devices
-        sources = {name: devices[name] for name in testbed.senders}
-        ends = {phone: devices[phone] for phone in testbed.phones}
-        bridges = (
-            {phone: testbed.lab.server(f"{_BRIDGE}{phone}") for phone in testbed.phones} if hops[1:] else ends
-        )
         self._hops: list[System] = []
-        self._tellers: dict[str, Client] = {}
+        self._reporters: dict[str, Client] = {}
+        way = Way.over(testbed, self._hand)
         if hops[1:]:
-            second = hops[1](Way(testbed, bridges, ends, is_first=False, on_batch=self._hand))
-            self._hops = [hops[0](Way(testbed, sources, bridges, on_batch=second.send)), second]
+            bridges = {phone: testbed.lab.server(f"{_BRIDGE}{phone}") for phone in testbed.phones}
+            second = hops[1](way._replace(sources=bridges, is_first=False))
+            self._hops = [hops[0](way._replace(ends=bridges, on_batch=second.send)), second]
             if testbed.task.want.moves and self._hops[0].listens:
-                self._tell_bridges(testbed)
+                self._connect_bridges(testbed)
         else:
-            self._hops = [hops[0](Way(testbed, sources, ends, on_batch=self._hand))]
+            self._hops = [hops[0](way)]
 
     def publish(self, item: Item) -> None:
         """Send an item into the first part."""
@@ -104,18 +75,18 @@ class Chain(Logged):
         """Update the part that ends on the phone, and send a report to the bridge of the other one."""
         about = self._testbed.about(phone)
         self._hops[-1].moved(phone, about)
-        if phone in self._tellers:
-            self._tellers[phone].send(f"{_BRIDGE}{phone}", msgspec.json.encode(about).decode())
+        if phone in self._reporters:
+            self._reporters[phone].send(f"{_BRIDGE}{phone}", msgspec.json.encode(about).decode())
 
     def look(self, phone: str) -> None:
         """Fetch what waits at the last part, and show what has arrived."""
         self._hops[-1].look(phone)
 
-    def _tell_bridges(self, testbed: Testbed) -> None:
+    def _connect_bridges(self, testbed: Testbed) -> None:
         """Connect phones to their bridges by store and forward, for reports of themselves."""
         relay = Relay(testbed.lab, "telling")
         for phone in testbed.phones:
-            self._tellers[phone] = Client(testbed.lab.devices[phone], relay)
+            self._reporters[phone] = Client(testbed.lab.devices[phone], relay)
             bridge = Client(testbed.lab.server(f"{_BRIDGE}{phone}"), relay)
             bridge.on_message(partial(self._phone_moved, phone))
 
@@ -126,28 +97,19 @@ class Chain(Logged):
 class AtTheEnds(Logged):
     """Contrail from phone to phone, and a SUBLIM policy that an application keeps at one of the ends.
 
-    Parameters
-    ----------
-    testbed : Testbed
-    place : {'sender', 'receiver'}
-        Each sender keeps a policy and its state for each phone, or each phone its own. A sender needs to know
-        what the phones say of themselves; how it learns that is not modelled.
-    rules : sequence of Rule
-        What is done with what is wanted.
+    Each sender keeps a policy and its state for each phone, or each receiver its own. How a sender learns
+    what phones say of themselves is not modelled.
     """
 
-    def __init__(self, testbed: Testbed, place: str, rules: Sequence[Rule] = (Rule(),)) -> None:
+    def __init__(self, testbed: Testbed, at_sender: bool, rules: Sequence[Rule] = (Rule(),)) -> None:
         super().__init__(testbed)
-        self._is_sender = place == "sender"
+        self._is_sender = at_sender
         self._policy = Policy("limited", [not_wanted(testbed.task.want), *rules])
         self._kept: dict[tuple[str, str], dict[str, object]] = {}
-        devices = testbed.lab.devices
-        ends = {phone: devices[phone] for phone in testbed.phones}
-        sources = {name: devices[name] for name in testbed.senders}
-        self._contrail = Contrail(Way(testbed, sources, ends, on_batch=self._come))
+        self._contrail = Contrail(Way.over(testbed, self._receive))
 
     def publish(self, item: Item) -> None:
-        """Send it to those to whom the policy lets it go."""
+        """Send an item to the phones to which the policy passes it."""
         self.published.append(item)
         only = None
         if self._is_sender:
@@ -155,22 +117,22 @@ class AtTheEnds(Logged):
         self._contrail.send(item.sender, (item,), only)
 
     def moved(self, phone: str) -> None:
-        """Do nothing: places do not matter."""
+        """Do nothing: places are not used."""
 
     def look(self, phone: str) -> None:
         """Show what has arrived."""
         self._testbed.show(phone)
 
-    def _come(self, phone: str, batch: Batch) -> None:
+    def _receive(self, phone: str, batch: Batch) -> None:
         for item in batch:
             if self._is_sender or self._passes("", phone, item):
                 self._hand(phone, (item,))
 
     def _passes(self, keeper: str, phone: str, item: Item) -> bool:
-        world = self._testbed.lab.world
+        lab = self._testbed.lab
         before = self._kept.get((keeper, phone), {})
         state = {**before, **as_state(phone, self._testbed.about(phone))}
-        now_s = (self._testbed.lab.start_us + world.now_us) / US_PER_S
+        now_s = (lab.start_us + lab.world.now_us) / US_PER_S
         verdict = self._policy.decide(item.about, state, {}, now_s)
         self._kept[keeper, phone] = dict(verdict.variables)
         return verdict.out is not None
@@ -185,9 +147,9 @@ COMPOSITIONS: Final[dict[str, Callable[[Testbed], Adapter]]] = {
     "MUD, then Contrail": partial(Chain, hops=[Mud, Contrail]),
     "Radiator, then MUD": partial(Chain, hops=[_WAITING, partial(Mud, of_several="each")]),
     "Contrail, then SUBLIM": partial(Chain, hops=[Contrail, _DROPPING]),
-    "Contrail, SUBLIM on the phone": partial(AtTheEnds, place="receiver"),
+    "Contrail, SUBLIM on the phone": partial(AtTheEnds, at_sender=False),
 }
-"""Compositions as they enter the scoreboard, beside :data:`mudkit.experiment.ADAPTERS`, by name.
+"""Compositions for the scoreboard by name, as :data:`mudkit.experiment.ADAPTERS`.
 
-A policy at each sender is not among them: how senders learn what readers say of themselves nobody pays for.
+A policy at each sender is not among them, since how senders learn of readers would cost nothing.
 """

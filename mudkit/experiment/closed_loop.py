@@ -50,18 +50,11 @@ __all__ = [
 ]
 
 _LATER: Final = ("2010-03-01", "2010-03-08")
-"""The days that are learnt from, and a week later those that are decided for."""
+"""First days of the training period, and of the evaluation period a week later."""
 
 
 class Promised(NamedTuple):
-    """A policy, and what its replay promises.
-
-    Parameters
-    ----------
-    artefact : Artefact
-    stale_low, stale_high : float
-        The share of stale answers of devices that it has not seen: the 95 % confidence interval over them.
-    """
+    """A read policy, and the 95 % interval of the share of stale answers on devices that it has not seen."""
 
     artefact: Artefact
     stale_low: float
@@ -69,22 +62,15 @@ class Promised(NamedTuple):
 
 
 class Mined(NamedTuple):
-    """Operations of the clients, with the labels that Spark computes.
-
-    Parameters
-    ----------
-    positions, reads : pyarrow.Table
-        What they wrote, and what they read.
-    labels : pyarrow.Table
-        The labels of the reads, as ``pipeline.label_reads`` gives them.
-    first_reads : pyarrow.Table
-        The labels of the writes, as ``pipeline.label_writes`` gives them.
-    """
+    """Operations of the clients, with the labels that Spark computes."""
 
     positions: pa.Table
+    """Writes."""
     reads: pa.Table
     labels: pa.Table
+    """Labels of the reads, see ``pipeline.label_reads``."""
     first_reads: pa.Table
+    """Labels of the writes, see ``pipeline.label_writes``."""
 
 
 class Loop(NamedTuple):
@@ -97,21 +83,18 @@ class Loop(NamedTuple):
         are learnt, too: ``policy, reads``; ``sent_share, stale_share, missed_share`` (answers that lack any
         point that was written by then), ``completeness``; of the cars' bill ``messages`` and
         ``sent_messages`` (those up), ``bytes, radio_j``; ``point_share`` (writes that came to the cloud
-        before the days ended, of all). Then regret: ``bound_share``, the least that could have been sent with
-        as many stale answers, each from the one answer that was fetched last, as the labels have it, and
-        ``regret``, what was sent over that; ``held_share`` and ``regret_held``, the same for a cache that
-        holds all answers: no policy sends less with as few stale answers. A client answers from all that it
-        holds, so ``regret`` may be negative; ``regret_held`` is not.
+        before the days ended). ``bound_share`` is the smallest share that could have been sent with as many
+        stale answers, each from the last fetched answer, and ``regret`` the share sent above it.
+        ``held_share`` and ``regret_held`` are the same for a cache of all answers, which no policy beats. A
+        client answers from all that it holds, so ``regret`` may be negative; ``regret_held`` is not.
     promised : Promised
-        What the replay of the read policy has promised.
+        The read policy, and the promise of its replay.
     alarm : DriftAlarm
-        The alarm as it is after the days with the shipped policies.
-    versions : list of int
-        The version of the read policy that each device uses in the end.
+        State after the days with the shipped policies.
+    versions, write_versions : list of int
+        Versions of the read and the write policy that the devices use in the end.
     writes : Artefact or None
-        The write policy, if there was one to learn.
-    write_versions : list of int
-        The version of the write policy that each device uses in the end.
+        The write policy, if one was learnt.
     """
 
     table: pd.DataFrame
@@ -125,11 +108,10 @@ class Loop(NamedTuple):
 def generate_policy(
     labels: pa.Table,
     reads: pa.Table,
+    positions: pa.Table,
     *,
-    version: int = 1,
     completeness: float = 0.9,
     cost: Costs = "latency",
-    positions: pa.Table | None = None,
     arrival_us: NDArray[np.int64] | None = None,
     features: Features = "extended",
 ) -> Promised:
@@ -138,75 +120,48 @@ def generate_policy(
     Parameters
     ----------
     labels, reads : pyarrow.Table
-        As ``pipeline.label_reads`` gives them, and the reads that were labelled.
-    version : int
-        Devices take a higher one than they have only.
+        Result of ``pipeline.label_reads``, and the reads that were labelled.
+    positions : pyarrow.Table
+        All writes.
     completeness : float
         Below it an answer is stale.
     cost : str, CostMatrix or array_like
-    positions : pyarrow.Table, optional
-        What was written. With it the promise is that of a device, which answers from all that it holds; else
-        that of a cache with the last answer only, which is stale more often.
     arrival_us : ndarray of int64, shape (positions,), optional
-        When each of them comes to the cloud; by default at once.
+        Times at which the positions come to the cloud; by default at once.
     features : {'paper', 'extended', 'dense'}
-        What the tree may know; ``dense`` wants positions.
+        Features of the tree.
 
     Raises
     ------
     ParameterError, TraceContentError
-        As :func:`mudkit.learning.evaluate_reads`.
+        As :meth:`mudkit.learning.Tree.learn`.
     """
     tree = Tree(cost, features)
     pairs = Pairs.of(labels, reads, positions)
-    if positions is None:
-        row = learning.evaluate_reads(
-            labels, reads, [tree], stale="completeness", completeness=completeness, cost=cost
-        ).iloc[0]
-        low, high = float(row["stale_share_low"]), float(row["stale_share_high"])
-    else:
-        sent = replay(pairs, out_of_fold_decisions(tree, pairs, completeness)) == SENT
-        whole = cache_completeness(positions, reads, sent, arrival_us=arrival_us)
-        low, high = promise(pairs, whole < completeness)
+    sent = replay(pairs, out_of_fold_decisions(tree, pairs, completeness)) == SENT
+    whole = cache_completeness(positions, reads, sent, arrival_us=arrival_us)
+    low, high = promise(pairs, whole < completeness)
     learnt = tree.learn(pairs, pairs.completeness < completeness)
     manifest = {"stale": f"completeness below {completeness:g}", "reads": len(reads)}
-    return Promised(learning.export_tree(learnt, version, manifest=manifest), low, high)
+    return Promised(learning.export_tree(learnt, 1, manifest=manifest), low, high)
 
 
 def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
     """Return the 95 % confidence interval of the share of stale answers.
 
-    The wider of that over devices and that over reads: of few devices none may have been stale once.
-
-    Parameters
-    ----------
-    pairs : Pairs
-    stale : ndarray of bool, shape (reads,)
+    It covers the intervals over devices and over reads, since none of a few devices may have been stale.
     """
     of_devices = intervals.mean([stale[rows].mean() for rows in pairs.devices()])
     of_reads = intervals.share(int(np.count_nonzero(stale)), len(stale))
     return float(np.fmin(of_devices.low, of_reads.low)), float(np.fmax(of_devices.high, of_reads.high))
 
 
-def generate_write_policy(mined: Mined, match: Batch, *, version: int = 1) -> tuple[Artefact, LearntWrites]:
-    """Train a write policy on the labelled writes of all clients.
-
-    Parameters
-    ----------
-    mined : Mined
-    match : Batch
-        No more reads are to miss a write than with this fixed delay.
-    version : int
-
-    Raises
-    ------
-    TraceContentError
-        As :meth:`mudkit.learning.BatchTree.learn`.
-    """
-    writes, asked = Writes.of(mined.first_reads, mined.positions), ReadRequests.of(mined.reads)
-    learnt = BatchTree(match=match).learn(writes, asked)
+def generate_write_policy(mined: Mined, match: Batch) -> tuple[Artefact, LearntWrites]:
+    """Train a write policy on all writes, with which no more reads miss a write than with a fixed delay."""
+    writes, reads = Writes.of(mined.first_reads, mined.positions), ReadRequests.of(mined.reads)
+    learnt = BatchTree(match=match).learn(writes, reads)
     manifest = {"misses no more than": str(match), "writes": len(writes.t_us)}
-    return learning.export_tree(learnt, version, manifest=manifest), learnt
+    return learning.export_tree(learnt, 1, manifest=manifest), learnt
 
 
 def close_the_loop(
@@ -218,10 +173,9 @@ def close_the_loop(
     writes: Batch | None = None,
     features: Features = "extended",
 ) -> Loop:
-    """Drive with the fixed rule, learn, ship, and drive again on other days: by the rule, and by the trees.
+    """Drive with the fixed rule, learn, ship, and drive on other days by the rule and by the trees.
 
-    The rule's clients listen for a policy, too, so that the bills differ by the policy only and not by what
-    listening costs.
+    The rule's clients listen for a policy, too, so that the bills differ by the policy only.
 
     Parameters
     ----------
@@ -232,17 +186,17 @@ def close_the_loop(
     cost : str, CostMatrix or array_like
         The costs of the mistakes of reads.
     writes : Batch, optional
-        The fixed delay of writes before; the tree that is learnt for them is to let no more reads miss a
-        write. By default writes go at once, and nothing is learnt for them.
+        Fixed delay of writes before; with the learnt tree no more reads miss a write. By default writes go at
+        once, and no tree is learnt for them.
     features : {'paper', 'extended', 'dense'}
-        What the tree for reads may know.
+        Features of the tree for reads.
 
     Raises
     ------
     ParameterError, TraceContentError
-        As :func:`generate_policy` and :func:`generate_write_policy`.
+        As :func:`generate_policy` and :meth:`mudkit.learning.BatchTree.learn`.
     """
-    import pandas as pd  # loading it takes longer than loading all of mudkit
+    import pandas as pd
 
     rule = ShippedPolicy(until=NearAndRecent())
     delayed = None if writes is None else ShippedPolicy(until=Later(60.0 * writes.minutes))
@@ -255,23 +209,21 @@ def close_the_loop(
     promised = generate_policy(
         mined.labels,
         mined.reads,
+        mined.positions,
         completeness=completeness,
         cost=cost,
-        positions=mined.positions,
         arrival_us=arrival_us,
         features=features,
     )
-    ships = [("before", []), ("after", [promised.artefact])]
-    if write_artefact is not None:
-        ships = [
-            *ships[:1],
-            ("reads learnt", [promised.artefact]),
-            ("after", [promised.artefact, write_artefact]),
-        ]
+    ships: dict[str, list[Artefact]] = {"before": []}
+    if write_artefact is None:
+        ships["after"] = [promised.artefact]
+    else:
+        ships |= {"reads learnt": [promised.artefact], "after": [promised.artefact, write_artefact]}
     rows, pairs = [], None
-    for name, ship in ships:
+    for name, ship in ships.items():
         driven = traffic.run(seed, decided_on, rule, ship, write_policy=delayed)
-        if pairs is None:  # all see the same reads
+        if pairs is None:  # the reads are the same with all policies
             later = mine(driven)
             pairs = Pairs.of(later.labels, later.reads)
         rows.append({"policy": name, **_measured(driven, pairs, completeness)})
@@ -281,12 +233,11 @@ def close_the_loop(
 
 
 def mine(driven: CommutersRun) -> Mined:
-    """Label with Spark what clients did in a lab.
+    """Label the operations of a run's clients with Spark.
 
     Parameters
     ----------
     driven : CommutersRun
-        A run of :class:`Commuters`.
 
     Returns
     -------
@@ -321,7 +272,7 @@ def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[s
     stale = reads["completeness"] < completeness
     served = fewest_sends(pairs, pairs.completeness < completeness, pairs.devices(), int(stale.sum()))
     bound, sent = float((served == SENT).mean()), float(reads["is_sent"].mean())
-    held = min_sent_share(reads["held"].to_numpy(), completeness, int(stale.sum()))
+    held_share = min_sent_share(reads["held"].to_numpy(), completeness, int(stale.sum()))
     of_cars = bill[bill["device"].str.startswith("car-")]
     return {
         "reads": len(reads),
@@ -336,21 +287,21 @@ def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[s
         "point_share": driven.point_share,
         "bound_share": bound,
         "regret": sent - bound,
-        "held_share": held,
-        "regret_held": sent - held,
+        "held_share": held_share,
+        "regret_held": sent - held_share,
     }
 
 
 @dataclass(frozen=True)
 class DriftAlarm:
-    """Watches whether stale answers stay within what was promised.
+    """Alarm when the share of stale answers is not the promised one.
 
     Parameters
     ----------
     low, high : float
-        The promised interval of their share.
+        Promised interval of the share.
     reads, stale : int
-        What was seen so far.
+        Reads and stale answers so far.
     least_reads : int
         Fewest reads for an alarm.
     """
@@ -385,22 +336,11 @@ class DriftAlarm:
 
 
 _UNLIKELY: Final = 1e-6
-"""A count that comes by chance less often is none of chance."""
+"""Probability of a count below which it is a surge."""
 
 
 class Surge(NamedTuple):
-    """A cell that is written to much more than it should be.
-
-    Parameters
-    ----------
-    row, column : int
-        The place of the cell, as :class:`~mudkit.systems.mud.policies.density.Density` has it.
-    lat, lon : float
-        Its centre, degrees.
-    writes : int
-        The number of writes that came.
-    expected : float
-    """
+    """A cell with many more writes than expected, and its centre in degrees."""
 
     row: int
     column: int
@@ -411,22 +351,13 @@ class Surge(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """Update shipped to some devices.
-
-    Parameters
-    ----------
-    at_s : float
-        The time since the lab began, in seconds.
-    version : int
-    to : tuple of str
-    surges : tuple of Surge
-        The reason; none: it is over.
-    """
+    """Update shipped to some devices."""
 
     at_s: float
     version: int
     to: tuple[str, ...]
     surges: tuple[Surge, ...]
+    """Reason of the update; none: the surges are over."""
 
 
 def surges(
@@ -438,21 +369,10 @@ def surges(
     factor: float = 4.0,
     least: float = 10.0,
 ) -> list[Surge]:
-    """Find cells that are written to much more than usual.
+    """Return the cells whose writes of the last minutes, until ``t_us`` since 1970, are far above the usual.
 
-    Parameters
-    ----------
-    usual : Density
-        Points an hour, by cell and hour.
-    places : sequence of (float, float)
-        Latitude and longitude of each write of the last minutes.
-    t_us : int
-        Now, in microseconds since 1970 (UTC).
-    minutes : float
-    factor : float
-        How many times the usual number is a surge, at least 1: people are not the same each day.
-    least : float
-        Writes that are usual anywhere: of cells that were never written to one cannot say more.
+    A surge has more than ``factor`` times the usual number of writes, as days differ. Anywhere ``least``
+    writes are usual, also in cells that were never written to.
     """
     from scipy import stats  # loading it takes longer than loading all of mudkit
 
@@ -470,24 +390,24 @@ def surges(
 
 @dataclass
 class Dispatcher:
-    """Watches the writes of a drive, and ships to who is near what has happened.
+    """Ships policy updates to the devices near surges of a drive's writes.
 
     Parameters
     ----------
     drive : Drive
     policy : Artefact
-        What all devices have.
+        Policy of all devices.
     usual : Density
-        How densely cells are written to, from the days that were learnt from.
+        Usual writes an hour, by cell and hour.
     action : str or float
-        What is decided where something has happened: ``remote`` for reads, 0 for writes.
+        Decision near a surge: ``remote`` for reads, 0 for writes.
     near_km : float
-        The distance from the centre of a cell within which devices get the update, in km. Reads, or writes,
-        are decided by it in the box of that many kilometres to each side.
+        Largest distance from the centre of a cell at which a device gets the update. The update holds in the
+        box of that many kilometres to each side.
     every_min : float
-        How often it looks, and at how long a time.
+        Time between two checks of the writes, each of the writes since the one before.
     factor, least : float
-        See :func:`surges`.
+        A surge has more than ``factor`` times the usual writes; ``least`` writes are usual anywhere.
 
     Attributes
     ----------
@@ -504,17 +424,17 @@ class Dispatcher:
     least: float = 10.0
     pushed: list[Pushed] = field(default_factory=list, init=False)
     _have_update: set[str] = field(default_factory=set, init=False)
-    _places: tuple[Surge, ...] = field(default=(), init=False)
+    _surges: Sequence[Surge] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         number("near_km", self.near_km, 1e-3, 20_000.0)
         number("every_min", self.every_min, 0.1, 1440.0)
         number("factor", self.factor, 1.0, 1e6)
         number("least", self.least, 0.0, 1e9)
-        self._again(False)
+        self._schedule()
 
     def look(self) -> list[Surge]:
-        """Look at the writes of the last minutes, and ship what follows from them."""
+        """Check the writes of the last minutes, and ship an update if the surges have changed."""
         lab = self.drive.lab
         now_us = lab.world.now_us
         since_us = now_us - round(60.0 * self.every_min * US_PER_S)
@@ -522,15 +442,17 @@ class Dispatcher:
         surging = surges(
             self.usual, places, lab.start_us + now_us, self.every_min, factor=self.factor, least=self.least
         )
-        cells = {(each.row, each.column) for each in surging}
-        if cells == {(each.row, each.column) for each in self._places}:
-            self._update_arrivals(surging)
+        version = self.pushed[-1].version if self.pushed else self.policy.version
+        if {surge[:2] for surge in surging} != {surge[:2] for surge in self._surges}:
+            # A newer version for the devices near, and for those whose older one is over.
+            self._send(surging, version + 1, self._near(surging) | self._have_update)
         elif surging:
-            self._ship(self._near(surging), tuple(surging))
-        else:
-            self._ship(set(self._have_update), ())
+            self._send(
+                surging, version if self.pushed else version + 1, self._near(surging) - self._have_update
+            )
+        if not surging:
             self._have_update.clear()
-        self._places = tuple(surging)
+        self._surges = surging
         return surging
 
     def _near(self, surging: Sequence[Surge]) -> set[str]:
@@ -539,45 +461,37 @@ class Dispatcher:
         return {
             self.drive.devices[row].name
             for row, place in last.items()
-            if any(distance_km(*place, each.lat, each.lon) <= self.near_km for each in surging)
+            if any(distance_km(*place, surge.lat, surge.lon) <= self.near_km for surge in surging)
         }
 
-    def _update_arrivals(self, surging: Sequence[Surge]) -> None:
-        come = self._near(surging) - self._have_update if surging else set()
-        if come:
-            self._send(self._updated(surging, self.pushed[-1].version), come, tuple(surging))
-
-    def _ship(self, near: set[str], surging: tuple[Surge, ...]) -> None:
-        """Ship a newer version to who is near, and to those who have an older one that is over."""
-        version = (self.pushed[-1].version if self.pushed else self.policy.version) + 1
-        self._send(self._updated(surging, version), near | self._have_update, surging)
-
-    def _send(self, policy: Artefact, to: set[str], surging: tuple[Surge, ...]) -> None:
+    def _send(self, surging: Sequence[Surge], version: int, to: set[str]) -> None:
         if not to:
             return
-        lab = self.drive.lab
-        self.drive.cloud.ship(policy, app=APP, to=sorted(to))
-        self.pushed.append(Pushed(lab.world.now_us / 1e6, policy.version, tuple(sorted(to)), surging))
+        self.drive.cloud.ship(self._updated(surging, version), app=APP, to=sorted(to))
+        at_s = self.drive.lab.world.now_us / 1e6
+        self.pushed.append(Pushed(at_s, version, tuple(sorted(to)), tuple(surging)))
         self._have_update |= to
 
     def _updated(self, surging: Sequence[Surge], version: int) -> Artefact:
-        """Return the policy that asks near each surge; without any the old one, as a newer version."""
-        updated = self.policy
-        for each in surging:
-            north = self.near_km / KM_PER_DEGREE
-            east = north / max(float(np.cos(np.radians(each.lat))), 0.01)
+        """Return the policy with an override near each surge, or the old one as a newer version."""
+        updated = self.policy.renewed(version) if not surging else self.policy
+        north = self.near_km / KM_PER_DEGREE
+        for surge in surging:
+            east = north / max(float(np.cos(np.radians(surge.lat))), 0.01)
             updated = updated.with_override(
                 self.action,
-                south=each.lat - north,
-                north=each.lat + north,
-                west=each.lon - east,
-                east=each.lon + east,
+                south=surge.lat - north,
+                north=surge.lat + north,
+                west=surge.lon - east,
+                east=surge.lon + east,
                 version=version,
             )
-        return updated if surging else self.policy.renewed(version)
+        return updated
 
-    def _again(self, is_begun: Any) -> None:
-        if is_begun:
-            self.look()
+    def _schedule(self) -> None:
         world = self.drive.lab.world
-        world.ask_at(world.now_us + round(60.0 * self.every_min * US_PER_S), self._again, True)
+        world.ask_at(world.now_us + round(60.0 * self.every_min * US_PER_S), self._check)
+
+    def _check(self, _: Any) -> None:
+        self.look()
+        self._schedule()

@@ -1,4 +1,4 @@
-"""Cars that report where they are, and drivers who ask what is around: Mobius 7.3 in a lab."""
+"""Cars that report their places, and drivers who query the traffic around them: Mobius 7.3 in a lab."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
 from mudkit.lab import Lab
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.mud import Artefact, Client, Cloud, ReadPolicy, ShippedPolicy, WritePolicy
 from mudkit.units import US_PER_S, box_bounds, distance_km, in_box
@@ -40,15 +39,13 @@ class CommutersRun(NamedTuple):
         The lab at the end of the days, with its trace and its bill.
     reads : pandas.DataFrame
         A row for each read that was answered: ``device, at_s, lat, lon, is_sent, points`` (that its answer
-        should hold), ``missing`` of them, ``completeness``, and ``held``: the completeness of what the
-        device would have had if it had sent each of its earlier reads, its own writes included. No cache
-        has more, so below 1 no policy could have answered it whole without asking.
-    versions : list of int
-        The version of the shipped read policy that each client uses in the end; 0: it uses none.
-    write_versions : list of int
-        The version of the shipped write policy that each client uses in the end; 0: it uses none.
+        should hold), ``missing`` of them, ``completeness``, and ``held``: the completeness of a cache of the
+        device's own writes and of the answers to all its earlier reads. No cache holds more: below 1, no
+        policy can answer completely from the device.
+    versions, write_versions : list of int
+        Versions of the shipped read and write policies that the clients use in the end; 0: none.
     point_share : float
-        Writes that came to the cloud until the days ended, of all.
+        Share of the writes that came to the cloud until the days ended.
     """
 
     lab: Lab
@@ -60,18 +57,18 @@ class CommutersRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Accident:
-    """Cars near a place report more often for a while: the write rate of a region changes.
+    """Place near which cars report more often for a while.
 
     Parameters
     ----------
     lat, lon : float
         Degrees.
     km : float
-        Who is nearer than that.
+        Radius.
     from_h, to_h : float
         Hours since the days began.
     every_s : float
-        The time between two reports of such a car, in seconds.
+        Time between two reports of a car near it.
     """
 
     lat: float
@@ -92,7 +89,7 @@ class Accident:
 
 @dataclass(frozen=True)
 class Commuters:
-    """Plan of cars that report, and of drivers that ask.
+    """Plan of cars that report, and of drivers that query.
 
     Parameters
     ----------
@@ -100,16 +97,15 @@ class Commuters:
         Commuters of one town.
     days : int
     every_s : float
-        The time between two reports of a car, parked or not, in seconds.
+        Time between two reports of a car, parked or not.
     reads_per_day : float
-        The reads of each driver on a day, on average: a Poisson process.
+        Mean number of queries of a driver: a Poisson process.
     box_km, window_s : float
-        What a read asks for.
+        Box and time of a query.
     link : str
-        One with a latency.
+        Link profile with a latency.
     asks : {'any time', 'driving'}
-        When a driver asks: of the moments of the process all count, or those only at which the car has moved
-        since its last report. Then nobody asks at night, though parked cars report.
+        With ``driving``, only the queries count before which the car has moved since its last report.
     """
 
     cars: int = 12
@@ -126,13 +122,7 @@ class Commuters:
         whole_number("days", self.days, 1, 366)
         for name, low in (("every_s", 1.0), ("reads_per_day", 1e-3), ("box_km", 1e-3), ("window_s", 1.0)):
             number(name, getattr(self, name), low, 1e6)
-        if self.asks not in ("any time", "driving"):
-            raise ParameterError(
-                "Drivers do not ask then.",
-                where="asks",
-                found=repr(self.asks),
-                expected="any time or driving",
-            )
+        one_of("asks", self.asks, ("any time", "driving"))
 
     def run(
         self,
@@ -153,17 +143,16 @@ class Commuters:
         start : str
             The first day.
         read_policy : ReadPolicy, ShippedPolicy or None
-            The read policy of every client.
+            Read policy of every client.
         ship : Artefact or sequence of Artefact, optional
-            What the cloud ships as the days begin.
+            Policies that the cloud ships as the days begin.
         write_policy : WritePolicy, ShippedPolicy or None
-            The write policy of every client; None: writes go at once.
+            Write policy of every client; None: writes go at once.
         accident : Accident, optional
-            An accident that happens on these days; None: there is none.
         """
         run = self.begin(seed, start, read_policy, write_policy=write_policy, accident=accident)
-        for each in [ship] if isinstance(ship, Artefact) else ship or ():
-            run.cloud.ship(each, app=APP).result()
+        for artefact in [ship] if isinstance(ship, Artefact) else ship or ():
+            run.cloud.ship(artefact, app=APP).result()
         run.lab.run(hours=24.0 * self.days)
         return run.end()
 
@@ -176,21 +165,12 @@ class Commuters:
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
         accident: Accident | None = None,
     ) -> Drive:
-        """Start the days: :meth:`run` by hand, to look or to change something meanwhile."""
+        """Start the days, as :meth:`run` does, but leave it to the caller to advance the lab."""
         return Drive(self, seed, start, read_policy, write_policy, accident)
 
 
 class Drive:
-    """Days that advance while the lab runs; see :meth:`Commuters.begin`.
-
-    Attributes
-    ----------
-    lab : Lab
-    cloud : Cloud
-    devices : list of Device
-    clients : list of Client
-        The clients, in the order of the devices.
-    """
+    """Days that advance while the lab runs; see :meth:`Commuters.begin`."""
 
     def __init__(
         self,
@@ -226,7 +206,7 @@ class Drive:
             for device in self.devices
         ]
         self.clients[0].create(APP, acl="app").result()
-        self._asked: list[tuple[int, int, tuple[float, float], Operation]] = []
+        self._queries: list[tuple[int, int, tuple[float, float], Operation]] = []
         self._answered_us: dict[int, int] = {}
         self._written: list[tuple[int, int, float, float]] = []
         self._last: dict[int, tuple[float, float]] = {}
@@ -256,7 +236,10 @@ class Drive:
         for row, device in enumerate(self.devices):
             if device.loc is not None:
                 last = self._last.get(row, device.loc)
-                (self._moves.add if distance_km(*device.loc, *last) > _MOVED_KM else self._moves.discard)(row)
+                if distance_km(*device.loc, *last) > _MOVED_KM:
+                    self._moves.add(row)
+                else:
+                    self._moves.discard(row)
                 self._last[row] = device.loc
                 self._write(row, *device.loc)
         self.lab.world.ask_at(now_us + self._every_us, self._report)
@@ -284,7 +267,7 @@ class Drive:
         return f"{self.devices[row].name} {t_us // US_PER_S}"
 
     def _ask(self, row: int) -> None:
-        """Send a driver's query for what is around."""
+        """Send a driver's query for the traffic around her."""
         device, now_us = self.devices[row], self.lab.world.now_us
         if device.loc is None or (self._plan.asks == "driving" and row not in self._moves):
             return
@@ -292,47 +275,46 @@ class Drive:
         edges = {name: float(value) for name, value in box._asdict().items()}
         predicate = _ABOUT.format(**edges, since=now_us / 1e6 - self._plan.window_s)
         self.lab.trace.read(device, self._plan.box_km, self._plan.window_s)
-        come = partial(self._come, len(self._asked))
-        operation = self.clients[row].read(APP, predicate, data={"loc": device.loc}, callback=come)
-        self._asked.append((row, now_us, device.loc, operation))
+        answered = partial(self._record_answer, len(self._queries))
+        operation = self.clients[row].read(APP, predicate, data={"loc": device.loc}, callback=answered)
+        self._queries.append((row, now_us, device.loc, operation))
 
-    def _come(self, number_: int, _: Any) -> None:
-        """Record when an answer has arrived."""
-        self._answered_us[number_] = self.lab.world.now_us
+    def _record_answer(self, query: int, _: Any) -> None:
+        self._answered_us[query] = self.lab.world.now_us
 
     def end(self) -> CommutersRun:
         """Return the result so far."""
         reads = self.answers()
         self.lab.run(seconds=1)
-        said = [client.policies().result() for client in self.clients]
-        versions = {
-            kind: [each.get(kind, {}).get("version", 0) for each in said] for kind in ("read", "write")
-        }
+        policies = [client.policies().result() for client in self.clients]
+        versions, write_versions = (
+            [used.get(kind, {}).get("version", 0) for used in policies] for kind in ("read", "write")
+        )
         pending = sum(len(client.pending().result()) for client in self.clients)
         share = 1.0 - pending / max(len(self._written), 1)
-        return CommutersRun(self.lab, reads, versions["read"], versions["write"], share)
+        return CommutersRun(self.lab, reads, versions, write_versions, share)
 
     def answers(self) -> pd.DataFrame:
-        """Compare the answers so far with what they should hold: all that had been written by then."""
+        """Compare the answers so far with all writes before each query."""
         import pandas as pd
 
-        owner, t_us, lat, lon = (np.array(each) for each in zip(*self._written, strict=True))
+        owner, t_us, lat, lon = map(np.array, zip(*self._written, strict=True))
         window_us = round(self._plan.window_s * US_PER_S)
         covered: dict[int, NDArray[np.bool_]] = {row: owner == row for row in range(len(self.devices))}
         rows = []
-        for number_, (row, at_us, place, operation) in enumerate(self._asked):
+        for query, (row, at_us, place, operation) in enumerate(self._queries):
             box = box_bounds(*place, self._plan.box_km)
             due = (t_us > at_us - window_us) & (t_us <= at_us) & in_box(lat, lon, box)
-            held = 1.0 if not due.any() else float(covered[row][due].mean())
+            covered_share = 1.0 if not due.any() else float(covered[row][due].mean())
             covered[row] = covered[row] | due
-            if number_ not in self._answered_us:
+            if query not in self._answered_us:
                 continue
-            there: Mapping[str, Any] = operation.result().records
-            keys = [self._key(who, t) for who, t in zip(owner[due].tolist(), t_us[due].tolist(), strict=True)]
-            missing = sum(key not in there for key in keys)
+            records: Mapping[str, Any] = operation.result().records
+            keys = list(map(self._key, owner[due].tolist(), t_us[due].tolist()))
+            missing = sum(key not in records for key in keys)
             share = 1.0 - missing / len(keys) if keys else 1.0
-            is_sent = self._answered_us[number_] > at_us  # a device answers in no time, the cloud does not
+            is_sent = self._answered_us[query] > at_us  # a device answers in no time, the cloud does not
             name = self.devices[row].name
-            rows.append((name, at_us / 1e6, *place, is_sent, len(keys), missing, share, held))
+            rows.append((name, at_us / 1e6, *place, is_sent, len(keys), missing, share, covered_share))
         columns = ["device", "at_s", "lat", "lon", "is_sent", "points", "missing", "completeness", "held"]
         return pd.DataFrame(rows, columns=columns)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mudkit import intervals, words
 from mudkit.display import MAX_COLUMNS, MAX_ROWS, Align, Cell, Displayed, Table, View
-from mudkit.errors import ParameterError, SimulationProblem
+from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.privacy import disclosed, knowledge
-from mudkit.experiment.runs import MEASURES, by_device, check_seed, check_system, run
+from mudkit.experiment.runs import MEASURES, by_device, check_plan, check_system, run
 from mudkit.experiment.tasks import Scenario, Task
 from mudkit.experiment.testbed import Adapter, Testbed
 from mudkit.progress import bar
+from mudkit.sources.parameters import one_of, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,6 @@ __all__ = [
     "Scoreboard",
     "compare",
     "front",
-    "pareto",
     "scoreboard",
     "sweep",
 ]
@@ -64,7 +64,7 @@ class Comparison(Displayed):
             if not any(values):
                 continue
             places = words.decimals(values)
-            row: list[Any] = [f"{label.words}, {label.unit}" if label.unit else label.words]
+            row: list[Any] = [label.title]
             row += [Cell(words.number(value, places)) for value in values]
             if differences:
                 row.append(_difference_cell(differences[measure], label, places))
@@ -196,13 +196,7 @@ def compare(
     """
     import pandas as pd
 
-    if not isinstance(plan, Scenario | Task):
-        raise ParameterError(
-            "Expected a Scenario or a Task.",
-            where="plan",
-            found=repr(plan)[:120],
-            expected="a scenario, such as Scenario(devices=20, hours=24), or a task, such as NEWS",
-        )
+    check_plan(plan)
     numbers = _checked(systems, seeds)
     work = [(plan, make, name, seed) for name, make in systems.items() for seed in numbers]
     return Comparison(pd.DataFrame(_spread(_measured, work, map)), next(iter(systems)))
@@ -214,22 +208,25 @@ def _checked(systems: Any, seeds: Any) -> list[int]:
         raise ParameterError(
             "Expected a mapping of names to systems.",
             where="systems",
-            found=repr(systems)[:120],
+            found=brief(systems),
             expected="callables that return an adapter, by name, such as {'relay': StoreAndForward}",
         )
     for make in systems.values():
         check_system(make)
-    numbers = [] if isinstance(seeds, str) or not isinstance(seeds, Iterable) else list(seeds)
-    if not numbers or len(set(numbers)) < len(numbers):
+    numbers = _each_once("seeds", seeds, "range(10)")
+    return [whole_number("seeds", number, -(1 << 63), (1 << 63) - 1) for number in numbers]
+
+
+def _each_once(name: str, given: Any, example: str, kind: type = object) -> list[Any]:
+    """Return an argument as a list; raise unless it has items of a kind, each once."""
+    items = [] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    known = [getattr(item, "name", item) for item in items]
+    if not items or len(set(known)) < len(known) or not all(isinstance(item, kind) for item in items):
+        expected = f"at least one, and each once, such as {example}"
         raise ParameterError(
-            "Expected seeds, each once.",
-            where="seeds",
-            found=repr(numbers or seeds)[:120],
-            expected="at least one, and each once, such as range(10)",
+            f"Expected {name}, each once.", where=name, found=brief(known or given), expected=expected
         )
-    for number in numbers:
-        check_seed("seeds", number)
-    return numbers
+    return items
 
 
 def _spread(function: Callable[..., Any], work: list[Any], map: Callable[..., Iterable[Any]]) -> list[Any]:  # noqa: A002
@@ -347,22 +344,14 @@ class Scoreboard(Displayed):
 
     def pareto(self, task: str, gain: str = "useful_share", cost: str = "j_per_useful") -> pd.DataFrame:
         """Return ``system``, a gain, a cost, and ``is_best``: on the Pareto front of both."""
-        table = self.table(task, [gain, cost]).reset_index()
-        table["is_best"] = pareto(table[gain], table[cost])
-        return table
+        return front(self.table(task, [gain, cost]).reset_index(), gain, cost)
 
     @cached_property
     def _by_task(self) -> dict[str, pd.DataFrame]:
         return {str(task): runs for task, runs in self.runs.groupby("task", sort=False)}
 
     def _of(self, task: str) -> pd.DataFrame:
-        if task not in self._by_task:
-            raise ParameterError(
-                "This task is not on the scoreboard.",
-                where="task",
-                found=repr(task),
-                expected=", ".join(self.tasks),
-            )
+        one_of("task", task, self.tasks, "This task is not on the scoreboard.")
         return self._by_task[task]
 
 
@@ -372,7 +361,7 @@ def scoreboard(
     seeds: Iterable[int] = range(3),
     *,
     privacy: bool = True,
-    map: Callable[..., Iterable[dict[str, Any]]] = map,  # noqa: A002 - the name of what it stands for
+    map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of what it stands for
 ) -> Scoreboard:
     """Run systems on tasks, each with the same seeds.
 
@@ -380,16 +369,12 @@ def scoreboard(
     ----------
     tasks : iterable of Task
     systems : mapping of str to callable
-        The systems by name; the first is the baseline. What makes an adapter may be of one's own.
+        As in :func:`compare`.
     seeds : iterable of int
     privacy : bool
         Whether the runs of the first seed keep what each party held.
     map : callable
-        How the runs are spread: ``map``, that of a process pool, or one that spreads over Spark.
-
-    Returns
-    -------
-    Scoreboard
+        As in :func:`compare`.
 
     Raises
     ------
@@ -400,21 +385,16 @@ def scoreboard(
     """
     import pandas as pd
 
-    todo, numbers = _checked_tasks(tasks), _checked(systems, seeds)
+    todo, numbers = _each_once("tasks", tasks, "[NEWS, WARD]", Task), _checked(systems, seeds)
     work = [
         (task, make, name, seed, privacy and seed == numbers[0])
         for task in todo
         for name, make in systems.items()
         for seed in numbers
     ]
-    rows = _spread(_scored, work, map)
-    parties: list[Any] = []
-    kept: dict[str, list[Any]] = {name: [] for name in ("devices", "disclosed", "latencies")}
-    for row in rows:
-        parties += row.pop("parties")
-        for name, tables in kept.items():
-            tables += row.pop(name)
-    runs = pd.DataFrame(rows)
+    scored = _spread(_scored, work, map)
+    kept = {name: [tables[name] for _, tables in scored if tables] for name in _KEPT}
+    runs = pd.DataFrame([measures for measures, _ in scored])
     for (task, seed), same in runs.groupby(["task", "seed"]):
         if same["digest"].nunique() > 1:
             raise SimulationProblem(
@@ -425,48 +405,10 @@ def scoreboard(
                 remedy="an adapter changes nothing but what its own machines do",
             )
     frames = {
-        name: pd.concat(each, ignore_index=True) if each else pd.DataFrame() for name, each in kept.items()
+        name: pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        for name, tables in kept.items()
     }
-    return Scoreboard(runs, pd.DataFrame(parties), next(iter(systems)), **frames)
-
-
-def _checked_tasks(tasks: Any) -> list[Task]:
-    """Return the tasks as a list; raise unless there are any, each once."""
-    todo = [] if isinstance(tasks, str) or not isinstance(tasks, Iterable) else list(tasks)
-    wrong = [each for each in todo if not isinstance(each, Task)]
-    names = [task.name for task in todo if isinstance(task, Task)]
-    if not todo or wrong or len(set(names)) < len(names):
-        raise ParameterError(
-            "Expected tasks, each once.",
-            where="tasks",
-            found=_shown(wrong[0]) if wrong else repr(names) if names else _shown(tasks),
-            expected="at least one, and each once, such as [NEWS, WARD]",
-            remedy="take those of mudkit.experiment; TASKS has them by name",
-        )
-    return todo
-
-
-def _shown(given: Any) -> str:
-    return given.name if isinstance(given, Task) else repr(given)[:120]
-
-
-def pareto(gain: Iterable[float], cost: Iterable[float]) -> list[bool]:
-    """Return for each point whether none has at least its gain for at most its cost, and is better in one.
-
-    Parameters
-    ----------
-    gain, cost : iterable of float
-        Coordinates of the points. A point with a NaN is never among the best.
-    """
-    points = list(zip(gain, cost, strict=True))
-
-    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-        return one[0] >= other[0] and one[1] <= other[1] and one != other
-
-    return [
-        not any(math.isnan(part) for part in point) and not any(beats(each, point) for each in points)
-        for point in points
-    ]
+    return Scoreboard(runs, baseline=next(iter(systems)), **frames)
 
 
 def _mean(runs: pd.DataFrame, measure: str) -> float:
@@ -486,62 +428,38 @@ def _interval(runs: pd.DataFrame, measure: str, confidence: float) -> intervals.
     return result if has_interval else replace(result, low=math.nan, high=math.nan)
 
 
-def _scored(what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool]) -> dict[str, Any]:
+_KEPT: Final = ("privacy", "devices", "disclosed", "latencies")
+"""Tables of a scoreboard beside its runs."""
+
+
+def _scored(
+    what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool],
+) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+    """Return the measures of a run, and the tables of :data:`_KEPT` if it keeps what parties held."""
     task, make, name, seed, held = what
     entry = run(task, make, seed, name=name, messages=False, held=held)
-    parties: list[Any] = []
-    kept: dict[str, list[Any]] = {"devices": [], "disclosed": [], "latencies": []}
-    if held:
-        useful = entry.deliveries[entry.deliveries["status"] == "read"]
-        of = {"devices": by_device(entry), "disclosed": disclosed(entry), "latencies": useful[["latency_s"]]}
-        for what_kept, table in of.items():
-            kept[what_kept] = [_of(table, task.name, name)]
-        known = knowledge(entry)
-        known.insert(0, "task", task.name)
-        known.insert(1, "system", name)
-        parties = known.to_dict("records")
-    return {
-        "task": task.name,
-        "system": name,
+    key = {"task": task.name, "system": name}
+    measures = {
+        **key,
         "seed": seed,
         "wanted": entry.testbed.wanted,
         "digest": entry.digest,
         **entry.measures(),
-        "parties": parties,
-        **kept,
     }
-
-
-def _of(table: pd.DataFrame, task: str, system: str) -> pd.DataFrame:
-    return table.assign(task=task, system=system)[["task", "system", *table.columns]]
+    if not held:
+        return measures, {}
+    useful = entry.deliveries.loc[entry.deliveries["status"] == "read", ["latency_s"]]
+    tables = (knowledge(entry), by_device(entry), disclosed(entry), useful)
+    return measures, {
+        kind: table.assign(**key)[[*key, *table.columns]] for kind, table in zip(_KEPT, tables, strict=True)
+    }
 
 
 GAINS: Final = frozenset({"useful", "useful_share", "battery_h"})
 """Measures of which more is better; of all others less is."""
 
-LABELS: Final[Mapping[str, str]] = {
-    "useful": "useful deliveries",
-    "useful_share": "useful, share of what was wanted",
-    "late": "wanted and late",
-    "stale": "wanted and stale",
-    "unopened": "wanted and never opened",
-    "lost": "wanted and lost",
-    "wasted": "on the phone and wasted",
-    "latency_s": "latency, median, s",
-    "latency_p95_s": "latency, 95th percentile, s",
-    "age_s": "age when it is seen, median, s",
-    "up_kb": "up, kB",
-    "down_kb": "down, kB",
-    "messages": "messages",
-    "wakeups": "wake-ups of radios",
-    "radio_j": "radios, J",
-    "battery_h": "battery, h",
-    "server_events": "events on servers",
-    "server_kb": "sent by servers, kB",
-    "kb_per_useful": "for each useful delivery, kB",
-    "j_per_useful": "for each useful delivery, J",
-}
-"""Axis labels of the measures, with units."""
+LABELS: Final[Mapping[str, str]] = {name: words.axis_title(name) for name in MEASURES}
+"""Axis titles of the measures, with units."""
 
 
 def front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -575,6 +493,11 @@ def front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
             expected="two of " + ", ".join(name for name in LABELS if name in table.columns),
         )
     points = table[["system", x, y]].reset_index(drop=True)
-    gain, cost = (points[name] if name in GAINS else -points[name] for name in (y, x))
-    points["is_best"] = pareto(gain, -cost)
+    values = [points[name] if name in GAINS else -points[name] for name in (x, y)]
+    places = list(zip(*values, strict=True))
+    points["is_best"] = [
+        not any(map(math.isnan, place))
+        and not any(other != place and other[0] >= place[0] and other[1] >= place[1] for other in places)
+        for place in places
+    ]
     return points

@@ -10,7 +10,7 @@ from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.contrail import Item, Module, Port, Relay
 
-__all__ = ["ContrailPair", "item_latencies_s", "receiver_radio_mw", "round_trips_s", "self_latencies_s"]
+__all__ = ["ContrailPair", "item_latencies_s", "receiver_radio_mw"]
 
 _MAX_WAIT_S: Final = 3600.0
 
@@ -87,6 +87,19 @@ class ContrailPair:
                 remedy="choose a shorter polling interval, or another link",
             )
 
+    def latencies_s(
+        self, arrivals: list[tuple[float, Item]], count: int, pause_s: float = 0.0
+    ) -> list[float]:
+        """Send items, and return the time until each is among some arrivals, in seconds."""
+        took_s = []
+        for number in range(count):
+            self.lab.run(seconds=pause_s * (0.1 + number * 0.618034 % 1))  # evenly, not in step with polls
+            began_s, before = self.now_s, len(arrivals)
+            self.publish(b"x" * 100)
+            self.wait(lambda before=before: len(arrivals) > before)  # type: ignore[misc]
+            took_s.append(arrivals[-1][0] - began_s)
+        return took_s
+
 
 def item_latencies_s(
     seed: int, polling_s: float, idle_s: float, count: int, pause_s: float = 0.0, link: str = "umts_3g"
@@ -107,14 +120,7 @@ def item_latencies_s(
     """
     pair = ContrailPair(seed, polling_s, idle_s, link=link)
     pair.sender_port.polling_interval_ms = 2000.0  # so that its radio does not fall asleep between two items
-    took_s = []
-    for number in range(count):
-        pair.lab.run(seconds=pause_s * (0.1 + number * 0.618034 % 1))  # spread evenly, not in step with polls
-        began_s, before = pair.now_s, len(pair.received)
-        pair.publish(b"x" * 100)
-        pair.wait(lambda before=before: len(pair.received) > before)  # type: ignore[misc]
-        took_s.append(pair.received[-1][0] - began_s)
-    return took_s
+    return pair.latencies_s(pair.received, count, pause_s)
 
 
 def receiver_radio_mw(
@@ -137,71 +143,3 @@ def receiver_radio_mw(
         pair.publish(b"x" * 100)
         pair.lab.run(seconds=2)
     return (pair.lab.world.radio_mj(device) - before_mj) / (pair.now_s - began_s)
-
-
-def round_trips_s(
-    seed: int, polling_s: float, idle_s: float, count: int, pause_s: float = 0.0
-) -> list[float]:
-    """Send items that the receiver returns, and return the round-trip times in seconds (7.1.1).
-
-    Parameters
-    ----------
-    seed, polling_s, idle_s, count, pause_s
-        As for :func:`item_latencies_s`; sender and receiver poll alike.
-    """
-    pair = ContrailPair(seed, polling_s, idle_s)
-    pair.sender_port.polling_interval_ms, pair.sender_port.idle_timeout_ms = polling_s * 1000, idle_s * 1000
-    back: list[float] = []
-    pair.sender_port.on_item(lambda item: back.append(pair.now_s))
-    pair.sender_port.install_filter("destination = 'sender'", to=("receiver-0", "items")).result()
-    pair.ports[0].on_item(lambda item: pair.ports[0].publish(Item({"destination": "sender"}, item.payload)))
-    pair.lab.run(minutes=1)
-    took_s = []
-    for number in range(count):
-        pair.lab.run(seconds=pause_s * (0.1 + number * 0.618034 % 1))
-        began_s, before = pair.now_s, len(back)
-        pair.publish(b"x" * 100)
-        pair.wait(lambda before=before: len(back) > before)  # type: ignore[misc]
-        took_s.append(back[-1] - began_s)
-    return took_s
-
-
-def self_latencies_s(
-    seed: int, clients: int, instances: int, *, service_ms: float, minutes: float = 3.0
-) -> list[float]:
-    """Return latencies of items that clients send to themselves every 5 s, in seconds (Fig. 11).
-
-    Parameters
-    ----------
-    seed : int
-    clients, instances : int
-        The number of clients, and of compute instances at the relay.
-    service_ms : float
-        The time that an instance needs for a request, in milliseconds.
-    minutes : float
-        How long the clients send, in minutes; the minute before in which they register is not counted.
-    """
-    lab = Lab(seed=seed, record_messages=False)
-    lab.world.on_failure = raise_failure
-    relay = Relay(lab, instances, service_ms=service_ms)
-    took_s: list[float] = []
-
-    def receive(item: Item) -> None:
-        at_s = item.metadata["at_s"]
-        assert isinstance(at_s, float)
-        took_s.append(lab.world.now_us / 1e6 - at_s)
-
-    ports = []
-    for number in range(clients):
-        name = f"client-{number:04d}"
-        module = Module(lab.device(name, link="wifi"), relay, friends=[name])
-        port = module.open_port("self", polling_interval_ms=5000)
-        port.on_item(receive)
-        port.install_filter("at_s >= 0", to=(name, "self"))
-        ports.append(port)
-    lab.run(minutes=1)
-    for _ in range(round(minutes * 12)):
-        for port in ports:
-            port.publish(Item({"at_s": lab.world.now_us / 1e6}))
-            lab.run(seconds=5 / clients)
-    return took_s

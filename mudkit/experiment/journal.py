@@ -1,7 +1,6 @@
-"""A journal on several devices: one record that all of them edit and look at, while networks and phones fail.
+"""A journal on several devices, which edit and read one record while networks and phones fail (Mobius 3.2).
 
-The plan is a function of the seed alone, so that read types can be compared on the same edits, looks and
-faults (the third application of Mobius 3.2).
+The plan is a function of the seed alone, so that read types are compared on the same edits, reads and faults.
 """
 
 from __future__ import annotations
@@ -27,25 +26,26 @@ _TABLE, _KEY = "journal", "monday"
 
 @dataclass(frozen=True)
 class Journal:
-    """Plan of edits, looks and faults, whatever the devices read with.
+    """Plan of edits, reads and faults.
 
     Ann's and Bob's networks are cut once each, in the first two thirds; Bob's phone is killed once.
 
     Parameters
     ----------
     minutes : float
-        Virtual time in which all of it happens.
+        Virtual time of the operations.
     operations : int
-        Edits and looks, at times and on devices that are drawn evenly.
+        Edits and reads, at times and on devices that are drawn evenly.
     edit_share : float
-        The share of edits among the operations, from 0 to 1; every edit is conditional.
+        Share of edits among the operations; every edit is conditional.
     cut_minutes : float
+        Length of a cut.
     restart_s : float
-        How long the phone is gone that is killed.
+        Time from the kill of a phone to its restart.
     replica_lag_s : float
-        The time by which replicas of the store lag behind, in seconds.
+        Lag of the store's replicas.
     fresh_s : float
-        The age up to which a device answers by itself.
+        Largest age of a record with which a device answers by itself.
 
     Examples
     --------
@@ -100,14 +100,14 @@ class Journal:
         ----------
         seed : int
         reads : {'uncommitted', 'committed', 'committed_wio'}
-            How devices look.
+            Type of the reads.
         latest : bool
             Whether they ask for the store's latest version.
 
         Returns
         -------
         Lab
-            The lab, with its history and its bill.
+            The lab at the end, with its history and its bill.
         """
         lab = Lab(seed)
         cloud = Cloud(lab, replicas=2, replica_lag_s=self.replica_lag_s)

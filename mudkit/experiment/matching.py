@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError, brief, did_you_mean
 from mudkit.predicates import Predicate, SubscriptionIndex
+from mudkit.sources.parameters import one_of, whole_number
 from mudkit.units import KM_PER_DEGREE
 
 if TYPE_CHECKING:
@@ -103,14 +103,7 @@ class MatchingLoad:
     shape: Shape = "box"
 
     def __post_init__(self) -> None:
-        if self.shape not in READ_PREDICATES:
-            raise ParameterError(
-                "The shape of the subscriptions is unknown.",
-                where="shape",
-                found=brief(self.shape),
-                expected=", ".join(READ_PREDICATES),
-                remedy=did_you_mean(self.shape, READ_PREDICATES),
-            )
+        one_of("shape", self.shape, READ_PREDICATES, "The shape of the subscriptions is unknown.")
 
     @property
     def half_degrees(self) -> float:
@@ -155,10 +148,7 @@ class MatchingLoad:
 
     def index(self) -> SubscriptionIndex:
         """Return an index of all subscriptions."""
-        index = SubscriptionIndex()
-        for name, predicate, receiver, auth in self.draw():
-            index.add(name, predicate, receiver=receiver, auth=auth)
-        return index
+        return _index_of(self.draw())
 
     def records(self, many: int, seed: int = 1) -> list[dict[str, Any]]:
         """Draw records with a topic, a place and a price."""
@@ -187,6 +177,13 @@ class MatchingLoad:
         centres = np.random.default_rng([self.seed, 3]).random((_CLUSTERS, 2))
         around = centres[rng.integers(0, _CLUSTERS, many)]
         return np.clip(around + rng.normal(0, _CLUSTER_DEGREES, (many, 2)), 0.0, 1.0)
+
+
+def _index_of(subscriptions: Iterable[Subscription]) -> SubscriptionIndex:
+    index = SubscriptionIndex()
+    for name, predicate, receiver, auth in subscriptions:
+        index.add(name, predicate, receiver=receiver, auth=auth)
+    return index
 
 
 def paper_messages_per_s(subscriptions: int) -> float:
@@ -241,30 +238,21 @@ def matching_times(
     """
     import pandas as pd
 
-    if min(*sizes, topics, records) < 1:
-        raise ParameterError(
-            "Subscriptions, topics and records are needed.",
-            found=f"{list(sizes)}, {topics} topics, {records} records",
-            expected="1 or more of each",
-        )
+    for name, value in (*(("sizes", size) for size in sizes), ("topics", topics), ("records", records)):
+        whole_number(name, value, 1, 1 << 31)
     rows: list[dict[str, Any]] = []
     for size in sizes:
         load = MatchingLoad(size, topics, seed, shape)
-        whole = list(load.draw())
-        index = SubscriptionIndex()
-        for name, predicate, receiver, auth in whole:
-            index.add(name, predicate, receiver=receiver, auth=auth)
-        rows += _methods(load, whole, index, records)
+        rows += _methods(load, records)
         rows.append(
             {"subscriptions": size, "method": PAPER_CURVE, "us_per_record": 1e6 / paper_messages_per_s(size)}
         )
     return pd.DataFrame(rows)
 
 
-def _methods(
-    load: MatchingLoad, whole: Sequence[Subscription], index: SubscriptionIndex, records: int
-) -> list[dict[str, Any]]:
-    batch = load.records(records)
+def _methods(load: MatchingLoad, records: int) -> list[dict[str, Any]]:
+    whole, batch = list(load.draw()), load.records(records)
+    index = _index_of(whole)
     writers = load.writers(batch)
     pairs = list(zip(batch, writers, strict=True))
     few = pairs[: max(1, _EVALUATIONS // len(whole))]

@@ -34,7 +34,7 @@ class NewsReader:
     Parameters
     ----------
     look_minutes, article_minutes : float
-        Mean time from one look to the next, and from one article to the next; both come at random.
+        Mean time between two looks, and between two articles; both are Poisson processes.
     hours : float
         Virtual time.
     link : str
@@ -66,9 +66,9 @@ class NewsReader:
         Returns
         -------
         dict of str to float
-            Number of ``looks``; the shares of them sent to the cloud (``sent_share``) and that
-            lacked an article that was committed before (``stale_share``); the phone's ``messages, bytes,
-            wakeups, radio_j``, and the energy of its radio for each look (``j_per_look``).
+            Number of ``looks``; the shares of them sent to the cloud (``sent_share``), and answered without
+            an article that was committed before (``stale_share``); the phone's ``messages, bytes, wakeups,
+            radio_j``, and the energy of its radio for each look (``j_per_look``).
         """
         lab = Lab(seed, record_messages=False)
         cloud, token = Cloud(lab), lab.token(app=_APP)
@@ -116,11 +116,11 @@ class NewsReader:
         import pandas as pd
 
         if not policies:
-            raise ParameterError("There is no policy to run.", where="policies", expected="one at least")
+            raise ParameterError("There is no policy to run.", where="policies", expected="at least one")
         return pd.DataFrame([{"policy": name, **self.run(policy, seed)} for name, policy in policies.items()])
 
     def _moments(self, seed: int) -> list[tuple[int, str]]:
-        """Return when somebody looks and when an article comes, in µs; the first article comes at once."""
+        """Return the times of looks and articles, in µs; the first article is written at once."""
         moments = [(0, _ARTICLE)]
         for what, minutes in ((_LOOK, self.look_minutes), (_ARTICLE, self.article_minutes)):
             workload = Poisson(per_day=_MINUTES_PER_DAY / minutes)

@@ -1,4 +1,4 @@
-"""Order checks: which orders of two systems keep the systems' promises, on small random stories."""
+"""Order checks: which orders of two systems keep the systems' promises, on small random traces."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from mudkit.errors import ParameterError
 from mudkit.experiment.adapters.contrail import Contrail
 from mudkit.experiment.adapters.lasthop import LastHop
 from mudkit.experiment.adapters.mud import Mud
@@ -20,9 +19,9 @@ from mudkit.experiment.adapters.sublim import Sublim
 from mudkit.experiment.adapters.system import RULES, MakePart
 from mudkit.experiment.chains import AtTheEnds, Chain, Handed, Logged
 from mudkit.experiment.runs import Run, run
-from mudkit.experiment.tasks import Scenario, Task
-from mudkit.experiment.testbed import APP, Adapter, Testbed
-from mudkit.sources.parameters import whole_number
+from mudkit.experiment.tasks import Item, Scenario, Task
+from mudkit.experiment.testbed import APP, Testbed
+from mudkit.sources.parameters import one_of, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Moments
 from mudkit.systems.radiator import People, Time
@@ -34,34 +33,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "ALL",
     "ALONE",
-    "HIDDEN",
-    "MIDNIGHT_MIN",
     "PAIRS",
-    "PEOPLE",
-    "PER_DAY",
     "PROMISES",
-    "RADIO",
-    "READ",
-    "RELAY",
     "SAME",
-    "SEEN_PER_DAY",
-    "SEEN_SPACED",
-    "SEEN_SPACED_PER_DAY",
-    "SPACING_S",
-    "TOO_MANY",
-    "TOO_SOON",
-    "UNSEEN",
     "Order",
     "Played",
     "Said",
     "Trace",
-    "clock",
     "commuting",
     "orders",
+    "played",
     "smaller",
-    "tell",
     "traces",
 ]
 
@@ -76,17 +59,7 @@ _START: Final = "2010-03-01T22:30"
 
 
 class Said(NamedTuple):
-    """An item of a story.
-
-    Parameters
-    ----------
-    at_s : int
-        When it is published.
-    sender : int
-        The number of the feed that says it.
-    least : int
-        Its writer hides it from who is younger.
-    """
+    """An item of a trace: its time, the number of its feed, and the age from which readers may see it."""
 
     at_s: int
     sender: int
@@ -95,27 +68,19 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """Random scenario of an order check: readers, and items.
-
-    Parameters
-    ----------
-    ages : tuple of int
-        The ages of the readers, one phone each.
-    said : tuple of Said
-        What is said, in the order of time.
-    """
+    """Random scenario of an order check: the ages of readers, and items in the order of time."""
 
     ages: tuple[int, ...]
     said: tuple[Said, ...]
 
     @property
     def size(self) -> tuple[int, int]:
-        """Items and readers: of two stories, the smaller one has fewer."""
+        """Items and readers, by which traces are compared."""
         return len(self.said), len(self.ages)
 
     def task(self) -> Task:
-        """Return it as a task: over links without outages, and with time for all that waits to arrive."""
-        feeds = max(each.sender for each in self.said) + 1
+        """Return it as a task over links without outages, with time for all waiting items to arrive."""
+        feeds = max(item.sender for item in self.said) + 1
         scenario = Scenario(
             devices=len(self.ages),
             hours=_MAX_MINUTES / 60 + _AFTER_H,
@@ -133,13 +98,9 @@ class Trace:
             feeds,
         )
 
-    def plays(self, make: Callable[[Testbed], Adapter]) -> Run:
-        """Run an adapter on it."""
-        return run(self.task(), make, 0, name="a composition", messages=False)
-
     def _about(self, seed: int, sender: str, number: int, loc: Any) -> Mapping[str, Any]:
         feed = int(sender.rsplit("-", 1)[1])
-        return {"least": [each.least for each in self.said if each.sender == feed][number - 1]}
+        return {"least": [item.least for item in self.said if item.sender == feed][number - 1]}
 
     def _readers(self, seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
         return [{"age": age} for age in self.ages]
@@ -147,39 +108,33 @@ class Trace:
 
 @dataclass(frozen=True)
 class _Moments:
-    """The moments of a story, as a workload."""
+    """Workload of the moments of a trace."""
 
     said: tuple[Said, ...]
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
         """Return the moments; see :meth:`mudkit.sources.workloads.Workload.moments`."""
         return Moments(
-            np.array([each.sender for each in self.said], dtype=np.int64),
-            np.array([each.at_s * US_PER_S for each in self.said], dtype=np.int64),
+            np.array([item.sender for item in self.said], dtype=np.int64),
+            np.array([item.at_s * US_PER_S for item in self.said], dtype=np.int64),
         )
 
 
 def traces(count: int, seed: int = 0, *, hides: bool = True) -> Iterator[Trace]:
-    """Draw stories: few items and many, anywhere, in crowds and far apart.
+    """Draw traces: few items and many, anywhere, in crowds and far apart; writers may hide items.
 
-    Items are published in different minutes, in the first seconds of each: so what takes a few seconds on its
-    way does not change which of two limits it keeps.
-
-    Parameters
-    ----------
-    count, seed : int
-    hides : bool
-        Whether writers hide anything; else everybody may see all.
+    Items are published in different minutes, in the first seconds of each. So a few seconds on the way do not
+    change which of two limits an item keeps.
     """
     for number in range(count):
         stream = Stream(seed, f"story {number}")
-        # Every other one is large: it takes many items to break some promises, and few in the right places.
+        # Every other trace is large: many items break some promises, few in the right places others.
         fewest, most = (2, 4) if number % 2 == 0 else (6, _MAX_ITEMS)
         items = int(stream.integers(0, 0, fewest, most + 1))
         readers = int(stream.integers(0, 1, 1, min(3, items) + 1))
         feeds = int(stream.integers(0, 2, 1, 5)) if number % 2 == 0 else 4
         steps = np.arange(items)
-        # Some limits are for crowds only, and some waits for what is far apart.
+        # Crowds reach some limits only, and items that are far apart some waits.
         kind, begin = int(stream.integers(0, 3, 0, 3)), int(stream.integers(0, 4, 5, _MAX_MINUTES // 2))
         if kind == 0:
             minutes = stream.integers(1, steps, 5, _MAX_MINUTES)
@@ -195,29 +150,20 @@ def traces(count: int, seed: int = 0, *, hides: bool = True) -> Iterator[Trace]:
         least = froms[stream.integers(3, steps, 0, len(froms))]
         seconds = stream.integers(4, steps, 1, 10)
         ages = np.array(_AGES)[stream.integers(5, np.arange(readers), 0, len(_AGES))]
-        said = zip((minutes * 60 + seconds).tolist(), senders, least.tolist(), strict=True)
+        drawn = map(Said, (minutes * 60 + seconds).tolist(), senders, least.tolist())
         if len(minutes):
-            yield Trace(tuple(ages.tolist()), tuple(Said(*each) for each in said))
+            yield Trace(tuple(ages.tolist()), tuple(drawn))
 
 
-def smaller(story: Trace, breaks: Callable[[Trace], bool]) -> Trace:
-    """Leave out of a story what it does not need to break a promise, one item or reader at a time.
-
-    Parameters
-    ----------
-    story : Story
-        A story that breaks it.
-    breaks : callable
-        Says of another one whether it does.
-    """
+def smaller(trace: Trace, breaks: Callable[[Trace], bool]) -> Trace:
+    """Remove the items and readers that a trace does not need to break a promise, one at a time."""
     for part in ("said", "ages"):
-        kept = getattr(story, part)
-        for each in range(len(kept) - 1, -1, -1):
-            now = getattr(story, part)
-            fewer = replace(story, **{part: now[:each] + now[each + 1 :]})
+        for place in range(len(getattr(trace, part)) - 1, -1, -1):
+            kept = getattr(trace, part)
+            fewer = replace(trace, **{part: kept[:place] + kept[place + 1 :]})
             if getattr(fewer, part) and breaks(fewer):
-                story = fewer
-    return story
+                trace = fewer
+    return trace
 
 
 PER_DAY: Final = 2
@@ -225,7 +171,7 @@ SPACING_S: Final = 570
 PEOPLE: Final = 3
 """The limits that are checked: messages a day, seconds between two, people in an aggregate."""
 _TOLERANCE_S: Final = 5.0
-"""A message may take longer than the one before it."""
+"""Tolerance of the spacing, since a message may take longer than the one before it."""
 
 HIDDEN: Final = "no one is shown what its writer hides from her"
 ALL: Final = "everyone who is meant gets it, once"
@@ -242,78 +188,74 @@ _SPENT: Final = {SEEN_PER_DAY: (True, False), SEEN_SPACED: (False, True), SEEN_S
 
 
 class Played(NamedTuple):
-    """Result of a trace.
+    """Result of a trace."""
 
-    Parameters
-    ----------
-    story : Story
-    entry : Run
-    adapter : Logged
-    """
-
-    story: Trace
+    trace: Trace
     entry: Run
     adapter: Logged
 
     @property
     def handed(self) -> Sequence[Handed]:
-        """All that applications were handed, in the order of time."""
+        """Batches that applications received, in the order of time."""
         return self.adapter.handed
 
     @property
+    def delivered(self) -> list[tuple[str, Item]]:
+        """Phones, and items that they received, in the order of time."""
+        return [(batch.phone, item) for batch in self.handed for item in batch.batch]
+
+    @property
     def shown(self) -> frozenset[tuple[str, str]]:
-        """Phones, and names of the items that they were handed."""
-        return frozenset((each.phone, item.name) for each in self.handed for item in each.batch)
+        """Phones, and names of the items that they received."""
+        return frozenset((phone, item.name) for phone, item in self.delivered)
 
     @property
     def readers(self) -> dict[str, int]:
-        """Phones, and how old their readers are."""
-        return dict(zip(self.entry.testbed.phones, self.story.ages, strict=True))
+        """Ages of the readers, by phone."""
+        return dict(zip(self.entry.testbed.phones, self.trace.ages, strict=True))
 
     @property
-    def names(self) -> dict[str, int]:
-        """Items by name, and which of the story each is."""
+    def items(self) -> dict[str, Said]:
+        """Items of the trace, by name."""
         numbers: Counter[int] = Counter()
-        names = {}
-        for place, each in enumerate(self.story.said):
-            numbers[each.sender] += 1
-            names[f"{self.entry.testbed.senders[each.sender]} {numbers[each.sender]}"] = place
-        return names
+        items = {}
+        for item in self.trace.said:
+            numbers[item.sender] += 1
+            items[f"{self.entry.testbed.senders[item.sender]} {numbers[item.sender]}"] = item
+        return items
 
 
-def tell(story: Trace) -> str:
-    """Return a trace in words."""
-    said = ", ".join(
-        f"{clock(each.at_s)} by sender {each.sender + 1}"
-        + (f" from {each.least} years on" if each.least else "")
-        for each in story.said
+def _described(trace: Trace) -> str:
+    items = ", ".join(
+        f"{_clock(item.at_s)} by sender {item.sender + 1}"
+        + (f" from {item.least} years on" if item.least else "")
+        for item in trace.said
     )
-    return f"items at {said}; readers of {' and '.join(map(str, story.ages))} years"
+    return f"items at {items}; readers of {' and '.join(map(str, trace.ages))} years"
 
 
 def _hidden(played: Played) -> str | None:
     readers = played.readers
-    for each in played.handed:
-        for item in each.batch:
-            if readers[each.phone] < item.about["least"]:
-                age, least = readers[each.phone], item.about["least"]
-                return f"at {_at(each)} a reader of {age} is shown what is hidden from those under {least}"
+    for handed in played.handed:
+        for item in handed.batch:
+            age, least = readers[handed.phone], item.about["least"]
+            if age < least:
+                return f"at {_at(handed)} a reader of {age} is shown what is hidden from those under {least}"
     return None
 
 
 def _all(played: Played) -> str | None:
-    count = Counter((each.phone, item.name) for each in played.handed for item in each.batch)
+    count = Counter((phone, item.name) for phone, item in played.delivered)
     for phone, age in played.readers.items():
-        for name, place in played.names.items():
-            said = played.story.said[place]
-            if age >= said.least and count[phone, name] != 1:
+        for name, item in played.items.items():
+            if age >= item.least and count[phone, name] != 1:
                 often = f"{count[phone, name]} times" if count[phone, name] else "never"
-                return f"a reader of {age} gets the item of {clock(said.at_s)} {often}"
+                return f"a reader of {age} gets the item of {_clock(item.at_s)} {often}"
     return None
 
 
 def _too_many(played: Played) -> str | None:
-    count = Counter((each.phone, _day(each.t_us / US_PER_S)) for each in played.handed)
+    count = Counter((handed.phone, _day(handed.t_us / US_PER_S)) for handed in played.handed)
     for (_, day), messages in count.items():
         if messages > PER_DAY:
             return f"{messages} messages come {_DAYS[day]} midnight"
@@ -322,51 +264,40 @@ def _too_many(played: Played) -> str | None:
 
 def _too_close(played: Played) -> str | None:
     last: dict[str, Handed] = {}
-    for each in played.handed:
-        before = last.get(each.phone)
-        if before is not None and each.t_us - before.t_us < (SPACING_S - _TOLERANCE_S) * US_PER_S:
-            return f"messages come at {_at(before)} and {_at(each)}"
-        last[each.phone] = each
+    for handed in played.handed:
+        before = last.get(handed.phone)
+        if before is not None and handed.t_us - before.t_us < (SPACING_S - _TOLERANCE_S) * US_PER_S:
+            return f"messages come at {_at(before)} and {_at(handed)}"
+        last[handed.phone] = handed
     return None
 
 
 def _unseen(played: Played) -> str | None:
-    for each in played.handed:
-        people = {item.sender for item in each.batch}
+    for handed in played.handed:
+        people = {item.sender for item in handed.batch}
         if len(people) < PEOPLE:
-            return f"what comes at {_at(each)} is about {len(people)}"
+            return f"what comes at {_at(handed)} is about {len(people)}"
     return None
 
 
-def _readers_of(played: Played) -> set[str]:
+def _read(played: Played, prefix: str = "") -> str | None:
+    """Return which servers with a prefix held the content of an item."""
     lab = played.entry.lab
-    assert lab.trace.exposure is not None  # play keeps it
-    readers: set[str] = set()
-    for item in played.adapter.published:
-        readers.update(party for party, _, _ in lab.trace.exposure.find(item.content))
-    return readers - set(lab.devices)
-
-
-def _relay(played: Played) -> str | None:
-    readers = sorted(each for each in _readers_of(played) if each.startswith("contrail-"))
-    return f"{', '.join(readers)} held the text of an item" if readers else None
-
-
-def _read(played: Played) -> str | None:
-    readers = sorted(_readers_of(played))
-    return f"{', '.join(readers)} held the text of an item" if readers else None
+    assert lab.trace.exposure is not None  # the run keeps it
+    places_of = (lab.trace.exposure.find(item.content) for item in played.adapter.published)
+    readers = {party for places in places_of for party, _, _ in places if party.startswith(prefix)}
+    names = ", ".join(sorted(readers - set(lab.devices)))
+    return f"{names} held the text of an item" if names else None
 
 
 def _radio(played: Played) -> str | None:
     rows = played.entry.lab.deliveries()
     rows = rows[rows["delivered"].notna() & (rows["system"] != APP)]
     for phone in played.readers:
-        came, shown = (
-            int((rows["receiver"] == phone).sum()),
-            sum(each.phone == phone for each in played.handed),
-        )
-        if came > shown:
-            return f"{came} messages come to a phone that shows {shown}"
+        received = int((rows["receiver"] == phone).sum())
+        shown = sum(handed.phone == phone for handed in played.handed)
+        if received > shown:
+            return f"{received} messages come to a phone that shows {shown}"
     return None
 
 
@@ -375,16 +306,16 @@ def _spent(which: str) -> Callable[[Played], str | None]:
 
     def check(played: Played) -> str | None:
         seen: dict[tuple[str, int], set[str]] = defaultdict(set)
-        for each in played.handed:
-            seen[each.phone, _day(each.t_us / US_PER_S)] |= {item.name for item in each.batch}
+        for handed in played.handed:
+            seen[handed.phone, _day(handed.t_us / US_PER_S)] |= {item.name for item in handed.batch}
         for phone, age in played.readers.items():
-            may = {name for name, place in played.names.items() if age >= played.story.said[place].least}
+            may = {name for name, item in played.items.items() if age >= item.least}
             last_s = float("-inf")
             allowed: Counter[int] = Counter()
-            for said in played.story.said:
-                if age >= said.least and (not is_spaced or said.at_s - last_s >= SPACING_S):
-                    last_s = said.at_s
-                    allowed[_day(said.at_s)] += 1
+            for item in played.trace.said:
+                if age >= item.least and (not is_spaced or item.at_s - last_s >= SPACING_S):
+                    last_s = item.at_s
+                    allowed[_day(item.at_s)] += 1
             for day, count in allowed.items():
                 least = min(count, PER_DAY) if is_daily else count
                 if (got := len(seen[phone, day] & may)) < least:
@@ -395,10 +326,11 @@ def _spent(which: str) -> Callable[[Played], str | None]:
 
 
 PROMISES: Final[dict[str, Callable[[Played], str | None]]] = {
-    HIDDEN: _hidden, ALL: _all, TOO_MANY: _too_many, TOO_SOON: _too_close, UNSEEN: _unseen, RELAY: _relay,
-    READ: _read, RADIO: _radio, **{each: _spent(each) for each in _SPENT},
+    HIDDEN: _hidden, ALL: _all, TOO_MANY: _too_many, TOO_SOON: _too_close, UNSEEN: _unseen,
+    RELAY: partial(_read, prefix="contrail-"), READ: _read, RADIO: _radio,
+    **{promise: _spent(promise) for promise in _SPENT},
 }  # fmt: skip
-"""By what they say."""
+"""Checks of the promises, by their text; each returns how a trace breaks it, or None."""
 
 _DAYS: Final = ("before", "after")
 
@@ -408,10 +340,10 @@ def _day(at_s: float) -> int:
 
 
 def _at(handed: Handed) -> str:
-    return clock(handed.t_us / US_PER_S)
+    return _clock(handed.t_us / US_PER_S)
 
 
-def clock(at_s: float) -> str:
+def _clock(at_s: float) -> str:
     """Return a moment of a trace as the time of the day."""
     minutes = (int(at_s) // 60 - MIDNIGHT_MIN) % (24 * 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
@@ -421,20 +353,10 @@ ALONE: Final = "one system alone"
 SAME: Final = "the same is shown as in the first order"
 _WAIT_S: Final = 1800.0
 _LIMITED: Final = (Rule(None, Every(float(SPACING_S)), "limited"),)
-_COLUMNS: Final = (
-    "composition",
-    "order",
-    "promise",
-    "held",
-    "scenarios",
-    "messages",
-    "broken",
-    "counterexample",
-)
 
 
 class _System(NamedTuple):
-    """A system as it stands in a pair, and what it promises whatever stands beside it."""
+    """A system as a part of a pair, and its promises in any pair."""
 
     does: str
     make: MakePart
@@ -442,21 +364,12 @@ class _System(NamedTuple):
 
 
 class Order(NamedTuple):
-    """One order of a pair.
-
-    Parameters
-    ----------
-    make : callable
-        Makes the adapter from its testbed.
-    promises : tuple of str
-        What it is to keep, of :data:`~mudkit.experiment.PROMISES`.
-    hides : bool
-        Whether writers hide anything in its stories: where no system has writer predicates, they do not.
-    """
+    """One order of a pair: its adapter, and the promises that it should keep."""
 
     make: Callable[[Testbed], Logged]
     promises: tuple[str, ...]
     hides: bool
+    """True if writers hide items in its traces, for which it needs a system with writer predicates."""
 
 
 _SYSTEMS: Final[dict[str, _System]] = {
@@ -480,8 +393,8 @@ _RULES_TOLD: Final = dict(
 def _promises(names: Sequence[str]) -> tuple[str, ...]:
     """Return what systems promise together.
 
-    Limits are for leaving something out, and waiting for people does; so to leave nothing out is promised
-    where none of these is, and by Radiator, whose paper says it of itself.
+    Limits leave items out, and so does waiting for people. So only pairs without these promise to leave
+    nothing out, and Radiator, whose paper says so.
     """
     promises = [promise for name in names for promise in _SYSTEMS[name].promises]
     limits = tuple(sorted(name for name in names if name in ("Last hop", "SUBLIM")))
@@ -504,24 +417,24 @@ def _pairs() -> dict[str, dict[str, Order]]:
     for one, other in combinations(_SYSTEMS, 2):
         if one.split()[0] == other.split()[0]:
             continue
-        made = {f"{one}, then {other}": _chained([one, other])}
+        named = {f"{one}, then {other}": _chained([one, other])}
         if one == "MUD" and other.startswith("Radiator"):
             for rule, label in _RULES_TOLD.items():
-                made[f"{other}, then MUD: {label}"] = _chained([other, one], of_several=rule)
+                named[f"{other}, then MUD: {label}"] = _chained([other, one], of_several=rule)
         else:
-            made[f"{other}, then {one}"] = _chained([other, one])
+            named[f"{other}, then {one}"] = _chained([other, one])
         if (one, other) == ("SUBLIM", "Contrail"):
-            made = {f"{name}, at an access point": each for name, each in made.items()}
-            for place, label in (("sender", "SUBLIM at each sender"), ("receiver", "SUBLIM on the phone")):
-                ends = partial(AtTheEnds, place=place, rules=_LIMITED)
-                made[f"Contrail, {label}"] = Order(ends, _promises([one, other]), hides=False)
-            made = {name: each._replace(promises=(*each.promises, RADIO)) for name, each in made.items()}
-        pairs[f"{_SYSTEMS[one].does} and {_SYSTEMS[other].does}"] = made
+            named = {f"{name}, at an access point": order for name, order in named.items()}
+            for at_sender, label in ((True, "SUBLIM at each sender"), (False, "SUBLIM on the phone")):
+                ends = partial(AtTheEnds, at_sender=at_sender, rules=_LIMITED)
+                named[f"Contrail, {label}"] = Order(ends, _promises([one, other]), hides=False)
+            named = {name: order._replace(promises=(*order.promises, RADIO)) for name, order in named.items()}
+        pairs[f"{_SYSTEMS[one].does} and {_SYSTEMS[other].does}"] = named
     return pairs
 
 
 PAIRS: Final[dict[str, dict[str, Order]]] = _pairs()
-"""By name; the first are the systems alone, each of which is to keep its own promises."""
+"""Orders by composition and name; the first composition is each system alone."""
 
 
 def orders(
@@ -536,9 +449,9 @@ def orders(
     Parameters
     ----------
     compositions : iterable of str, optional
-        The names of compositions, of :data:`PAIRS`; by default all.
+        Names of compositions, of :data:`PAIRS`; by default all.
     scenarios : int
-        Random stories on which each is checked, the same for all orders of a composition.
+        Random traces on which each is checked, the same for all orders of a composition.
     seed : int
     map : callable
         As in :func:`mudkit.experiment.scoreboard`.
@@ -546,10 +459,9 @@ def orders(
     Returns
     -------
     pandas.DataFrame
-        One row per (composition, order, promise): ``held``, ``scenarios``, ``messages`` (that came in all of
-        them: where none comes, most promises are kept), ``broken`` (number of scenarios) and
-        ``counterexample``, the smallest that was found, in words. A row of :data:`SAME` says whether what it
-        shows is what the first order of the composition shows.
+        One row per (composition, order, promise): ``held``, ``scenarios``, ``messages`` (in all scenarios;
+        without any, most promises are kept), ``broken`` (number of scenarios) and ``counterexample`` (the
+        smallest found, in words). Rows of :data:`SAME` compare with the first order of the composition.
 
     Raises
     ------
@@ -558,17 +470,13 @@ def orders(
     """
     import pandas as pd
 
-    asked = list(PAIRS) if compositions is None else list(compositions)
+    names = list(PAIRS) if compositions is None else list(compositions)
     whole_number("scenarios", scenarios, 1, 10_000)
-    if unknown := [each for each in asked if each not in PAIRS]:
-        raise ParameterError(
-            "There is no such composition.",
-            where="compositions",
-            found=repr(unknown[0]),
-            expected=", ".join(PAIRS),
-        )
-    rows = [row for each in map(_checked, [(name, scenarios, seed) for name in asked]) for row in each]
-    return pd.DataFrame(rows, columns=list(_COLUMNS))
+    for name in names:
+        one_of("compositions", name, PAIRS, "There is no such composition.")
+    rows = chain.from_iterable(map(_checked, [(name, scenarios, seed) for name in names]))
+    columns = ["composition", "order", "promise", "held", "scenarios", "messages", "broken", "counterexample"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def commuting(table: pd.DataFrame) -> pd.DataFrame:
@@ -577,7 +485,7 @@ def commuting(table: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     table : pandas.DataFrame
-        The table that :func:`orders` gives.
+        Result of :func:`orders`.
 
     Returns
     -------
@@ -592,29 +500,29 @@ def commuting(table: pd.DataFrame) -> pd.DataFrame:
     for name, part in table[table["composition"] != ALONE].groupby("composition", sort=False):
         kept = part[part["promise"] != SAME].pivot(index="promise", columns="order", values="held")
         counts = kept.sum()
-        best = [str(each) for each in part["order"].unique() if counts[each] == counts.max()]
+        best = [str(order) for order in part["order"].unique() if counts[order] == counts.max()]
         rows.append(
             (
                 name,
                 bool(part.loc[part["promise"] == SAME, "held"].all()),
                 bool(kept.nunique(axis=1).eq(1).all()),
                 f"{'; '.join(best)} ({counts.max()} of {len(kept)})",
-                "; ".join(str(each) for each in kept.index[~kept.any(axis=1)]),
+                "; ".join(map(str, kept.index[~kept.any(axis=1)])),
             )
         )
     return pd.DataFrame(rows, columns=["composition", "same_shown", "same_kept", "best", "never"])
 
 
-def played(story: Trace, make: Callable[[Testbed], Logged]) -> Played:
+def played(trace: Trace, make: Callable[[Testbed], Logged]) -> Played:
     """Run an adapter on a trace."""
-    kept: list[Logged] = []
+    adapters: list[Logged] = []
 
-    def made(testbed: Testbed) -> Any:
-        kept.append(make(testbed))
-        return kept[0]
+    def make_and_keep(testbed: Testbed) -> Any:
+        adapters.append(make(testbed))
+        return adapters[0]
 
-    entry = story.plays(made)
-    return Played(story, entry, kept[0])
+    entry = run(trace.task(), make_and_keep, 0, name="a composition", messages=False)
+    return Played(trace, entry, adapters[0])
 
 
 def _checked(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
@@ -622,40 +530,39 @@ def _checked(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
     first = next(iter(PAIRS[name].values()))
     shown: list[frozenset[tuple[str, str]]] = []
     rows = []
-    for called, order in PAIRS[name].items():
+    for label, order in PAIRS[name].items():
         drawn = list(traces(scenarios, seed, hides=order.hides))
-        checks: dict[str, Callable[[Played], str | None]] = {each: PROMISES[each] for each in order.promises}
+        checks = {promise: PROMISES[promise] for promise in order.promises}
         if name != ALONE and order is not first:
             checks[SAME] = partial(_differs, first)
-        broken: dict[str, list[Trace]] = {each: [] for each in checks}
+        broken: dict[str, list[Trace]] = {promise: [] for promise in checks}
         messages = 0
-        for number, story in enumerate(drawn):
-            came = played(story, order.make)
-            messages += len(came.handed)
+        for number, trace in enumerate(drawn):
+            result = played(trace, order.make)
+            messages += len(result.handed)
             if order is first:
-                shown.append(came.shown)
+                shown.append(result.shown)
             for promise, check in checks.items():
-                is_broken = came.shown != shown[number] if promise == SAME else check(came) is not None
+                is_broken = result.shown != shown[number] if promise == SAME else check(result) is not None
                 if is_broken:
-                    broken[promise].append(story)
+                    broken[promise].append(trace)
         for promise, by in broken.items():
             example = _smallest(by, order, checks[promise]) if by else ""
-            rows.append((name, called, promise, not by, len(drawn), messages, len(by), example))
+            rows.append((name, label, promise, not by, len(drawn), messages, len(by), example))
     return rows
 
 
 def _smallest(by: Sequence[Trace], order: Order, check: Callable[[Played], str | None]) -> str:
-    story = smaller(
-        min(by, key=lambda each: each.size), lambda each: check(played(each, order.make)) is not None
+    trace = smaller(
+        min(by, key=lambda trace: trace.size), lambda trace: check(played(trace, order.make)) is not None
     )
-    return f"{check(played(story, order.make))}; {tell(story)}"
+    return f"{check(played(trace, order.make))}; {_described(trace)}"
 
 
-def _differs(first: Order, came: Played) -> str | None:
-    before = played(came.story, first.make).shown
-    names, readers = came.names, came.readers
-    for way, count in (("as well", came.shown - before), ("no more", before - came.shown)):
+def _differs(first: Order, result: Played) -> str | None:
+    before = played(result.trace, first.make).shown
+    for way, count in (("as well", result.shown - before), ("no more", before - result.shown)):
         for phone, name in sorted(count):
-            at = clock(came.story.said[names[name]].at_s)
-            return f"a reader of {readers[phone]} is shown the item of {at} {way}"
+            at = _clock(result.items[name].at_s)
+            return f"a reader of {result.readers[phone]} is shown the item of {at} {way}"
     return None

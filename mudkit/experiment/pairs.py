@@ -1,25 +1,23 @@
-"""One item of Contrail, and what its sender, the relay and its receiver each see of it.
+"""One item of Contrail, and what its sender, the relay and its receiver see of it.
 
-What the relay sees is looked up in everything that its servers ever received or stored, not derived.
+What the relay sees is searched for in all that its servers received or stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from mudkit.errors import ParameterError
+from mudkit.experiment.privacy import ledger
 from mudkit.lab import Lab
 from mudkit.predicates.exchange import to_json
+from mudkit.sources.parameters import number
 from mudkit.systems.contrail import Item, Module, Published, Relay
 from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
-
-if TYPE_CHECKING:
-    from mudkit.fleet.exposure import Exposure
 
 __all__ = ["RECEIVER", "SENDER", "PartyView", "PartyViews", "Seen", "party_views"]
 
@@ -66,7 +64,7 @@ class PartyViews:
 
     Parameters
     ----------
-    rows : tuple of Sight
+    rows : tuple of PartyView
     published : Published
     lab : Lab
         The lab in which it was sent.
@@ -77,19 +75,14 @@ class PartyViews:
     lab: Lab
 
     @property
-    def held(self) -> Exposure:
-        """Ledger of what each party held."""
-        return _held(self.lab)
-
-    @property
     def relay_bytes(self) -> int:
         """Bytes that the servers of the relay received and stored, with all copies."""
-        return sum(row.bytes for row in self.held.rows() if row.party.startswith(f"{_RELAY}-"))
+        return sum(row.bytes for row in ledger(self.lab).rows() if row.party.startswith(f"{_RELAY}-"))
 
     def places(self, text: str) -> dict[str, list[str]]:
-        """Look for a text in all that was held: give the fields in which it was, by party."""
+        """Return the fields in which each party held a text."""
         places: dict[str, list[str]] = {SENDER: [], "relay": [], RECEIVER: []}
-        for party, field, _ in self.held.find(text):
+        for party, field, _ in ledger(self.lab).find(text):
             places["relay" if party.startswith(f"{_RELAY}-") else party].append(field)
         return {party: sorted(set(fields)) for party, fields in places.items()}
 
@@ -107,13 +100,13 @@ def party_views(
     link: str = "umts_3g",
     seed: int = 1,
 ) -> PartyViews:
-    """Publish one item on a child's device, which Alice's may have asked for, and see what each party sees.
+    """Publish an item on a child's device, and return what it, the relay and Alice's device see of it.
 
     Parameters
     ----------
     item : Item
     wanted : str, optional
-        The filter that Alice's device has installed on the child's; None: it has installed none.
+        Filter that Alice's device installs on the child's; None: none.
     item_id : str
     encrypted : bool
     polling_s : float
@@ -128,14 +121,8 @@ def party_views(
     ParameterError
         The item is none, or a parameter is out of range.
     """
-    if not 0.1 <= polling_s <= _MAX_POLLING_S:
-        raise ParameterError(
-            "So often no device looks.",
-            where="polling_s",
-            found=f"{polling_s:g}",
-            expected=f"0.1 to {_MAX_POLLING_S:g}",
-        )
-    pack(item)  # what is no item is told before anything is made
+    number("polling_s", polling_s, 0.1, _MAX_POLLING_S)
+    pack(item)  # refuses what is no item before anything is built
     lab = Lab(seed, record_held=True)
     relay = Relay(lab, name=_RELAY)
     modules = [
@@ -144,8 +131,8 @@ def party_views(
     ]
     out = modules[0].open_port(_PORTS[0], polling_interval_ms=0, idle_timeout_ms=_ALWAYS_MS)
     alarm = modules[1].open_port(_PORTS[1], polling_interval_ms=1000 * polling_s)
-    came: list[tuple[Any, Item]] = []
-    alarm.on_item(lambda each: came.append((lab.now, each)))
+    received: list[tuple[Any, Item]] = []
+    alarm.on_item(lambda item: received.append((lab.now, item)))
     lab.run(seconds=5)
     if wanted is not None:
         alarm.install_filter(wanted, to=(SENDER, _PORTS[0])).result()
@@ -154,10 +141,8 @@ def party_views(
     published = out.publish(item, item_id).result()
     lab.run(seconds=polling_s + 10)
     went = bool(published.destinations)
-    got = came[0] if came else None
-    taken = None if got is None else got[1]
-    times = [began, _arrival(lab, began)] if went else [None, None]
-    times.append(None if got is None else got[0])
+    received_at, taken = received[0] if received else (None, None)
+    times = [began if went else None, _arrival(lab, began) if went else None, received_at]
     up, down = (after - earlier for after, earlier in zip(_carried(lab), before, strict=True))
     rows = [
         _filter(lab, wanted, went),
@@ -185,11 +170,11 @@ def _filter(lab: Lab, wanted: str | None, went: bool) -> PartyView:
 
 def _content(lab: Lab, item: Item, taken: Item | None) -> Iterator[PartyView]:
     """Yield the parts of the item; a party with all of it in clear has each part."""
-    packed, bodies = pack(item), _held(lab).values(_GATEWAY, "message.body")
+    packed, bodies = pack(item), ledger(lab).values(_GATEWAY, "message.body")
     for name in item.metadata:
-        texts = [_NOTHING if each is None else _written(each.metadata[name]) for each in (item, taken)]
+        texts = [_NOTHING if copy is None else _written(copy.metadata[name]) for copy in (item, taken)]
         yield PartyView(name, texts[0], _relay(lab, packed, texts[0].text, bodies), texts[1])
-    texts = [_NOTHING if each is None else _written(each.payload) for each in (item, taken)]
+    texts = [_NOTHING if copy is None else _written(copy.payload) for copy in (item, taken)]
     yield PartyView("payload", texts[0], _relay(lab, packed, texts[0].text, bodies), texts[1])
 
 
@@ -211,12 +196,12 @@ def _header(lab: Lab, item_id: str, published: Published) -> Iterator[PartyView]
         ("name", "message.item", item_id),
     ):
         seen = Seen("clear", text) if published.destinations else _NOTHING
-        yield PartyView(what, seen, seen if _held(lab).values(_GATEWAY, field) else _NOTHING, seen)
+        yield PartyView(what, seen, seen if ledger(lab).values(_GATEWAY, field) else _NOTHING, seen)
 
 
 def _relay(lab: Lab, needle: bytes, text: str, sealed: Sequence[bytes]) -> Seen:
     """Return what the relay has: the thing itself, a ciphertext, or nothing."""
-    if any(party.startswith(f"{_RELAY}-") for party, *_ in _held(lab).find(bytes(needle))):
+    if any(party.startswith(f"{_RELAY}-") for party, *_ in ledger(lab).find(bytes(needle))):
         return Seen("clear", text)
     if not sealed:
         return _NOTHING
@@ -225,13 +210,7 @@ def _relay(lab: Lab, needle: bytes, text: str, sealed: Sequence[bytes]) -> Seen:
 
 def _sealed(lab: Lab) -> list[bytes]:
     """Return what the relay was sent sealed for one device: the filter, then the key."""
-    return _held(lab).values(_GATEWAY, "message.to[].sealed")
-
-
-def _held(lab: Lab) -> Exposure:
-    held = lab.trace.exposure
-    assert held is not None
-    return held
+    return ledger(lab).values(_GATEWAY, "message.to[].sealed")
 
 
 def _carried(lab: Lab) -> tuple[int, int]:

@@ -24,14 +24,14 @@ __all__ = [
     "disclosed",
     "knowledge",
     "learnt",
-    "seen",
+    "ledger",
     "shown",
 ]
 
 SERVERS: Final = "servers"
-"""All servers of a system: who runs one of them, runs all."""
-_EXAMPLES: Final = 5
-_EXAMPLE: Final = 40
+"""All servers of a system, which have one operator."""
+_MAX_EXAMPLES: Final = 5
+_MAX_EXAMPLE_BYTES: Final = 40
 
 
 def contacts(lab: Lab) -> pd.DataFrame:
@@ -48,23 +48,23 @@ def contacts(lab: Lab) -> pd.DataFrame:
         One row for each device that a message has named: ``party`` (who received the message), ``system``,
         ``source`` and ``destination`` (for a server, the device that sent it and the one it named; a device
         learns who writes to it), ``field`` (that named it), ``ts``, ``clear_bytes``, ``ciphertext_bytes`` (of
-        the whole message). What a server tells a device in clear it knows, too. What servers tell each other
-        is left out: they know it already.
+        the whole message). A server also knows what it sends to a device in clear. Messages between servers
+        are left out.
     """
     import pandas as pd
 
     rows = []
-    for each in _held(lab).mentions:
-        if each.party in lab.devices and each.device != each.party:
-            source, destination = each.device, each.party
-        elif each.party not in lab.devices and each.sender in lab.devices:
-            source, destination = each.sender, each.device
+    for mention in ledger(lab).mentions:
+        if mention.party in lab.devices and mention.device != mention.party:
+            source, destination = mention.device, mention.party
+        elif mention.party not in lab.devices and mention.sender in lab.devices:
+            source, destination = mention.sender, mention.device
         else:
             continue
-        row = source, destination, each.field, each.t_us, each.clear_bytes, each.ciphertext_bytes
-        rows.append((each.party, each.system, *row))
-        if each.party in lab.devices and each.sender not in lab.devices:
-            rows.append((each.sender, each.system, *row))
+        row = source, destination, mention.field, mention.t_us, mention.clear_bytes, mention.ciphertext_bytes
+        rows.append((mention.party, mention.system, *row))
+        if mention.party in lab.devices and mention.sender not in lab.devices:
+            rows.append((mention.sender, mention.system, *row))
     columns = ["party", "system", "source", "destination", "field", "ts", "clear_bytes", "ciphertext_bytes"]
     frame = pd.DataFrame(rows, columns=columns)
     frame["ts"] = pd.to_datetime(frame["ts"] + lab.start_us, unit="us", utc=True)
@@ -97,7 +97,7 @@ def learnt(lab: Lab) -> pd.DataFrame:
     for system, party in parties:
         of = seen[(seen["system"] == system) & (seen["party"] == party)]
         messages = of.drop_duplicates(["ts", "source", "clear_bytes", "ciphertext_bytes"])
-        pairs = {frozenset(each) for each in zip(of["source"], of["destination"], strict=True)}
+        pairs = set(map(frozenset, zip(of["source"], of["destination"], strict=True)))
         devices = frozenset().union(*pairs) - {party}
         rows.append((
             system, party, len(devices), len(pairs), len(messages), of["ts"].min(), of["ts"].max(),
@@ -116,7 +116,7 @@ def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
     ----------
     lab : Lab
     system : str, optional
-        Only of this one.
+        By default all systems.
 
     Returns
     -------
@@ -129,30 +129,30 @@ def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
     held = held[~held["party"].isin(list(lab.devices))]
     if system is not None:
         held = held[held["system"] == system]
-    ledger = _held(lab)
-    values = [ledger.values(*each) for each in zip(held["party"], held["field"], strict=True)]
-    rows = [
-        ", ".join(each.decode(errors="replace")[:_EXAMPLE] for each in some[:_EXAMPLES]) for some in values
+    values = list(map(ledger(lab).values, held["party"], held["field"]))
+    examples = [
+        ", ".join(value.decode(errors="replace")[:_MAX_EXAMPLE_BYTES] for value in some[:_MAX_EXAMPLES])
+        for some in values
     ]
     frame = held[["system", "party", "field"]].assign(
-        values=[len(each) for each in values], times=held["times"], size_bytes=held["bytes"], examples=rows
+        values=list(map(len, values)), times=held["times"], size_bytes=held["bytes"], examples=examples
     )
     return frame.reset_index(drop=True)
 
 
-def _held(lab: Lab) -> Exposure:
+def ledger(lab: Lab) -> Exposure:
+    """Return the ledger of what each party held, or raise a ParameterError."""
     if lab.trace.exposure is None:
-        raise ParameterError(
-            "This lab does not keep what parties held.", remedy="make it with Lab(…, record_held=True)"
-        )
+        remedy = "make it with Lab(…, record_held=True), or run(…, held=True)"
+        raise ParameterError("This lab does not keep what parties held.", remedy=remedy)
     return lab.trace.exposure
 
 
 RELAY: Final = "relay"
-"""Contrail's servers, which only pass on what others have chosen, also where they stand beside others."""
+"""Contrail's servers alone, which forward ciphertext."""
 PHONE: Final = "a phone"
-"""Any of them: means over all."""
-_ENOUGH: Final = 24
+"""Mean over all phones."""
+_NEEDLE: Final = 24
 """Number of first letters that identify an item."""
 
 
@@ -162,17 +162,15 @@ def knowledge(entry: Run) -> pd.DataFrame:
     Parameters
     ----------
     entry : Run
-        Played with ``held=True``.
+        Run with ``held=True``.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each ``party``: ``servers`` (all of them together), ``relay`` (Contrail's alone, where there
-        are such) and ``a phone`` (means over the phones):
-        ``items_read`` (whose content it held in clear), ``items_not_for_it`` (of these, what it neither
-        wanted nor published; servers want none), ``devices`` and ``pairs`` (whose names, and who with whom,
-        it was told in clear), ``clear_kb`` and ``ciphertext_kb`` (that it received; of what was packed, what
-        was in it).
+        A row for each ``party``: ``servers`` (all together), ``relay`` (Contrail's servers, if there are any)
+        and ``a phone`` (means over the phones). Columns: ``items_read`` (held in clear),
+        ``items_not_for_it`` (of these, those that it neither wanted nor published), ``devices`` and ``pairs``
+        (named to it in clear), ``clear_kb`` and ``ciphertext_kb`` (received, after unpacking).
 
     Raises
     ------
@@ -184,8 +182,8 @@ def knowledge(entry: Run) -> pd.DataFrame:
     lab, testbed = entry.lab, entry.testbed
     held, facts = lab.held(), learnt(lab)
     received = held[held["how"] == "received"]
-    blobs = seen(entry)
-    needles = {name: item.content[:_ENOUGH].encode() for name, item in testbed.items.items()}
+    blobs = _blobs(entry)
+    needles = {name: item.content[:_NEEDLE].encode() for name, item in testbed.items.items()}
     read = {
         party: {name for name, needle in needles.items() if needle and needle in blob}
         for party, blob in blobs.items()
@@ -224,22 +222,18 @@ def knowledge(entry: Run) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def seen(entry: Run) -> dict[str, bytes]:
-    """Join all that a party held, with the names of fields; servers are one party, so is a relay.
-
-    Ciphertexts are among it: nothing is found in them, unless they are none.
-    """
-    ledger = entry.lab.trace.exposure
-    assert ledger is not None
+def _blobs(entry: Run) -> dict[str, bytes]:
+    """Join all that each party held, ciphertexts and the names of fields included; servers are one party."""
+    held = ledger(entry.lab)
     parts: dict[str, list[bytes]] = {}
     relays = _relays(entry)
-    fields = {(row.party, row.field) for row in ledger.rows()}
+    fields = {(row.party, row.field) for row in held.rows()}
     for party, field in sorted(fields):
-        texts = [*ledger.values(party, field), field.encode()]  # a key of a mapping may be said by somebody
+        texts = [*held.values(party, field), field.encode()]  # a key of a mapping may come from a user
         parts.setdefault(party if party in entry.lab.devices else SERVERS, []).extend(texts)
         if party in relays:
             parts.setdefault(RELAY, []).extend(texts)
-    return {who: b"\0".join(each) for who, each in parts.items()}
+    return {party: b"\0".join(texts) for party, texts in parts.items()}
 
 
 def _relays(entry: Run) -> set[str]:
@@ -257,15 +251,15 @@ def disclosed(entry: Run) -> pd.DataFrame:
     Parameters
     ----------
     entry : Run
-        Played with ``held=True``.
+        Run with ``held=True``.
 
     Returns
     -------
     pandas.DataFrame
-        Two rows, ``party`` ``servers`` (all of them together) and ``another device`` (at least one): shares
-        from 0 to 1 of the phones, ``places`` (at least one place where the phone was, that no item is about)
-        and ``wants`` (the longest text in which its user says what she wants; not counted is who wants the
-        same). NaN where the task has no places, or no such texts.
+        Two rows, ``party`` ``servers`` (all together) and ``another device`` (at least one): shares of the
+        phones, ``places`` (at least one place of the phone, without those of items) and ``wants`` (the
+        longest text in which its user says what she wants, unless the party wants the same). NaN where the
+        task has no places, or no such texts.
 
     Raises
     ------
@@ -274,33 +268,25 @@ def disclosed(entry: Run) -> pd.DataFrame:
     """
     import pandas as pd
 
-    if entry.lab.trace.exposure is None:
-        raise ParameterError(
-            "This entry does not keep what parties held.", where="entry", remedy="run(…, held=True)"
-        )
     testbed, devices = entry.testbed, list(entry.lab.devices)
-    blobs = seen(entry)
+    blobs = _blobs(entry)
     routes = _routes(entry)
-    looked = blobs if routes else {}  # numbers are many, and nobody asks for them
-    numbers = {party: frozenset(_NUMBER.findall(blob)) for party, blob in looked.items()}
-    said = {phone: _wants(testbed.about(phone)) for phone in testbed.phones}
+    searched = blobs if routes else {}  # numbers are many
+    numbers = {party: frozenset(_NUMBER.findall(blob)) for party, blob in searched.items()}
+    wants = {phone: _longest_want(testbed.about(phone)) for phone in testbed.phones}
 
     def knows_place(party: str, phone: str) -> bool:
         return any(place <= numbers.get(party, frozenset()) for place in routes[phone])
 
     def knows_want(party: str, phone: str) -> bool:
-        return said[phone] not in said.get(party, b"") and said[phone] in blobs.get(party, b"")
+        return wants[phone] not in wants.get(party, b"") and wants[phone] in blobs.get(party, b"")
 
-    rows = []
-    for kind in (SERVERS, OTHERS):
-        who = [SERVERS] if kind == SERVERS else devices
-        rows.append(
-            (
-                kind,
-                _share([phone for phone in testbed.phones if phone in routes], who, knows_place),
-                _share([phone for phone in testbed.phones if said[phone]], who, knows_want),
-            )
-        )
+    placed = [phone for phone in testbed.phones if phone in routes]
+    wanting = [phone for phone in testbed.phones if wants[phone]]
+    rows = [
+        (kind, _share(placed, parties, knows_place), _share(wanting, parties, knows_want))
+        for kind, parties in ((SERVERS, [SERVERS]), (OTHERS, devices))
+    ]
     return pd.DataFrame(rows, columns=["party", "places", "wants"])
 
 
@@ -328,5 +314,5 @@ def _routes(entry: Run) -> dict[str, list[frozenset[bytes]]]:
     return phones
 
 
-def _wants(about: Mapping[str, Any]) -> bytes:
-    return max((each for each in about.values() if isinstance(each, str)), key=len, default="").encode()
+def _longest_want(about: Mapping[str, Any]) -> bytes:
+    return max((value for value in about.values() if isinstance(value, str)), key=len, default="").encode()

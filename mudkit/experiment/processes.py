@@ -1,4 +1,4 @@
-"""Several processes that share runs: what comes of them is the same, and in the same order."""
+"""Runs on several processes: same results, in the same order."""
 
 from __future__ import annotations
 
@@ -21,19 +21,12 @@ Map = Callable[..., Iterable[Any]]
 def spread_out(processes: int = PROCESSES, part: int = 10) -> Iterator[Map]:
     """Yield a ``map`` over processes; Ctrl-C cancels what has not started.
 
-    What it maps over is taken at once, so making an item and working on those before it go side by side.
-
-    Parameters
-    ----------
-    processes : int
-        The number of processes; with one, all is done in this process.
-    part : int
-        The number of items that a process is given at a time.
+    Items are taken at once, and given to the processes ``part`` at a time. One process is this one.
     """
     if processes == 1:
         yield map
         return
-    # Spawned, not forked: who asks may have threads.
+    # Spawned, not forked, because this process may have threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         try:

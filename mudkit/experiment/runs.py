@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from mudkit.display import Displayed, View
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.experiment.tasks import SETTLE_S, Item, Scenario, Task
 from mudkit.experiment.testbed import APP, Adapter, Testbed
-from mudkit.fleet import Process
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
-from mudkit.sources.parameters import whole_number
+from mudkit.sources.parameters import of_kind
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Workload
 from mudkit.units import US_PER_S
@@ -33,7 +32,7 @@ __all__ = [
     "OF_DEVICES",
     "Run",
     "by_device",
-    "check_seed",
+    "check_plan",
     "check_system",
     "run",
 ]
@@ -80,7 +79,6 @@ class Run(Displayed):
         Its name.
     seed : int
     testbed : Testbed
-        The testbed at the end of the run.
 
     Attributes
     ----------
@@ -114,9 +112,9 @@ class Run(Displayed):
         return self.lab.bill()
 
     def energy(self) -> pd.DataFrame:
-        """Return what all radios took, by state: ``state`` (ramp, active, tail), ``energy_j, energy_share``.
+        """Return the energy of all radios by state (ramp, active, tail): ``state, energy_j, energy_share``.
 
-        The states are integrated over time; they add up to what the bill charges.
+        The states are integrated over time, and add up to the bill.
         """
         import pandas as pd
 
@@ -141,11 +139,6 @@ class Run(Displayed):
         return deliveries[deliveries["system"] == APP].reset_index(drop=True)
 
     @cached_property
-    def held(self) -> pd.DataFrame:
-        """Fields that each party held, in clear or as ciphertext; see :meth:`mudkit.lab.Lab.held`."""
-        return self.lab.held()
-
-    @cached_property
     def digest(self) -> str:
         """SHA-256 of what every system was given: devices, moves, links, outages, items and looks."""
         digest = self.testbed.given.copy()
@@ -162,8 +155,7 @@ class Run(Displayed):
         Returns
         -------
         dict of str to float
-            Of a task the :data:`MEASURES`, from the bill and the table of deliveries; work of servers is on
-            no bill and is counted there. Of a scenario, over all devices: ``messages``, ``bytes``,
+            Of a task the :data:`MEASURES`. Of a scenario, over all devices: ``messages``, ``bytes``,
             ``radio_j``, ``wakeups``, ``j_per_read``; of all items and receivers the shares delivered and read
             before they expired (``delivered_share``, ``read_share``), and expired (``expired_share``); of
             those delivered, and read, in time the medians ``latency_s`` and ``staleness_s``. NaN without a
@@ -174,15 +166,16 @@ class Run(Displayed):
     def _scenario_measures(self) -> dict[str, float]:
         bill, deliveries = self.bill, self.deliveries
         count = len(deliveries) or math.nan
+        radio_j = float(bill["radio_mj"].sum() / 1000)
         late = deliveries["expired"].notna() & (deliveries["delivered"] > deliveries["expired"])
         in_time = deliveries[deliveries["delivered"].notna() & ~late]
         read = deliveries[deliveries["status"] == "read"]
         return {
             "messages": float(bill["messages"].sum()),
             "bytes": float(bill["bytes"].sum()),
-            "radio_j": float(bill["radio_mj"].sum() / 1000),
+            "radio_j": radio_j,
             "wakeups": float(bill["wakeups"].sum()),
-            "j_per_read": float(bill["radio_mj"].sum() / 1000) / (len(read) or math.nan),
+            "j_per_read": radio_j / (len(read) or math.nan),
             "delivered_share": len(in_time) / count,
             "read_share": len(read) / count,
             "expired_share": float((deliveries["status"] == "expired").sum()) / count,
@@ -191,35 +184,23 @@ class Run(Displayed):
         }
 
     def _task_measures(self) -> dict[str, float]:
-        rows, bill, wanted = self.deliveries, self.bill, self.testbed.wanted
-        useful = rows[rows["status"] == "read"]
-        count = len(useful)
-        phones = bill[bill["device"].isin(self.testbed.phones)]
-        radio_j = float(phones["radio_mj"].sum() / 1000)
-        kb = {way: float(bill.loc[bill["direction"] == way, "bytes"].sum() / 1000) for way in ("up", "down")}
-        watts = radio_j / self.seconds / len(self.testbed.phones) + BASE_MW / 1000
-        servers = self._servers()
-        return {
-            **_fates(rows, wanted),
-            "latency_s": float(useful["latency_s"].median()) if count else math.nan,
-            "latency_p95_s": float(useful["latency_s"].quantile(0.95)) if count else math.nan,
-            "age_s": float(useful["staleness_s"].median()) if count else math.nan,
-            "up_kb": kb["up"],
-            "down_kb": kb["down"],
-            "messages": float(bill["messages"].sum()),
-            "wakeups": float(phones["wakeups"].sum()),
-            "radio_j": radio_j,
-            "battery_h": BATTERY_J / watts / 3600,
-            "server_events": float(sum(each.handled for each in servers)),
-            "server_kb": sum(each.sent_bytes for each in servers) / 1000,
-            "kb_per_useful": sum(kb.values()) / count if count else math.nan,
-            "j_per_useful": radio_j / count if count else math.nan,
+        deliveries, bill, phones = self.deliveries, self.bill, self.testbed.phones
+        latency_s = deliveries.loc[deliveries["status"] == "read", "latency_s"]
+        hosts = self.lab.world.hosts.items()
+        servers = [
+            process for name, host in hosts if name not in self.lab.devices for process in host.processes
+        ]
+        measures = {
+            **_delivery_measures(deliveries, self.testbed.wanted),
+            "latency_p95_s": float(latency_s.quantile(0.95)),
+            **_costs(bill, set(phones), self.seconds),
+            "server_events": float(sum(process.handled for process in servers)),
+            "server_kb": sum(process.sent_bytes for process in servers) / 1000,
         }
-
-    def _servers(self) -> list[Process]:
-        hosts = self.lab.world.hosts
-        servers = (host for name, host in hosts.items() if name not in self.lab.devices)
-        return [process for server in servers for process in server.processes]
+        count = measures["useful"] or math.nan
+        measures["kb_per_useful"] = (measures["up_kb"] + measures["down_kb"]) / count
+        measures["j_per_useful"] = measures["radio_j"] / count
+        return {name: measures[name] for name in MEASURES}
 
 
 def run(
@@ -244,11 +225,7 @@ def run(
     name : str, optional
         Name of the system in results; by default that of the adapter, or of the callable.
     messages, held : bool
-        As in :class:`mudkit.lab.Lab`.
-
-    Returns
-    -------
-    Run
+        Whether the lab records messages, and what each party held.
 
     Raises
     ------
@@ -256,13 +233,7 @@ def run(
         The plan, system or seed is not one, or a trace of moves or links does not cover the run; or the
         system reports an arrival that did not come over a link, or its machines share memory.
     """
-    if not isinstance(plan, Scenario | Task):
-        raise ParameterError(
-            "Expected a Scenario or a Task.",
-            where="plan",
-            found=repr(plan)[:120],
-            expected="a scenario, such as Scenario(devices=20, hours=24), or a task, such as NEWS",
-        )
+    check_plan(plan)
     check_system(system)
     task = plan if isinstance(plan, Task) else Task.addressed(plan)
     scenario = task.scenario
@@ -297,9 +268,9 @@ def run(
         )
     testbed.enter(adapter)
     lab.trace.description["scenario"] = task.describe()
-    _Play(task, testbed).begin()
+    _Play(task, testbed, adapter).begin()
     lab.run(hours=scenario.hours, seconds=0 if task.is_addressed else SETTLE_S)
-    testbed.end()
+    getattr(adapter, "end", lambda: None)()
     if not task.is_addressed:
         lab.trace.description["wanted"] = testbed.wanted
     return Run(task, name or getattr(adapter, "name", None) or _name(system), seed, testbed)
@@ -311,28 +282,29 @@ def _name(system: Any) -> str:
     return str(getattr(system, "name", None) or getattr(system, "__name__", None) or type(system).__name__)
 
 
+def check_plan(given: Any) -> None:
+    """Raise a ParameterError unless it is a scenario or a task."""
+    expected = "a scenario, such as Scenario(devices=20, hours=24), or a task, such as NEWS"
+    of_kind("plan", given, Scenario, Task, expected=expected)
+
+
 def check_system(given: Any) -> None:
     """Raise a ParameterError unless an adapter can be made by it."""
     if not callable(given):
         raise ParameterError(
             "Expected a callable that returns an adapter.",
             where="system",
-            found=repr(given)[:120],
+            found=brief(given),
             expected="a class or function of the testbed, such as StoreAndForward or ADAPTERS['MUD']",
             remedy="pass the class itself, not its name or an instance",
         )
 
 
-def check_seed(name: str, given: Any) -> int:
-    """Return a seed, or raise a ParameterError."""
-    return whole_number(name, given, -(1 << 63), (1 << 63) - 1)
-
-
 class _Play:
-    """Items, reads and queries of a task, brought into its lab one after the other."""
+    """Items, reads and queries of a task, in the order of time."""
 
-    def __init__(self, task: Task, testbed: Testbed) -> None:
-        self._task, self._testbed, self._lab = task, testbed, testbed.lab
+    def __init__(self, task: Task, testbed: Testbed, adapter: Adapter) -> None:
+        self._task, self._testbed, self._adapter, self._lab = task, testbed, adapter, testbed.lab
         self._published: dict[str, int] = {}
         self._rows = {name: row for row, name in enumerate(testbed.phones)}
         self._receivers = Stream(self._lab.world.seed, "receivers")
@@ -348,7 +320,7 @@ class _Play:
             (scenario.items, "items", testbed.senders, self._publish)
         ]
         if not self._task.is_shown:
-            plan.append((scenario.reads, "reads", testbed.phones, testbed.look))
+            plan.append((scenario.reads, "reads", testbed.phones, self._adapter.look))
         if scenario.queries is not None:
             plan.append((scenario.queries, "queries", testbed.phones, self._query))
         drawn = [
@@ -395,10 +367,10 @@ class _Play:
         draws = self._receivers.integers(device, steps, 0, count - 1 - np.arange(wanted))
         taken = [row]
         for draw in draws.tolist():
-            for each in sorted(taken):
-                draw += draw >= each
+            for other in sorted(taken):
+                draw += draw >= other
             taken.append(draw)
-        return [names[each] for each in taken[1:]]
+        return [names[other] for other in taken[1:]]
 
     def _query(self, phone: str) -> None:
         scenario = self._task.scenario
@@ -410,14 +382,13 @@ OF_DEVICES: Final = (
     "down_kb", "messages",
     "wakeups", "radio_j", "battery_h", "kb_per_useful", "j_per_useful",
 )  # fmt: skip
-"""The measures that a single device has; servers are nobody's, and few deliveries have no 95th percentile."""
+"""Measures of a single device."""
 
 
 def by_device(run: Run) -> pd.DataFrame:
     """Return the measures of each device, from the bill and the table of deliveries.
 
-    What is counted adds up to what :meth:`Run.measures` says of all. A feed is nobody's phone: it gets
-    nothing that counts, and what its radio takes does not count either.
+    Counts add up to those of :meth:`Run.measures`. Deliveries to feeds, and their radios, do not count.
 
     Parameters
     ----------
@@ -426,8 +397,8 @@ def by_device(run: Run) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a device, in their order: ``device, is_phone, wanted`` and :data:`OF_DEVICES`, as they are
-        explained in :data:`~mudkit.experiment.MEASURES`; NaN where there is nothing to divide by.
+        One row per device: ``device, is_phone, wanted`` and :data:`OF_DEVICES`, of
+        :data:`~mudkit.experiment.MEASURES`; NaN where there is nothing to divide by.
     """
     import pandas as pd
 
@@ -439,8 +410,9 @@ def by_device(run: Run) -> pd.DataFrame:
         {
             "device": device,
             "is_phone": device in phones,
-            **_deliveries(got.get(device, rows[:0]), testbed.wanted_by(device)),
-            **_costs(paid.get(device, bill[:0]), device in phones, run.seconds),
+            "wanted": testbed.wanted_by(device),
+            **_delivery_measures(got.get(device, rows[:0]), testbed.wanted_by(device)),
+            **_costs(paid.get(device, bill[:0]), phones & {device}, run.seconds),
         }
         for device in run.lab.devices
     ]
@@ -451,18 +423,8 @@ def by_device(run: Run) -> pd.DataFrame:
     return table[["device", "is_phone", "wanted", *OF_DEVICES]]
 
 
-def _deliveries(rows: pd.DataFrame, wanted: int) -> dict[str, Any]:
-    useful = rows[rows["status"] == "read"]
-    return {
-        "wanted": wanted,
-        **_fates(rows, wanted),
-        "latency_s": float(useful["latency_s"].median()),
-        "age_s": float(useful["staleness_s"].median()),
-    }
-
-
-def _fates(rows: pd.DataFrame, wanted_count: int) -> dict[str, float]:
-    """Count what became of wanted items; the counts of :data:`FATES` add up to all of them."""
+def _delivery_measures(rows: pd.DataFrame, wanted_count: int) -> dict[str, float]:
+    """Return the measures of deliveries; the counts of :data:`FATES` add up to all wanted items."""
     has_arrived, read = rows["delivered"].notna(), rows["status"] == "read"
     is_late = has_arrived & rows["expired"].notna() & (rows["delivered"] > rows["expired"])
     counts = {
@@ -478,18 +440,22 @@ def _fates(rows: pd.DataFrame, wanted_count: int) -> dict[str, float]:
         "useful_share": int(read.sum()) / wanted_count if wanted_count else math.nan,
         **{name: float(counts[name]) for name in FATES[1:]},
         "wasted": float((has_arrived & ~read).sum()),
+        "latency_s": float(rows.loc[read, "latency_s"].median()),
+        "age_s": float(rows.loc[read, "staleness_s"].median()),
     }
 
 
-def _costs(bill: pd.DataFrame, is_phone: bool, seconds: float) -> dict[str, float]:
+def _costs(bill: pd.DataFrame, phones: set[str], seconds: float) -> dict[str, float]:
+    """Return the measures of a bill; radios count if they are those of phones."""
+    of_phones = bill[bill["device"].isin(phones)]
     kb = {way: float(bill.loc[bill["direction"] == way, "bytes"].sum() / 1000) for way in ("up", "down")}
-    radio_j = float(bill["radio_mj"].sum() / 1000) if is_phone else 0.0
-    watts = radio_j / seconds + BASE_MW / 1000
+    radio_j = float(of_phones["radio_mj"].sum() / 1000)
+    watts = radio_j / seconds / len(phones) + BASE_MW / 1000 if phones else math.nan
     return {
         "up_kb": kb["up"],
         "down_kb": kb["down"],
         "messages": float(bill["messages"].sum()),
-        "wakeups": float(bill["wakeups"].sum()) if is_phone else 0.0,
+        "wakeups": float(of_phones["wakeups"].sum()),
         "radio_j": radio_j,
-        "battery_h": BATTERY_J / watts / 3600 if is_phone else math.nan,
+        "battery_h": BATTERY_J / watts / 3600,
     }

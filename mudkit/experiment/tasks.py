@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
-from mudkit.errors import ParameterError, did_you_mean
+from mudkit.errors import ParameterError
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group
 from mudkit.lab import START, epoch_us
@@ -22,12 +22,9 @@ from mudkit.sources.grid import ManhattanGrid
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Mobility
 from mudkit.sources.outages import Outages
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, of_kind, split_rates, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Poisson, WakingReads, Workload
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "FRIENDS_NEARBY",
@@ -64,9 +61,8 @@ class Scenario:
     receivers : int
         How many others each item is for, drawn evenly.
     size_bytes : int
-        The size of an item, in bytes.
     expires_s : float, optional
-        How long after its creation an item is worth reading; None: for ever.
+        Time after its creation in which an item is worth reading; None: for ever.
     reads : Workload
         When each device's user looks at what has arrived.
     queries : Workload, optional
@@ -117,14 +113,12 @@ class Scenario:
                 number(name, value, 1e-6, high)
         for name in ("items", "reads", "queries"):
             value = getattr(self, name)
-            is_left_out = name == "queries" and value is None
-            if not is_left_out and (isinstance(value, type) or not isinstance(value, Workload)):
-                raise ParameterError(
-                    f"The parameter {name} is no workload.",
-                    where=name,
-                    found=repr(value),
-                    expected="one such as Poisson(per_day=24) of mudkit.sources.workloads",
-                )
+            if name == "queries" and value is None:
+                continue
+            given = str(value) if isinstance(value, type) else value  # a class has the methods, too
+            of_kind(
+                name, given, Workload, expected="a workload, such as Poisson(per_day=24) of mudkit.sources"
+            )
         for name in ("loss_share", "repeat_share", "delay_share"):
             number(name, getattr(self, name), 0.0, 1.0)
         number("delay_s", self.delay_s, 1e-6 if self.delay_share else 0.0, 1e9)
@@ -134,27 +128,23 @@ class Scenario:
             ["phone"], link=self.link, at=None, mobility=self.mobility, outage=self.outage,
             every_s=self.every_s, battery_j=self.battery_j, base_mw=BASE_MW, context={},
         )  # fmt: skip
-        if self.queries is not None and self.mobility is None:
-            raise ParameterError(
-                "A query asks for what is around a device, and no place of these devices is known.",
-                where="queries",
-                found="mobility=None",
-                expected="a mobility",
+        if self.queries is not None:
+            _require_mobility(
+                self, "queries", "A query asks for what is around a device, which has no place."
             )
 
     def describe(self) -> dict[str, str]:
         """Return all parameters of a run, in words."""
         return {field.name: _text(getattr(self, field.name)) for field in fields(self)}
 
-    def table(self) -> pd.DataFrame:
-        """Return the parameters as a table: ``parameter, value``."""
-        import pandas as pd
 
-        return pd.DataFrame(list(self.describe().items()), columns=["parameter", "value"])
+def _require_mobility(scenario: Scenario, where: str, summary: str) -> None:
+    if scenario.mobility is None:
+        raise ParameterError(summary, where=where, found="mobility=None", expected="a mobility")
 
 
 def _text(value: Any) -> str:
-    """Write a parameter, with everything that a process states of itself."""
+    """Return a parameter in words; of a random process all of its own."""
     if not hasattr(value, "describe"):
         return str(value)
     return ", ".join(f"{name} {part}" for name, part in value.describe().items())
@@ -205,7 +195,7 @@ class Interest:
 
     @property
     def moves(self) -> bool:
-        """True if it depends on where its reader is."""
+        """True if it depends on the place of its reader."""
         return "loc" in self.of_me
 
     def over_items(self, me: Mapping[str, Any], language: Language = _ANY) -> Predicate:
@@ -254,7 +244,7 @@ def _literal(value: Any) -> str:
 
 
 SETTLE_S: Final = 600.0
-"""Settling time after the scenario's hours: nothing new is published, and what waits is sent."""
+"""Settling time after the scenario's hours, in which nothing is published and waiting items are sent."""
 _OF_RUNS: Final = {
     "battery_j": "the measure battery_h tells the hours of a battery; mudkit.experiment.run has empty ones",
     "queries": "leave them out; mudkit.experiment.run has them",
@@ -263,20 +253,20 @@ _OF_RUNS: Final = {
 
 
 class Item(NamedTuple):
-    """Something that is published.
+    """Published item.
 
     Parameters
     ----------
     name : str
-        No other item of the run has it.
+        Unique in the run.
     sender : str
         A phone, or a feed.
     about : mapping of str to object
-        What there is to say of it: wants are over this. Always with ``who`` (the sender) and ``rank``.
+        Metadata, which wants are about; always with ``who`` (the sender) and ``rank``.
     size_bytes : int
-        The size of its content, in bytes.
+        Size of its content.
     expires_s : float or None
-        How long it is of use.
+        Time for which it is of use; None: for ever.
     """
 
     name: str
@@ -287,18 +277,18 @@ class Item(NamedTuple):
 
     @property
     def content(self) -> str:
-        """Its content: letters that nothing compresses by more than their six bits each."""
+        """Content: letters of six random bits each, which no compression makes smaller."""
         drawn = hashlib.shake_256(self.name.encode()).digest(-(-self.size_bytes * 3 // 4))
         return base64.b64encode(drawn).decode()[: self.size_bytes]
 
     @property
     def filler(self) -> str:
-        """Content of an item that names its receivers: as many letters, all the same."""
+        """Content of an item that names its receivers: equal letters."""
         return "x" * self.size_bytes
 
     @property
     def text(self) -> str:
-        """All of it as one text, for systems that pass on texts: JSON, see :func:`called`."""
+        """Name, metadata and content as JSON, for systems that send texts; see :func:`called`."""
         return msgspec.json.encode({"called": self.name, **self.about, "text": self.content}).decode()
 
 
@@ -321,25 +311,23 @@ class Task:
     ----------
     name : str
     question : str
-        What it is about, in one sentence.
+        One sentence.
     wants : str
-        Which item is of use for whom, see :class:`Interest`; judged when the item is published.
+        Predicate of the users to whom an item is useful (:class:`Interest`), evaluated at publication.
     scenario : Scenario
-        The phones, and when items are published; ``receivers`` does not matter here.
+        The phones, and when items are published; ``receivers`` is not used.
     tells, says : callable
-        What items are about, and what readers say of themselves.
+        Return the metadata of an item, and what users say of themselves.
     feeds : int
-        The number of senders that are no phones: they are always connected, and drain nobody's battery. 0:
-        the phones send.
+        Senders that are no phones: always connected, without a battery. 0: the phones send.
     is_shown : bool
-        Whether an item is seen as it comes; else the phone's user looks, as ``scenario.reads`` has it.
+        Whether an item is seen on arrival; else when the user looks (``scenario.reads``).
     most : int or None
-        Items that a user looks at in one go, the highest ranks first; None: all.
+        Items that a user sees at one look, highest ranks first; None: all.
     renew_s, renew_km : float
         Shortest time and distance between two reports of a phone whose want depends on its place.
     is_addressed : bool
-        Whether each item names its receivers, and machines record their deliveries themselves; see
-        :meth:`addressed`.
+        Whether each item names its receivers, see :meth:`addressed`.
     """
 
     name: str
@@ -364,22 +352,16 @@ class Task:
         if self.most is not None:
             whole_number("most", self.most, 1, 1 << 31)
         for name in () if self.is_addressed else _OF_RUNS:
-            usual = next(each.default for each in fields(Scenario) if each.name == name)
-            if getattr(self.scenario, name) != usual:
+            if (value := getattr(self.scenario, name)) is not None:
                 raise ParameterError(
                     f"The scoreboard does not use {name}.",
                     where="scenario",
-                    found=repr(getattr(self.scenario, name)),
-                    expected=repr(usual),
+                    found=repr(value),
+                    expected="None",
                     remedy=_OF_RUNS[name],
                 )
-        if self.want.moves and self.scenario.mobility is None:
-            raise ParameterError(
-                "A want names a place, and these phones have none.",
-                where="scenario",
-                found="mobility=None",
-                expected="a mobility",
-            )
+        if self.want.moves:
+            _require_mobility(self.scenario, "scenario", "A want names a place, and these phones have none.")
 
     @classmethod
     def addressed(cls, scenario: Scenario) -> Task:
@@ -390,7 +372,7 @@ class Task:
             "contains(item.to, me.name)",
             scenario,
             lambda *given: {},
-            lambda seed, phones, senders: [{} for _ in phones],
+            _no_tastes,
             is_shown=False,
             is_addressed=True,
         )
@@ -401,23 +383,14 @@ class Task:
         Parameters
         ----------
         **changes
-            Parameters of :class:`~mudkit.experiment.Scenario` that are to be others.
+            Parameters of :class:`~mudkit.experiment.Scenario`, with new values.
 
         Raises
         ------
         ParameterError
             A scenario has no such parameter, or cannot have this value.
         """
-        known = [each.name for each in fields(Scenario)]
-        for name in changes:
-            if name not in known:
-                raise ParameterError(
-                    f"A scenario has no parameter {name!r}.",
-                    where=name,
-                    found=repr(changes[name])[:120],
-                    expected="one of " + ", ".join(known),
-                    remedy=did_you_mean(name, known),
-                )
+        split_rates(changes, Scenario)
         return replace(self, scenario=replace(self.scenario, **changes))
 
     def describe(self) -> dict[str, str]:
@@ -442,7 +415,7 @@ _CITY: Final = ManhattanGrid(edge_km=10.0, block_m=200.0)
 
 
 def listed(names: Sequence[str]) -> str:
-    """Write names as a text that ``contains(…, name)`` finds them in: none is a part of another one."""
+    """Return a text in which ``contains(…, name)`` finds each of some names."""
     return "|".join(names)
 
 
@@ -473,7 +446,7 @@ def _place(seed: int, sender: str, number: int, loc: tuple[float, float] | None)
 def _tags(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
     """Draw two kinds of photographs of her friends for each user."""
     first = Stream(seed, "tags").integers(np.arange(len(phones)), 0, 0, len(_TOPICS)).tolist()
-    kinds = [listed([_TOPICS[each], _TOPICS[(each + 1) % len(_TOPICS)]]) for each in first]
+    kinds = [listed([_TOPICS[topic], _TOPICS[(topic + 1) % len(_TOPICS)]]) for topic in first]
     return [{**mine, "tags": kind} for mine, kind in zip(_friends(seed, phones, senders), kinds, strict=True)]
 
 
@@ -500,7 +473,7 @@ def _article(seed: int, sender: str, number: int, loc: tuple[float, float] | Non
 
 
 def _doctors(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
-    """Share the patients out."""
+    """Assign the patients to the doctors."""
     return [{"patients": listed(senders[row :: len(phones)])} for row in range(len(phones))]
 
 

@@ -17,6 +17,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from itertools import compress
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -35,21 +36,16 @@ from mudkit.units import US_PER_S, distance_km
 __all__ = ["APP", "Adapter", "Carried", "Testbed", "not_hers"]
 
 _KEY: Final = 8
-"""Number of first bytes by which a content is looked up."""
+"""Length of the prefix by which a content is looked up, in bytes."""
 _BITS: Final = 20
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT: Final = np.uint64(64 - _BITS)
 _MAX_CACHED: Final = 256
-"""Texts whose items are remembered: one text goes to many phones."""
+"""Texts whose items are cached, since one text goes to many phones."""
 
 
 class Carried:
-    """Looks into every message that comes over a device's link.
-
-    Parameters
-    ----------
-    world : World
-    """
+    """Evidence of arrival: the items found in messages over the devices' links."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -57,14 +53,14 @@ class Carried:
         self._needles: dict[bytes, list[tuple[str, bytes]]] = {}
         self._marks = np.zeros(1 << _BITS, dtype=bool)
         self._short: dict[str, bytes] = {}
-        """Contents of too few letters to have a key."""
-        self._least_bytes = 1 << 62
-        """In fewer bytes stands no item."""
+        """Contents that are shorter than a key."""
+        self._min_bytes = 1 << 62
+        """Smallest size of an item; shorter parts of messages are skipped."""
         self._read: dict[str | bytes, frozenset[str]] = {}
         self._left: set[str] = set()
-        self._came: dict[str, set[str]] = {}
+        self._arrived: dict[str, set[str]] = {}
         self._sealed: dict[tuple[str, str], list[list[int]]] = {}
-        """Ciphertexts by device and direction: when they came, and how many bytes have not counted."""
+        """Ciphertexts by device and direction: time, and bytes that count for no item yet."""
         before = world.on_fate
 
         def fate(transfer: Transfer, what: str) -> None:
@@ -79,7 +75,7 @@ class Carried:
         """Look for an item from now on."""
         self._items[item.name] = item, self._world.now_us
         content = item.content.encode()
-        self._least_bytes = min(self._least_bytes, _least(item))
+        self._min_bytes = min(self._min_bytes, _min_size(item))
         whole = len(content) // 4 * 4
         forms = [content, base64.b64decode(content[:whole])]
         if any(len(form) < _KEY for form in forms):
@@ -90,13 +86,7 @@ class Carried:
             self._marks[_places(form[:_KEY])] = True
 
     def check(self, phone: str, name: str) -> None:
-        """Refuse an item of which there is no evidence that it has come.
-
-        Raises
-        ------
-        ParameterError
-            It has not come to this phone, or has not left its sender.
-        """
+        """Raise a ParameterError if an item has not left its sender, or has not come to this phone."""
         item, since_us = self._items[name]
         if not (name in self._left or self._takes(item.sender, "up", item, since_us)):
             raise ParameterError(
@@ -107,7 +97,7 @@ class Carried:
                 remedy="let a machine on its sender send it",
             )
         self._left.add(name)
-        if not (name in self._came.get(phone, ()) or self._takes(phone, "down", item, since_us)):
+        if not (name in self._arrived.get(phone, ()) or self._takes(phone, "down", item, since_us)):
             raise ParameterError(
                 "An item was said to have arrived that has not come over the phone's link.",
                 where=f"arrived({phone!r}, {name!r})",
@@ -118,16 +108,16 @@ class Carried:
 
     def _takes(self, device: str, direction: str, item: Item, since_us: int) -> bool:
         """Count a ciphertext as an item, if there is one that can hold it."""
-        need, sealed = _least(item), self._sealed.get((device, direction), [])
-        # The oldest that can be: a later one may be all there is for an item that was published later.
-        for each in sealed[bisect_left(sealed, [since_us]) :]:
-            if each[1] >= need:
-                each[1] -= need
+        size_bytes, sealed = _min_size(item), self._sealed.get((device, direction), [])
+        # The oldest possible one: a later one may be needed for an item that was published later.
+        for ciphertext in sealed[bisect_left(sealed, [since_us]) :]:
+            if ciphertext[1] >= size_bytes:
+                ciphertext[1] -= size_bytes
                 return True
         return False
 
     def _look(self, transfer: Transfer) -> None:
-        if transfer.size_bytes < self._least_bytes:
+        if transfer.size_bytes < self._min_bytes:
             return
         source, target = transfer.sender.host, self._world.at_address[transfer.to].host
         if source is target:
@@ -137,7 +127,7 @@ class Carried:
         if not ways:
             return
         parts: list[str | bytes] = []
-        _collect(transfer.message, self._least_bytes, parts)
+        _collect(transfer.message, self._min_bytes, parts)
         items: set[str] = set()
         for part in parts:
             if isinstance(part, Ciphertext):
@@ -146,7 +136,7 @@ class Carried:
             items |= self._items_in(part)
         self._left.update(name for name in items if self._items[name][0].sender == source.name)
         if items and target.link is not None:
-            self._came.setdefault(target.name, set()).update(items)
+            self._arrived.setdefault(target.name, set()).update(items)
 
     def _items_in(self, part: str | bytes) -> frozenset[str]:
         known = self._read.get(part)
@@ -173,34 +163,34 @@ _EXPECTED: Final = (
 )
 
 
-def _least(item: Item) -> int:
-    """Return the fewest bytes in which a content can be written."""
+def _min_size(item: Item) -> int:
+    """Return the smallest size of an item's content in any encoding, in bytes."""
     return -(-item.size_bytes * 3 // 4)
 
 
 def _places(data: bytes) -> Any:
-    """Return the position in the table of marks of each eight bytes of a text."""
+    """Return the position of each eight bytes of a text in the table of marks."""
     words = np.ndarray((len(data) - _KEY + 1,), "<u8", data, 0, (1,))
     return (words * _MIX) >> _SHIFT
 
 
-def _collect(value: Any, least: int, parts: list[str | bytes]) -> None:
-    """Append the texts and bytes of a message that have at least ``least`` letters or bytes."""
+def _collect(value: Any, min_length: int, parts: list[str | bytes]) -> None:
+    """Append the texts and bytes of a message that have at least some length."""
     if isinstance(value, str | bytes):
-        if len(value) >= least:
+        if len(value) >= min_length:
             parts.append(value)
     elif isinstance(value, msgspec.Struct):
         for name in _text_fields(type(value)):
-            _collect(getattr(value, name), least, parts)
+            _collect(getattr(value, name), min_length, parts)
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            _collect(name, least, parts)
-            _collect(inner, least, parts)
+            _collect(name, min_length, parts)
+            _collect(inner, min_length, parts)
     elif isinstance(value, list | tuple | set | frozenset):
         for inner in value:
-            _collect(inner, least, parts)
+            _collect(inner, min_length, parts)
     elif isinstance(value, bytearray | memoryview):
-        _collect(bytes(value), least, parts)
+        _collect(bytes(value), min_length, parts)
 
 
 @cache
@@ -210,7 +200,7 @@ def _text_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
         info: Any = msgspec.inspect.type_info(kind)
     except (NameError, TypeError):  # annotations that only a type checker resolves
         return kind.__struct_fields__
-    return tuple(each.name for each in info.fields if _can_hold_text(each.type, frozenset({kind})))
+    return tuple(field.name for field in info.fields if _can_hold_text(field.type, frozenset({kind})))
 
 
 def _can_hold_text(info: Any, seen: frozenset[type]) -> bool:
@@ -219,27 +209,25 @@ def _can_hold_text(info: Any, seen: frozenset[type]) -> bool:
             return False
         case msgspec.inspect.NoneType() | msgspec.inspect.LiteralType() | msgspec.inspect.EnumType():
             return False
-        case msgspec.inspect.Metadata(type=inner):
-            return _can_hold_text(inner, seen)
         case msgspec.inspect.UnionType(types=inner) | msgspec.inspect.TupleType(item_types=inner):
-            return any(_can_hold_text(each, seen) for each in inner)
+            return any(_can_hold_text(part, seen) for part in inner)
         case msgspec.inspect.StructType(cls=kind, fields=fields):
-            return kind in seen or any(_can_hold_text(each.type, seen | {kind}) for each in fields)
-        case msgspec.inspect.CollectionType(item_type=inner):
+            return kind in seen or any(_can_hold_text(field.type, seen | {kind}) for field in fields)
+        case msgspec.inspect.Metadata(type=inner) | msgspec.inspect.CollectionType(item_type=inner):
             return _can_hold_text(inner, seen)
     return True
 
 
 APP: Final = "application"
-"""The system under which the deliveries of a task stand."""
+"""System of the rows of a task in the table of deliveries."""
 
 
 class Adapter(Protocol):
     """System in an experiment; made for a :class:`Testbed` that has all its devices.
 
     It reports each arrival of an item (:meth:`Testbed.arrived`). If items name their receivers
-    (``testbed.task.is_addressed``), its machines record their deliveries under its ``name`` instead. It may
-    have a method ``end()``, called when the run is over, which raises to reject the run.
+    (``testbed.task.is_addressed``), its machines record their deliveries under its ``name`` instead. Its
+    method ``end()``, if it has one, is called when the run is over, and raises to reject the run.
     """
 
     def publish(self, item: Item) -> None:
@@ -247,11 +235,11 @@ class Adapter(Protocol):
         ...
 
     def moved(self, phone: str) -> None:
-        """Handle that a phone has moved far enough to report where it is (:meth:`Testbed.about`)."""
+        """Update what is known of a phone that has moved (:meth:`Testbed.about`)."""
         ...
 
     def look(self, phone: str) -> None:
-        """Handle that the user of a phone looks, now; :meth:`Testbed.show` shows what has arrived."""
+        """Show the user of a phone what has arrived (:meth:`Testbed.show`); she looks now."""
         ...
 
 
@@ -267,9 +255,9 @@ class Testbed:
     Attributes
     ----------
     phones, senders : list of str
-        Who may want something, and who publishes.
+        Devices that may want items, and devices that publish.
     wanted : int
-        How many pairs there were so far of an item and a phone that wants it.
+        Pairs of an item and a phone that wants it, so far.
     """
 
     def __init__(self, task: Task, lab: Lab) -> None:
@@ -277,11 +265,10 @@ class Testbed:
         feeds = [name for name in lab.devices if name.startswith("feed-")]
         self.phones = [name for name in lab.devices if name not in set(feeds)]
         self.senders = feeds or self.phones
-        said = task.says(lab.world.seed, self.phones, self.senders)
-        self._said = dict(zip(self.phones, said, strict=True))
+        profiles = task.says(lab.world.seed, self.phones, self.senders)
+        self._profiles = dict(zip(self.phones, profiles, strict=True))
         self._columns: dict[str, Any] = {
-            name: np.array([each.get(name) for each in said], dtype=_kind([each.get(name) for each in said]))
-            for name in task.want.of_me - {"loc"}
+            name: _column([profile.get(name) for profile in profiles]) for name in task.want.of_me - {"loc"}
         }
         self.wanted = 0
         self.given = hashlib.sha256("\n".join(lab.devices).encode())
@@ -298,25 +285,25 @@ class Testbed:
 
     def about(self, phone: str) -> dict[str, Any]:
         """Return what a phone says of itself now: what its user wants, and where it is (``loc``)."""
-        said = dict(self._said[phone])
+        profile = dict(self._profiles[phone])
         if self.task.want.moves and (loc := self.lab.devices[phone].loc) is not None:
-            said["loc"] = loc
+            profile["loc"] = loc
             self._reported_loc[phone] = loc
-        return said
+        return profile
 
     def arrived(self, phone: str, item: str) -> None:
         """Record that an item has arrived on a phone.
 
-        Repeated arrivals, and those on the sender, do not count. All of the item's content must have left its
-        sender over its link, and come over the link to this phone, in a message, since it was published: as
-        it is, with others, packed, or sealed. Its name is none of it.
+        Repeated arrivals, and those on the sender, do not count. A message must have carried all of the
+        item's content from its sender, and one to this phone, since it was published: as it is, with others,
+        packed, or sealed.
 
         Raises
         ------
         ParameterError
             There is no such phone or item, or no message has brought it there.
         """
-        if phone not in self._said or item not in self._items:
+        if phone not in self._profiles or item not in self._items:
             raise ParameterError(
                 "Something was handed over that nobody has published, or to nobody.",
                 where="arrived",
@@ -339,19 +326,19 @@ class Testbed:
         self._note(item, phone, row)
 
     def show(self, phone: str, chosen: Collection[str] | None = None) -> None:
-        """Show the user of a phone the best of what it has for her: what is over is not shown any more.
+        """Show the user of a phone the best items that have arrived and not expired.
 
         Parameters
         ----------
         phone : str
         chosen : collection of str, optional
-            The items among which the system leaves the choice; by default all that have come.
+            Items among which to choose; by default all that have arrived.
         """
         now_us = self.lab.world.now_us
         waiting = [
             name
             for name in self._inbox.get(phone, ())
-            if (over := self._over_us(name)) is None or now_us <= over
+            if (expired_us := self._expired_us(name)) is None or now_us <= expired_us
         ]
         waiting.sort(key=lambda name: (-self._items[name][0].about["rank"], self._items[name][1], name))
         best = [name for name in waiting if chosen is None or name in chosen][: self.task.most]
@@ -372,7 +359,7 @@ class Testbed:
         """Return the number of items that a phone wanted so far."""
         return sum(phone in wanting for wanting in self._wanted.values())
 
-    # -- for who plays
+    # -- for the run
 
     def enter(self, adapter: Adapter) -> None:
         """Start the system; phones that move report it from now on."""
@@ -380,12 +367,8 @@ class Testbed:
         if self.task.want.moves:
             self._look_around(None)
 
-    def end(self) -> None:
-        """Call the adapter's ``end``, if it has one."""
-        getattr(self._adapter, "end", lambda: None)()
-
     def publish(self, item: Item) -> None:
-        """Publish an item: record who wants it, by where everybody is now."""
+        """Publish an item, and record who wants it at its place now."""
         assert self._adapter is not None
         created_us = self.lab.world.now_us
         if self._carried is None:
@@ -395,20 +378,13 @@ class Testbed:
         self.given.update(msgspec.json.encode([created_us, item]))
         self._items[item.name] = item, created_us
         self._carried.publish(item)
-        wanting = [
-            self.phones[row] for row in self._who_wants(item).tolist() if self.phones[row] != item.sender
-        ]
+        wanting = [phone for phone in self._who_wants(item) if phone != item.sender]
         self._wanted[item.name] = frozenset(wanting)
         self.wanted += len(wanting)
-        times = {"created_us": created_us, "expired_us": self._over_us(item.name)}
+        times = {"created_us": created_us, "expired_us": self._expired_us(item.name)}
         for phone in wanting:
             self._note(item.name, phone, times)
         self._adapter.publish(item)
-
-    def look(self, phone: str) -> None:
-        """Call the adapter when the user of a phone looks."""
-        assert self._adapter is not None
-        self._adapter.look(phone)
 
     def _note_addressed(self, item: Item, created_us: int) -> None:
         row: dict[str, Any] = {"item": item.name, "created_us": created_us}
@@ -418,15 +394,15 @@ class Testbed:
         for receiver in item.about["to"]:
             self.lab.trace.deliveries.record(system, {**row, "receiver": receiver})
 
-    def _who_wants(self, item: Item) -> Any:
+    def _who_wants(self, item: Item) -> Iterator[str]:
         columns = dict(self._columns)
         if self.task.want.moves:
             places = [self.lab.devices[phone].loc for phone in self.phones]
             columns["loc"] = np.array([(np.nan, np.nan) if at is None else at for at in places])
         wants = self.task.want.by_writer(item.about).numpy({}, receiver=columns)
-        return np.flatnonzero(np.broadcast_to(wants.filled(False), len(self.phones)))
+        return compress(self.phones, np.broadcast_to(wants.filled(False), len(self.phones)))
 
-    def _over_us(self, name: str) -> int | None:
+    def _expired_us(self, name: str) -> int | None:
         item, created_us = self._items[name]
         return None if item.expires_s is None else created_us + round(item.expires_s * US_PER_S)
 
@@ -451,7 +427,7 @@ def not_hers(phone: str) -> str:
     return f"who <> '{phone}'"
 
 
-def _kind(values: list[Any]) -> Any:
-    """Numbers are a column of numbers, anything else one of objects."""
+def _column(values: list[Any]) -> Any:
+    """Return a column of numbers, or of objects if there is anything else."""
     is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    return np.float64 if is_number else object
+    return np.array(values, dtype=np.float64 if is_number else object)

@@ -1,7 +1,6 @@
-"""Traffic: cars that say again and again where they are and how fast, and two listeners, near and far.
+"""Traffic: cars that report their places and speeds, and two listeners, near and far (Radiator 5.1).
 
-The application of Radiator 5.1. What is said is a function of the seed alone, so that ways to propagate it
-can be compared on the same contexts.
+The reports are a function of the seed alone, so that ways to propagate are compared on the same contexts.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class TrafficRun:
     heard : pandas.DataFrame
         As of :class:`mudkit.systems.radiator.Played`, with ``speed_kmh`` for ``value``; of each receiver.
     counts : dict of str to int
-        As :meth:`~mudkit.systems.radiator.Server.counts` gives them.
+        Result of :meth:`~mudkit.systems.radiator.Server.counts`.
     lab : Lab
     """
 
@@ -56,15 +55,14 @@ class TrafficRun:
     def delays(self, near_km: float) -> tuple[float, float]:
         """Return the mean delays, in s, of messages about cells near the receiver and beyond."""
         is_near = self.heard["distance_km"] <= near_km
-        near_s, far_s = (_mean_delay_s(self.heard[each]) for each in (is_near, ~is_near))
-        return near_s, far_s
+        return _mean_delay_s(self.heard[is_near]), _mean_delay_s(self.heard[~is_near])
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Plan of cars that report their speeds, whatever becomes of the reports.
+    """Plan of cars that report their speeds.
 
-    In the middle third of the time cars within ``jam_km`` of the middle say a quarter of their speed.
+    In the middle third of the time, cars within ``jam_km`` of the middle report a quarter of their speed.
 
     Parameters
     ----------
@@ -72,14 +70,14 @@ class Traffic:
     minutes : float
         Virtual time.
     every_s : float
-        The time between two contexts of a car, in seconds.
+        Time between two contexts of a car.
     mobility : str or Mobility
-        As in :meth:`mudkit.lab.Lab.fleet`; with :class:`mudkit.sources.mobility.Replay` cars say what those
-        of a recorded trace did, and nothing while it is not known how they move.
+        As in :meth:`mudkit.lab.Lab.fleet`; with :class:`mudkit.sources.mobility.Replay`, cars report the
+        speeds of a recorded trace where it has them.
     far_km : float
-        The distance from the listener downtown to the one out of town, in km.
+        Distance between the listeners downtown and out of town.
     jam_km : float
-        0: none but what the cars themselves tell.
+        Radius of the added jam; 0: none.
 
     Examples
     --------
@@ -115,7 +113,7 @@ class Traffic:
         Raises
         ------
         ParameterError
-            Nothing is.
+            There is no report with a speed.
         """
         lab = Lab(seed)
         self._fleet(lab)
@@ -123,7 +121,7 @@ class Traffic:
         table = lab.frame("positions").sort_values(["ts", "device"], ignore_index=True)
         since_us = table["ts"].astype("int64") - lab.start_us
         table["at_s"] = since_us / 1e6
-        # Cars do not speak in chorus: each has a moment of its own within the interval.
+        # Each car reports at its own moment within the interval.
         order = {name: place for place, name in enumerate(lab.devices)}
         table["t_s"] = table["at_s"] + self.every_s * table["device"].map(order) / max(self.cars, 1)
         table = table[table["t_s"] < 60 * self.minutes].sort_values("t_s", ignore_index=True)
@@ -139,8 +137,7 @@ class Traffic:
         third = table["t_s"] // (20 * self.minutes)
         slow = np.where((away <= self.jam_km) & (third == 1), 0.25, 1.0)
         table["speed_kmh"] = (3.6 * table["speed_mps"] * slow).round(1)
-        table = table[table["speed_kmh"].notna()].rename(columns={"device": "car"})
-        table = table.reset_index(drop=True)
+        table = table[table["speed_kmh"].notna()].rename(columns={"device": "car"}).reset_index(drop=True)
         return table[["t_s", "car", "lat", "lon", "speed_kmh"]].round({"lat": 5, "lon": 5})
 
     @staticmethod
@@ -179,7 +176,7 @@ class Traffic:
         cell_km : float
             Side of the cells whose mean speeds are propagated.
         longest_s : float
-            No message waits for longer.
+            Longest time that a message waits.
         **settings
             Settings of :class:`~mudkit.systems.radiator.Server`, for instance ``chain``.
         """
@@ -195,34 +192,34 @@ class Traffic:
         )
         heard_by: list[Heard] = []
         places = self._places(said) | stand
-        clients = {}
-        for name, device in lab.devices.items():
-            loc = places.get(name, stand[self.NEAR])  # one that never says anything is as good as downtown
-            clients[name] = Client(
+        # A car without reports stands downtown.
+        places = {name: places.get(name, stand[self.NEAR]) for name in lab.devices}
+        clients = {
+            name: Client(
                 device,
                 server,
                 receive=partial(self._hear, heard_by, lab, name),
-                attributes={"loc": loc, "p2p_enabled": True},
+                attributes={"loc": places[name], "p2p_enabled": True},
             )
+            for name, device in lab.devices.items()
+        }
         lab.run(seconds=5)
         began_us = lab.world.now_us
-        for context, t_us in _contexts(said):
-            lab.world.run(began_us + t_us)
-            clients[min(context.people)].propagate_context(context)
+        for t_s, car, lat, lon, speed_kmh in said.itertuples(index=False):
+            lab.world.run(began_us + round(t_s * 1e6))
+            context = Context(frozenset((car,)), {"loc": [lat, lon], "speed_kmh": speed_kmh})
+            clients[car].propagate_context(context)
         lab.run(seconds=longest_s + 30)
         began_s = began_us / 1e6
         heard_by = [
             row._replace(t_s=row.t_s - began_s, said_s=round(row.said_s - began_s, 1)) for row in heard_by
         ]
         tracks = {
-            str(car): (own["t_s"].to_numpy(), own["lat"].to_numpy(), own["lon"].to_numpy())
-            for car, own in said.groupby("car")
+            name: (np.zeros(1), np.array([lat]), np.array([lon])) for name, (lat, lon) in places.items()
         }
-        still = {
-            name: (np.zeros(1), np.array([lat]), np.array([lon]))
-            for name, (lat, lon) in ((name, places.get(name, stand[self.NEAR])) for name in clients)
-        }
-        table = heard(heard_by, {**still, **tracks}).rename(columns={"value": "speed_kmh"})
+        for car, reports in said.groupby("car"):
+            tracks[str(car)] = reports["t_s"].to_numpy(), reports["lat"].to_numpy(), reports["lon"].to_numpy()
+        table = heard(heard_by, tracks).rename(columns={"value": "speed_kmh"})
         return TrafficRun(table, server.counts().result(), lab)
 
     def play(
@@ -233,7 +230,7 @@ class Traffic:
         cell_km: float = 1.0,
         longest_s: float = 300.0,
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Apply the server's rules alone, without a network, for those who listen: it is quick.
+        """Apply the server's rules without a network, for the listeners only, which is quick.
 
         Returns
         -------
@@ -268,9 +265,7 @@ class Traffic:
     def _places(said: pd.DataFrame) -> dict[str, tuple[float, float]]:
         """Return the first place of each car."""
         first = said.drop_duplicates("car")
-        return {
-            car: (lat, lon) for car, lat, lon in zip(first["car"], first["lat"], first["lon"], strict=True)
-        }
+        return dict(zip(first["car"], zip(first["lat"], first["lon"], strict=True), strict=True))
 
     def _fleet(self, lab: Lab) -> None:
         lab.fleet(self.cars, mobility=self.mobility, every_s=self.every_s, prefix="car")
@@ -278,16 +273,6 @@ class Traffic:
     @staticmethod
     def _hear(heard: list[Heard], lab: Lab, name: str, context: Context) -> None:
         heard += rows(lab.world.now_us / 1e6, name, heard[-1].aggregate + 1 if heard else 1, context)
-
-
-def _contexts(said: pd.DataFrame) -> list[tuple[Context, int]]:
-    return [
-        (
-            Context(frozenset((car,)), {"loc": [lat, lon], "speed_kmh": speed_kmh}),
-            round(t_s * 1e6),
-        )
-        for t_s, car, lat, lon, speed_kmh in said.itertuples(index=False)
-    ]
 
 
 def _mean_delay_s(heard: pd.DataFrame) -> float:

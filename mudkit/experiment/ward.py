@@ -1,8 +1,7 @@
-"""A ward with intensive care (SUBLIM, section 5): patients, doctors who walk, and what reaches them.
+"""A ward with intensive care (SUBLIM, section 5): patients' monitors, and doctors who walk.
 
-The paper's own evaluation is lost. This one is ours: bytes, how long an alarm takes, alarms that are missed
-and hours of battery, for PICU with state, without state, and for no policy at all, on the same patients,
-walks and outages.
+The paper's own evaluation is lost. This one compares bytes, the delay of alarms, missed alarms and hours of
+battery of PICU with state, without state, and of no policy, on the same patients, walks and outages.
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
 from mudkit.experiment.comparison import Comparison
 from mudkit.lab import Lab
 from mudkit.sources.ecg import ecg_mv, encode_ecg
 from mudkit.sources.mobility import RandomWaypoint
 from mudkit.sources.outages import Outages
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Subscriber
 from mudkit.systems.sublim.study import picu, shared_timestamp_policy, stateless_picu
@@ -44,15 +43,7 @@ _ALARM_BPM: Final = 50
 
 
 class Alarm(NamedTuple):
-    """A stretch of time in which a patient's pulse is below 50.
-
-    Parameters
-    ----------
-    patient : int
-    from_s, until_s : float
-        Times of the first message that says so, and of the first that no longer does, in seconds since the
-        begin.
-    """
+    """Time in which a patient's pulse is below 50, from the first such message to the first other one."""
 
     patient: int
     from_s: float
@@ -66,25 +57,24 @@ class Ward:
     Parameters
     ----------
     patients : int
-        Numbered from 1; the doctors share them out.
+        Patients, numbered from 1, and assigned to the doctors in turn.
     doctors : int
     hours : float
     every_s : float
         Interval between two messages of a patient's monitor, each with the electrocardiogram of that time.
     alarms_per_day : float
-        The alarms of each patient on a day, on average.
+        Mean number of alarms of a patient.
     alarm_minutes : float
-        How long one lasts, on average.
+        Mean length of an alarm.
     edge_m : float
         Side of the square of the ward, with four access points in it.
     range_m : float
-        The range of an access point's Wi-Fi, in metres; where there is none, a doctor's device goes over to
-        EDGE.
+        Range of an access point's Wi-Fi; beyond it, a doctor's device uses EDGE.
     outage : float
         Share of time without any network.
     battery_j, base_mw : float
-        The battery of a doctor's device: its energy at the beginning, and its power without its radio (idle
-        with its display off, Carroll and Heiser, USENIX ATC 2010).
+        A doctor's device: energy of its battery at the beginning, and power without its radio (idle with the
+        display off, Carroll and Heiser, USENIX ATC 2010).
     display_px : int
 
     Examples
@@ -125,16 +115,10 @@ class Ward:
         Parameters
         ----------
         seed : int
-            Same seed: same patients, walks and outages, whatever the policy.
+            Same seed: same patients, walks and outages with every policy.
         system : {'no policy', 'stateless', 'stateful', 'one Timestamp'}
         """
-        if system not in POLICIES:
-            raise ParameterError(
-                "There is no such policy here.",
-                where="system",
-                found=repr(system),
-                expected=", ".join(POLICIES),
-            )
+        one_of("system", system, POLICIES, "There is no such policy here.")
         return _Shift(self, seed, system).run()
 
     def compare(
@@ -157,7 +141,7 @@ class Ward:
         Returns
         -------
         Comparison
-            The comparison of the measures of :class:`WardRun`.
+            Comparison of the measures of :class:`WardRun`.
         """
         import pandas as pd
 
@@ -183,13 +167,12 @@ class WardRun(NamedTuple):
     seed : int
     lab : Lab
     alarms : pandas.DataFrame
-        A row for each alarm and doctor: ``patient, doctor, from_s, until_s, told_s`` (NaN: not before it was
-        over).
+        A row for each alarm and doctor: ``patient, doctor, from_s, until_s, told_s`` (NaN: not before its
+        end).
     shown : pandas.DataFrame
-        A row for each message that a doctor got: ``doctor, patient, at_s, pulse, ecg_bytes``.
+        A row for each message that a doctor received: ``doctor, patient, at_s, pulse, ecg_bytes``.
     hours : pandas.Series
-        The hours that the battery of each doctor's device lasts; beyond the end of the run at the mean power
-        so far.
+        Battery life of each doctor's device; beyond the end of the run at the mean power so far.
     """
 
     system: WardSystem
@@ -200,14 +183,14 @@ class WardRun(NamedTuple):
     hours: pd.Series[float]
 
     def measures(self) -> dict[str, float]:
-        """Sum it up: of all doctors.
+        """Return the measures over all doctors.
 
         Returns
         -------
         dict of str to float
             ``megabytes`` and ``messages`` both ways, ``alarm_s`` (median) and ``alarm_p95_s`` from the first
-            low pulse to when a doctor's device shows one, ``missed_share`` of alarms of which it shows none
-            before they are over, ``battery_h`` (mean).
+            low pulse to the first on a doctor's device, ``missed_share`` of alarms that a device does not
+            show before their end, ``battery_h`` (mean).
         """
         bill = self.lab.bill()
         late = self.alarms["told_s"] - self.alarms["from_s"]
@@ -224,8 +207,8 @@ class WardRun(NamedTuple):
 def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
     """Return a patient's pulse at each of her messages.
 
-    It wanders about a mean of her own (60 to 95, an autoregressive process with a standard deviation of 4)
-    and never below 51; in an alarm it is 35 to 48.
+    An autoregressive process around the patient's mean (60 to 95), with a standard deviation of 4, and never
+    below 51; in an alarm 35 to 48.
 
     Parameters
     ----------
@@ -246,11 +229,8 @@ def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
     mean = float(Stream(seed, "ward mean pulse").uniform(patient, 0, 60.0, 95.0))
     noise = Stream(seed, "ward pulse").normal(patient, step)
     kept = np.exp(-ward.every_s / 120.0)
-    wander = np.empty(count)
-    here = 0.0
-    for place, push in enumerate(noise.tolist()):
-        here = kept * here + np.sqrt(1.0 - kept**2) * push
-        wander[place] = here
+    pushes = (np.sqrt(1.0 - kept**2) * noise).tolist()
+    wander = np.array([*accumulate(pushes, lambda value, push: kept * value + push)])
     bpm = np.maximum(np.rint(mean + 4.0 * wander), _ALARM_BPM + 1)
     begins = Stream(seed, "ward alarm").chance(patient, step, ward.alarms_per_day * ward.every_s / 86_400.0)
     lengths_s = Stream(seed, "ward alarm length").exponential(patient, step, ward.alarm_minutes * 60.0)
@@ -280,7 +260,7 @@ class _Shift:
         make = POLICIES[system]
         outages = Outages(ward.outage) if ward.outage else 0.0
         self.empty_h: dict[str, float] = {}
-        """Hours at which devices were found with an empty battery, by name."""
+        """Hours at which batteries were found empty, by device."""
         self.shown: list[tuple[str, int, float, int, int]] = []
         for row, name in enumerate(self.names):
             device = lab.device(
@@ -318,7 +298,7 @@ class _Shift:
     def _publish(self, what: tuple[int, int]) -> None:
         patient, step = what
         pulse = int(self.pulses[patient][step])
-        # Of a rate to five beats a minute: a signal is integrated once for each.
+        # The rate is rounded to five beats a minute, since a signal is integrated once for each rate.
         signal = encode_ecg(ecg_mv(5 * round(pulse / 5), self.ward.every_s))
         self.net.publish({"patient": patient, "pulse": pulse, "ecg": signal})
         if step + 1 < len(self.pulses[patient]):
@@ -333,10 +313,10 @@ class _Shift:
                 self.empty_h.setdefault(name, self.lab.world.now_us / 3.6e9)
             if device.loc is None or not device.is_on:
                 continue
-            far_m = min(1000.0 * float(distance_km(*device.loc, *at)) for at in self.points)
-            wanted = "wifi" if far_m <= self.ward.range_m else "edge"
-            if device.network != wanted:
-                device.change_network(wanted)
+            away_m = min(1000.0 * float(distance_km(*device.loc, *at)) for at in self.points)
+            network = "wifi" if away_m <= self.ward.range_m else "edge"
+            if device.network != network:
+                device.change_network(network)
         self.lab.world.at(self.lab.world.now_us + 5 * _S, self._roam)
 
     def _show(self, doctor: str, message: Mapping[str, Any]) -> None:
@@ -352,28 +332,18 @@ class _Shift:
             mine = low[(low["patient"] == alarm.patient) & (low["at_s"] >= alarm.from_s)]
             for name in self.names:
                 shown_s = mine.loc[(mine["doctor"] == name) & (mine["at_s"] <= alarm.until_s), "at_s"]
-                rows.append(
-                    (
-                        alarm.patient,
-                        name,
-                        alarm.from_s,
-                        alarm.until_s,
-                        shown_s.min() if len(shown_s) else np.nan,
-                    )
-                )
+                rows.append((alarm.patient, name, alarm.from_s, alarm.until_s, shown_s.min()))
         return pd.DataFrame(rows, columns=["patient", "doctor", "from_s", "until_s", "told_s"])
 
     def _all_alarms(self) -> Iterable[Alarm]:
         for patient, pulse in self.pulses.items():
             edges = np.diff(np.concatenate([[False], pulse < _ALARM_BPM, [False]]).astype(np.int8))
             for begin, end in zip(np.flatnonzero(edges > 0), np.flatnonzero(edges < 0), strict=True):
-                first_s, last_s = (
-                    self.offsets_s[patient] + self.ward.every_s * each for each in (begin, end)
-                )
-                yield Alarm(patient, float(first_s), float(last_s))
+                offset_s, every_s = self.offsets_s[patient], self.ward.every_s
+                yield Alarm(patient, float(offset_s + every_s * begin), float(offset_s + every_s * end))
 
     def _hours(self, name: str) -> float:
-        """Return when the battery was empty, or will be, in hours."""
+        """Return the battery life of a device in hours."""
         device = self.lab.devices[name]
         if name in self.empty_h:
             return self.empty_h[name]

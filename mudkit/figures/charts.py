@@ -294,7 +294,7 @@ def crossover(
             x=math.log10(place) if is_log else place, y=value, text=text, showarrow=True, arrowcolor=INK,
             ax=45 if is_left else -60, ay=-38,
         )  # fmt: skip
-    figure.update_xaxes(title_text=x_title or _titled(across))
+    figure.update_xaxes(title_text=x_title or across.title)
     if is_log:
         values = sorted({float(value) * across.scale for value in table[x]})
         figure.update_xaxes(type="log", tickvals=values, ticktext=[words.number(value) for value in values])
@@ -304,7 +304,7 @@ def crossover(
         figure.update_xaxes(range=_with_room(places.min(), places.max(), across))
     low = min((low for _, low in ends), default=0.0)
     bottom = low if low > top / 2 or low < 0 else 0.0
-    figure.update_yaxes(title_text=y_title or _titled(up), range=_with_room(bottom, top, up))
+    figure.update_yaxes(title_text=y_title or up.title, range=_with_room(bottom, top, up))
     return styled(figure, 400, (70, 20, 80, 60), title, legend=_LEGEND)
 
 
@@ -313,10 +313,6 @@ def _with_room(low: float, high: float, label: words.Label) -> list[float]:
     room = 0.08 * (high - low)
     most = 100.0 if label.unit.startswith("%") and high <= 100 else math.inf
     return [low - room if low < 0 else max(low - room, 0.0), min(high + room, most)]
-
-
-def _titled(label: words.Label) -> str:
-    return f"{label.words}, {label.unit}" if label.unit else label.words
 
 
 def _crossings(one: pd.Series[float], other: pd.Series[float]) -> list[tuple[float, float]]:

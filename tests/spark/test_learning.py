@@ -123,7 +123,7 @@ def watched(spark):
         ShippedPolicy(until=NearAndRecent()),
     )
     mined = mine(plan.run(0, "2010-03-01", rule))
-    promised = generate_policy(mined.labels, mined.reads, completeness=1.0, positions=mined.positions)
+    promised = generate_policy(mined.labels, mined.reads, mined.positions, completeness=1.0)
 
     def see(plan, day):
         reads = plan.run(0, day, rule, promised.artefact).reads

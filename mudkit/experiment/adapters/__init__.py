@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _ALL: Final[tuple[type[System], ...]] = (StoreAndForward, Mud, LastHop, Contrail, Radiator, Sublim)
-ADAPTERS: Final[dict[str, Callable[[Testbed], Adapter]]] = {each.label: each for each in _ALL}
+ADAPTERS: Final[dict[str, Callable[[Testbed], Adapter]]] = {system.label: system for system in _ALL}
 """The systems that the scoreboard compares, by name; the first is the baseline."""
-CANNOT: Final[dict[str, Mapping[str, str]]] = {each.label: each.cannot for each in _ALL}
+CANNOT: Final[dict[str, Mapping[str, str]]] = {system.label: system.cannot for system in _ALL}
 """Sentences on what a system cannot express of a task, by system and task; no entry: nothing."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.events import Operation
+from mudkit.events import Host, Operation
 from mudkit.experiment.adapters.system import PORT, Batch, System, Way, text_of
 from mudkit.experiment.tasks import Item
 from mudkit.experiment.testbed import Testbed
@@ -26,7 +26,7 @@ __all__ = ["POLLING_MS", "Contrail"]
 
 POLLING_MS: Final = 300_000.0
 """Longest time between two connections of a module."""
-_LEAST_MS: Final = 60_000.0
+_MIN_POLLING_MS: Final = 60_000.0
 _OPEN_MS: Final = 3_600_000.0
 """Time for which a connection stays open, so that items arrive at once, as in the other systems."""
 _ITEMS: Final = "items"
@@ -71,13 +71,13 @@ class Contrail(System):
         self._slots: dict[tuple[str, str], int] = {}
         self._published: dict[str, list[tuple[int, Item]]] = {name: [] for name in self._testbed.senders}
         self._readers: dict[str, set[str]] = {name: set() for name in self._testbed.senders}
-        self._asking: set[tuple[str, str]] = set()
-        """Senders, and devices that have asked them or are about to."""
+        self._requested: set[tuple[str, str]] = set()
+        """Pairs of a sender and a receiver whose filter is installed on it, or on its way."""
         self._waiting: dict[tuple[str, str], list[tuple[str, Sealed]]] = {}
-        """Items that wait for a filter."""
+        """Items that wait for a filter, by sender and receiver."""
         if self._task.is_addressed:
             self._begin_addressed(friends or {}, settings)
-        elif self._is_alone:
+        elif self._chooses:
             self._begin_alone(settings)
         else:
             self._begin_part()
@@ -87,7 +87,7 @@ class Contrail(System):
         item = batch[0]
         if self._task.is_addressed:
             self._send_addressed(item)
-        elif self._is_alone:
+        elif self._chooses:
             self._published[source].append((self._lab.world.now_us, item))
             self._send_wanted(item, item.expires_s, None)
         else:
@@ -98,7 +98,7 @@ class Contrail(System):
 
     def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
         """Replace the filters of a phone by those for where it is now."""
-        if self._is_alone and not self._task.is_addressed:
+        if self._chooses:
             self._install(phone)
 
     def look(self, phone: str) -> None:
@@ -112,33 +112,24 @@ class Contrail(System):
 
     def _begin_alone(self, settings: Mapping[str, Any]) -> None:
         testbed, expires_s = self._testbed, self._task.scenario.expires_s
-        usual_ms = POLLING_MS if expires_s is None else min(max(expires_s * 500, _LEAST_MS), POLLING_MS)
+        usual_ms = POLLING_MS if expires_s is None else min(max(expires_s * 500, _MIN_POLLING_MS), POLLING_MS)
         polling_ms = settings.get("polling_interval_ms", usual_ms)
         idle_ms = 0 if polling_ms else _OPEN_MS
         self._asks = {phone: list(_senders_for(testbed, phone)) for phone in testbed.phones}
-        friends: dict[str, set[str]] = {name: set() for name in self._lab.devices}
-        for phone, senders in self._asks.items():
-            for sender in senders:
-                friends[phone].add(sender)
-                friends[sender].add(phone)
-        relay = Relay(self._lab)
+        pairs = [(phone, sender) for phone, senders in self._asks.items() for sender in senders]
         settings = {"idle_timeout_ms": idle_ms, **settings, "polling_interval_ms": polling_ms}
-        self._ports = {
-            name: Module(device, relay, friends=sorted(friends[name])).open_port(PORT, **settings)
-            for name, device in self._lab.devices.items()
-        }
+        self._open_ports(self._lab.devices, pairs, settings)
         for name in testbed.senders:
             self._ports[name].on_accepted(partial(self._accept, name))
         for phone in testbed.phones:
-            self._ports[phone].on_item(partial(self._receive, phone))
             self._install(phone)
 
     def _install(self, phone: str) -> None:
-        wanted = self._task.want.over_items(self._testbed.about(phone), ITEM)
+        predicate = self._task.want.over_items(self._testbed.about(phone), ITEM)
         for sender in self._asks[phone]:
             replaces = self._slots.get((phone, sender))
-            asked = self._ports[phone].install_filter(wanted, to=(sender, PORT), replaces=replaces)
-            asked.add_done_callback(partial(self._installed, phone, sender))
+            installing = self._ports[phone].install_filter(predicate, to=(sender, PORT), replaces=replaces)
+            installing.add_done_callback(partial(self._installed, phone, sender))
 
     def _installed(self, phone: str, sender: str, operation: Operation) -> None:
         self._slots[phone, sender] = operation.result()
@@ -157,33 +148,39 @@ class Contrail(System):
         sealed = Sealed({**item.about, "called": item.name}, item.content.encode())
         self._ports[item.sender].publish(sealed, item.name, expires_s, only=only, called=item.name)
 
-    def _receive(self, phone: str, item: Sealed) -> None:
-        self._out(phone, str(item.metadata["called"]))
+    def _unseal(self, phone: str, item: Sealed) -> None:
+        self._receive(phone, item.metadata)
 
     # -- as a part of a chain
 
     def _begin_part(self) -> None:
-        way, relay = self._way, Relay(self._lab)
+        way = self._way
         hosts = {host.name: host for host in (*way.sources.values(), *way.ends.values())}
+        pairs = [
+            (end.name, source.name)
+            for name, source in way.sources.items()
+            for phone in self._to(name)
+            if (end := way.ends[phone]).name != source.name
+        ]
+        self._open_ports(hosts, pairs, {"polling_interval_ms": 0, "idle_timeout_ms": _OPEN_MS})
+        for receiver, sender in pairs:
+            self._ports[receiver].install_filter("TRUE", to=(sender, PORT))
+
+    def _open_ports(
+        self, hosts: Mapping[str, Host], pairs: Iterable[tuple[str, str]], settings: Mapping[str, Any]
+    ) -> None:
+        """Open a port on each host; the hosts of a pair are friends."""
         friends: dict[str, set[str]] = {name: set() for name in hosts}
-        asks = []
-        for name, source in way.sources.items():
-            for phone in self._to(name):
-                end = way.ends[phone]
-                if end.name != source.name:
-                    friends[end.name].add(source.name)
-                    friends[source.name].add(end.name)
-                    asks.append((end.name, source.name))
+        for one, other in pairs:
+            friends[one].add(other)
+            friends[other].add(one)
+        relay = Relay(self._lab)
         self._ports = {
-            name: Module(host, relay, friends=sorted(friends[name])).open_port(
-                PORT, polling_interval_ms=0, idle_timeout_ms=_OPEN_MS
-            )
+            name: Module(host, relay, friends=sorted(friends[name])).open_port(PORT, **settings)
             for name, host in hosts.items()
         }
-        for phone, host in way.ends.items():
-            self._ports[host.name].on_item(partial(self._receive, phone))
-        for end_name, source_name in asks:
-            self._ports[end_name].install_filter("TRUE", to=(source_name, PORT))
+        for phone, host in self._way.ends.items():
+            self._ports[host.name].on_item(partial(self._unseal, phone))
 
     # -- with items that name their receivers
 
@@ -195,35 +192,37 @@ class Contrail(System):
             port.on_accepted(partial(self._accept_receiver, name))
         for name, others in friends.items():
             for other in others:
-                self._ask(other, name)
+                self._befriend(other, name)
 
     def _send_addressed(self, item: Item) -> None:
         name, sender, receivers = item.name, item.sender, item.about["to"]
-        sealed = Sealed({"destination": "".join(f"|{each}|" for each in receivers)}, item.filler.encode())
-        ready = [each for each in receivers if each in self._readers[sender]]
+        sealed = Sealed(
+            {"destination": "".join(f"|{receiver}|" for receiver in receivers)}, item.filler.encode()
+        )
+        ready = [receiver for receiver in receivers if receiver in self._readers[sender]]
         if ready:
             self._ports[sender].publish(sealed, name, called=name, only=ready)
         for receiver in receivers:
             if receiver not in ready:
                 self._waiting.setdefault((sender, receiver), []).append((name, sealed))
-                self._ask(sender, receiver)
+                self._befriend(sender, receiver)
 
-    def _ask(self, sender: str, receiver: str) -> None:
+    def _befriend(self, sender: str, receiver: str) -> None:
         """Befriend two devices, and install the receiver's filter on the sender."""
-        if (sender, receiver) in self._asking:
+        if (sender, receiver) in self._requested:
             return
-        self._asking.add((sender, receiver))
+        self._requested.add((sender, receiver))
         self._modules[sender].befriend(receiver)
         self._modules[receiver].befriend(sender)
-        wanted = Predicate.parse("destination LIKE :me", {"me": f"%|{receiver}|%"}, language=ITEM)
-        asked = self._ports[receiver].install_filter(wanted, to=(sender, _ITEMS))
-        asked.add_done_callback(partial(self._asked, sender, receiver))
+        predicate = Predicate.parse("destination LIKE :me", {"me": f"%|{receiver}|%"}, language=ITEM)
+        installing = self._ports[receiver].install_filter(predicate, to=(sender, _ITEMS))
+        installing.add_done_callback(partial(self._retry_if_failed, sender, receiver))
 
-    def _asked(self, sender: str, receiver: str, operation: Operation) -> None:
+    def _retry_if_failed(self, sender: str, receiver: str, operation: Operation) -> None:
         try:
             operation.result()
-        except Exception:  # one of the devices was off; with the next item it asks again
-            self._asking.discard((sender, receiver))
+        except Exception:  # one of the devices was off; the next item requests the filter again
+            self._requested.discard((sender, receiver))
 
     def _accept_receiver(self, sender: str, predicate: Predicate, receiver: str) -> None:
         self._readers[sender].add(receiver)
@@ -234,6 +233,5 @@ class Contrail(System):
 def _senders_for(testbed: Testbed, phone: str) -> Iterable[str]:
     """Return the senders of whom a phone's user may want something."""
     friends = testbed.about(phone).get("friends")
-    return (
-        each for each in testbed.senders if each != phone and (friends is None or each in friends.split("|"))
-    )
+    names = testbed.senders if friends is None else friends.split("|")
+    return (sender for sender in testbed.senders if sender != phone and sender in names)

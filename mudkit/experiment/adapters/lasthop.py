@@ -46,7 +46,6 @@ class LastHop(System):
     def __init__(self, place: Testbed | Way, **settings: Any) -> None:
         super().__init__(place)
         task, publications = self._task, Publications(self._lab)
-        self._chooses = self._is_alone and not task.is_addressed
         waits = self._chooses or not self._way.is_first
         self._is_read = task.is_addressed or (waits and not task.is_shown)
         """True if messages wait until they are read."""
@@ -94,7 +93,7 @@ class LastHop(System):
             self._readers[phone].unsubscribe(before)
 
     def look(self, phone: str) -> None:
-        """Read the best: what is not here is fetched, if there is a link."""
+        """Read the best items; those that are not on the phone are fetched if there is a link."""
         if not self._is_read and not self._chooses:
             super().look(phone)
             return
@@ -113,35 +112,24 @@ class LastHop(System):
         self._readers[phone].subscribe(Subscription(topic, max=task.most, mode=mode))
 
     def _publish_for_all(self, item: Item) -> None:
-        if not self._chooses:
+        about = {name: value for name, value in item.about.items() if name != "rank" and value is not None}
+        if self._chooses:
+            self._publish(_TOPIC, (item,), **about)
+        else:
             for phone in self._to(item.sender):
                 self._publish(phone, (item,))
-            return
-        about = {name: value for name, value in item.about.items() if name != "rank" and value is not None}
-        self._under_way[item.name] = (item,)
-        published = self._topics[_TOPIC].publish(
-            item.content,
-            rank=item.about["rank"],
-            expires_s=item.expires_s,
-            item=item.name,
-            called=item.name,
-            **about,
-        )
-        published.add_done_callback(lambda operation: operation.result())
 
-    def _publish(self, phone: str, batch: Batch) -> None:
+    def _publish(self, topic: str, batch: Batch, **about: Any) -> None:
         name = self._note(batch)
-        published = self._topics[phone].publish(
+        published = self._topics[topic].publish(
             text_of(batch),
             rank=max(item.about["rank"] for item in batch),
             expires_s=batch[0].expires_s,
-            item=f"{phone}: {name}",
+            item=name if self._chooses else f"{topic}: {name}",
             called=name,
+            **about,
         )
         published.add_done_callback(lambda operation: operation.result())
-
-    def _receive(self, phone: str, message: Any) -> None:
-        self._out(phone, message["called"])
 
     def _read(self, phone: str, operation: Operation) -> None:
         batches = [self._under_way[message["called"]] for message in operation.result()]

@@ -24,7 +24,7 @@ _SPARE_H: Final = 24.0
 
 
 class Mud(System):
-    """MUD tables.
+    """One table, a writer on each sender, and a continuous read on each phone.
 
     Parameters
     ----------
@@ -68,10 +68,10 @@ class Mud(System):
             )
             return
         to = None if self._way.is_first else source
-        for each in [(item,) for item in batch] if self._rule == "each" else [batch]:
-            key = self._note(each) if to is None else f"{to}: {self._note(each)}"
-            predicate = meant_by(want, each, self._rule, to)
-            self._writers[source].write(_TABLE, key, {"text": text_of(each)}, predicate=predicate)
+        for items in [(item,) for item in batch] if self._rule == "each" else [batch]:
+            key = self._note(items) if to is None else f"{to}: {self._note(items)}"
+            predicate = meant_by(want, items, self._rule, to)
+            self._writers[source].write(_TABLE, key, {"text": text_of(items)}, predicate=predicate)
 
     def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
         """Update what the continuous read of a phone knows of it."""
@@ -79,20 +79,20 @@ class Mud(System):
             self._readers[phone].update_data(self._handles[phone], self._data(phone, about))
 
     def _data(self, phone: str, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        said = self._testbed.about(phone) if about is None else about
-        return dict(said) if self._is_alone else {**said, "name": phone}
+        about = self._testbed.about(phone) if about is None else about
+        return dict(about) if self._is_alone else {**about, "name": phone}
 
     def _begin(self, created: Operation) -> None:
         created.result()
         want = self._task.want
         for phone, reader in self._readers.items():
             data = self._data(phone)
-            wanted = None
+            predicate = None
             if self._is_alone:
                 others = not_hers(phone)
-                wanted = others if want.moves else f"({want.as_text(data)}) AND {others}"
+                predicate = others if want.moves else f"({want.as_text(data)}) AND {others}"
             reading = reader.read(
-                _TABLE, wanted, type="continuous", data=data, callback=partial(self._receive, phone)
+                _TABLE, predicate, type="continuous", data=data, callback=partial(self._receive, phone)
             )
             reading.add_done_callback(partial(self._reads, phone))
 
@@ -100,5 +100,6 @@ class Mud(System):
         self._handles[phone] = operation.result()
 
     def _receive(self, phone: str, change: Any) -> None:
+        """Deliver what a record that has come to a phone names."""
         if isinstance(change, Change) and change.kind == "upsert":
             self._out(phone, change.key if self._way.is_first else change.key.removeprefix(f"{phone}: "))

@@ -31,38 +31,25 @@ _REMEDY: Final = "keep it in here.memory, or in here.store, and send what others
 class Copies:
     """Copies of a function, one for each machine.
 
-    Parameters
-    ----------
-    code : callable
-        Code of the machine.
-
-    Raises
-    ------
-    ParameterError
-        It reaches what cannot be copied, such as an open file, or what no machine has at hand: the lab, or
-        the testbed.
+    Code that reaches what cannot be copied, such as an open file, or what no machine has at hand (the lab,
+    the testbed), raises a ParameterError.
     """
 
     def __init__(self, code: Callable[..., Any]) -> None:
-        self._code = _written(code)
-        self._made: list[Callable[..., Any]] = []
+        self._code = _pickled(code)
+        self._copies: list[Callable[..., Any]] = []
 
     def make(self) -> Callable[..., Any]:
         """Return a new copy of the original code."""
-        made: Callable[..., Any] = cloudpickle.loads(self._code)
-        self._made.append(made)
-        return made
+        copy: Callable[..., Any] = cloudpickle.loads(self._code)
+        self._copies.append(copy)
+        return copy
 
     def check(self) -> None:
-        """Refuse code that has kept something outside of what a machine has at hand.
-
-        Raises
-        ------
-        ParameterError
-        """
+        """Raise a ParameterError if a copy has kept something outside of what a machine has at hand."""
         first = cloudpickle.loads(self._code)
-        for made in self._made:
-            changed = next(_changed(first, made, "", {}), None)
+        for copy in self._copies:
+            changed = next(_changed(first, copy, "", {}), None)
             if changed is not None:
                 raise ParameterError(
                     "A machine keeps something outside of its memory and its store.",
@@ -92,7 +79,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return reduced
 
 
-def _written(code: Callable[..., Any]) -> bytes:
+def _pickled(code: Callable[..., Any]) -> bytes:
     out = io.BytesIO()
     with _by_value(code):
         try:
@@ -129,7 +116,7 @@ def _changed(first: Any, now: Any, where: str, seen: dict[int, Any]) -> Iterator
     """Yield the names of values in which two copies differ."""
     if id(now) in seen:
         return
-    seen[id(now)] = now  # which keeps the number its own
+    seen[id(now)] = now  # a reference, so that no other object gets this id
     if isinstance(first, types.FunctionType) and isinstance(now, types.FunctionType):
         yield from _changed(_reached(first), _reached(now), where, seen)
     elif isinstance(first, types.MethodType) and isinstance(now, types.MethodType):
@@ -145,7 +132,7 @@ def _changed(first: Any, now: Any, where: str, seen: dict[int, Any]) -> Iterator
         for one, other in zip(first, now, strict=False):
             yield from _changed(one, other, where, seen)
     elif isinstance(first, type) and isinstance(now, type):
-        if first is not now:  # it was copied
+        if first is not now:  # a copy
             yield from _changed(_data(first), _data(now), f"{where}.{first.__name__}", seen)
     elif isinstance(first, types.ModuleType):
         return
@@ -167,7 +154,7 @@ def _reached(function: types.FunctionType) -> dict[str, Any]:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     return {*code.co_names}.union(*map(_names, inner))
 
 
@@ -186,14 +173,14 @@ def _data(kind: Any) -> dict[str, Any]:
 def _is_same(first: Any, now: Any) -> bool:
     try:
         return type(first) is type(now) and bool(np.all(first == now))
-    except Exception:  # what cannot be compared is nobody's memory
+    except Exception:  # values that cannot be compared do not count
         return True
 
 
 RELAY: Final = "relay"
 """Name and address of the server."""
 ITEMS: Final = "items"
-"""The application that is handed items."""
+"""Application to which items are delivered."""
 
 
 class Here:
@@ -202,18 +189,17 @@ class Here:
     Parameters
     ----------
     me : str
-        Name of its host, which is its address, too.
+        Name and address of its host.
     store : Store
-        What outlives it: all that one ``handle`` puts there is there, or nothing of it.
+        Durable state: all that one call of ``handle`` puts there is stored, or nothing of it.
     want : Interest
-        The want of the task.
 
     Attributes
     ----------
     relay : str
         The relay's address.
     memory : dict
-        What it knows as long as it lives.
+        Volatile state, lost at a restart.
     """
 
     __slots__ = ("_want", "me", "memory", "relay", "store")
@@ -229,20 +215,12 @@ class Here:
         return self.me == self.relay
 
     def wants(self, me: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
-        """Return whether a user wants an item.
-
-        Parameters
-        ----------
-        me : mapping
-            What she says of herself, as she was last asked in ``want``.
-        item : mapping
-            As it was published.
-        """
+        """Return whether a user wants a published item, by what she said of herself in ``want``."""
         return self._want.holds(_placed(item["about"]), _placed(me))
 
 
 Handle: TypeAlias = Callable[[Here, int, Event], Sequence[Effect]]
-"""A whole machine: what is at hand, the time in µs, and what happens; gives what it does."""
+"""A whole machine: context, time in µs and event in, effects out."""
 
 
 class _Machine:
@@ -260,34 +238,16 @@ class Own:
 
     Its application calls ``want`` with ``me``, what the phone's user says of herself from now on, and
     ``publish`` with an ``item``: ``name``, ``sender``, ``about``, ``content``, and ``over_us``, the time in
-    µs from which it is of no use, or None. It is handed items by ``Notify("items", item)``.
-
-    Parameters
-    ----------
-    testbed : Testbed
-    handle : callable
-        See :data:`Handle`.
-    name : str
-        The name under which its bill stands.
-    seen : callable
-        Called before each event that any of the machines handles.
-
-    Attributes
-    ----------
-    asked : Operation or None
-        What its application has called last.
-
-    Raises
-    ------
-    ParameterError
-        The function cannot be copied.
+    µs from which it is of no use, or None. It receives items by ``Notify("items", item)``. ``seen`` is called
+    before each event that a machine handles.
     """
 
     def __init__(
         self, testbed: Testbed, handle: Handle, name: str, seen: Callable[[], None] = lambda: None
     ) -> None:
         self._testbed, self._copies = testbed, Copies(handle)
-        self.asked: Operation | None = None
+        self.last_call: Operation | None = None
+        """The last call of its application."""
         self._published: dict[str, Mapping[str, Any]] = {}
 
         def make(me: str, ports: Ports) -> _Machine:
@@ -298,7 +258,7 @@ class Own:
             host.name: host.install(name, partial(make, host.name)) for host in hosts
         }
         for phone in testbed.phones:
-            self._machines[phone].listen(ITEMS, partial(self._came, phone))
+            self._machines[phone].listen(ITEMS, partial(self._receive, phone))
             self.moved(phone)
 
     def publish(self, item: Item) -> None:
@@ -314,26 +274,21 @@ class Own:
             "over_us": over_us,
         }
         self._published[item.name] = published
-        self.asked = self._machines[item.sender].call("publish", item=published)
+        self.last_call = self._machines[item.sender].call("publish", item=published)
 
     def moved(self, phone: str) -> None:
         """Call ``want`` on a phone's machine."""
-        self.asked = self._machines[phone].call("want", me=_listed(self._testbed.about(phone)))
+        self.last_call = self._machines[phone].call("want", me=_listed(self._testbed.about(phone)))
 
     def look(self, phone: str) -> None:
         """Show what has arrived."""
         self._testbed.show(phone)
 
     def end(self) -> None:
-        """Refuse a function that has kept something outside of what a machine has at hand.
-
-        Raises
-        ------
-        ParameterError
-        """
+        """Raise a ParameterError if a machine has kept something outside of what it has at hand."""
         self._copies.check()
 
-    def _came(self, phone: str, payload: Any) -> None:
+    def _receive(self, phone: str, payload: Any) -> None:
         name = payload.get("name") if isinstance(payload, Mapping) else None
         if not isinstance(name, str) or self._published.get(name) != payload:
             raise ParameterError(
@@ -360,14 +315,14 @@ def own_machine(handle: Handle, name: str = "mine") -> Callable[[Testbed], Adapt
     Parameters
     ----------
     handle : callable
-        The whole machine, see :data:`Handle`.
+        The whole machine: ``handle(here, now_us, event)`` returns its effects.
     name : str
-        The name under which its bill stands.
+        Name of the machines on the bill.
 
     Returns
     -------
     callable
-        Makes the adapter, for :func:`mudkit.experiment.run` and :func:`mudkit.experiment.scoreboard`.
+        System for :func:`mudkit.experiment.run` and :func:`mudkit.experiment.scoreboard`.
 
     Examples
     --------
@@ -395,7 +350,7 @@ def own_machine(handle: Handle, name: str = "mine") -> Callable[[Testbed], Adapt
 
 
 def _listed(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Write places as lists: what JSON gives back, and a store takes."""
+    """Return metadata with places as lists, as JSON and a store have them."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in about.items()}
 
 

@@ -49,8 +49,8 @@ class _Reader(ClientMachine):
             return ()  # not of an experiment: anybody may push something to who can be reached by its peers
         mine = [
             item
-            for item, those in zip(items, receivers, strict=False)
-            if isinstance(item, str) and isinstance(those, list) and self.device in those
+            for item, names in zip(items, receivers, strict=False)
+            if isinstance(item, str) and isinstance(names, list) and self.device in names
         ]
         self._unread += mine
         return [self._happened("delivered_us", item, now_us) for item in mine]
@@ -118,13 +118,13 @@ class Radiator(System):
         elif self._is_alone:
             about = {**item.about, "called": item.name, "text": item.content}
         else:
-            people = frozenset(each.sender for each in batch)
+            people = frozenset(part.sender for part in batch)
             about = {"called": self._note(batch), "text": text_of(batch)}
         self._clients[source].propagate_context(Context(people, about))
 
     def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
         """Register again, with where the phone is now."""
-        if self._is_alone and not self._task.is_addressed:
+        if self._chooses:
             self._clients[phone].register(self._attributes(phone))
 
     def look(self, phone: str) -> None:

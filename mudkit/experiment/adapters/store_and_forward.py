@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from mudkit.errors import ParameterError
 from mudkit.events import Installed
-from mudkit.experiment.adapters.system import System
+from mudkit.experiment.adapters.system import Batch, System
 from mudkit.experiment.tasks import TASKS, Item, called
 from mudkit.experiment.testbed import Testbed
 from mudkit.systems.store_and_forward import Client, DirectMachine, Relay
@@ -30,7 +30,6 @@ class StoreAndForward(System):
     Parameters
     ----------
     testbed : Testbed
-        Lab, devices and task of the run.
     """
 
     label: ClassVar = "to everyone"
@@ -49,13 +48,14 @@ class StoreAndForward(System):
             for phone in testbed.phones:
                 self._clients[phone].on_message(partial(self._receive, phone))
 
-    def publish(self, item: Item) -> None:
+    def send(self, source: str, batch: Batch) -> None:
         """Send an item to each of its receivers, or to the bridge."""
+        (item,) = batch
         if not self._task.is_addressed:
-            self._clients[item.sender].send(_BRIDGE, item.text, item.name)
+            self._clients[source].send(_BRIDGE, item.text, item.name)
             return
         for receiver in item.about["to"]:
-            self._clients[item.sender].send(receiver, item.filler, item.name)
+            self._clients[source].send(receiver, item.filler, item.name)
 
     def look(self, phone: str) -> None:
         """Read, or show, what has arrived."""
@@ -70,8 +70,8 @@ class StoreAndForward(System):
             if phone != sender:
                 self._bridge.send(phone, message["text"], name)
 
-    def _receive(self, phone: str, message: dict[str, Any]) -> None:
-        self._testbed.arrived(phone, called(message["text"]))
+    def _receive(self, phone: str, message: Any) -> None:
+        self._out(phone, called(message["text"]))
 
 
 class Direct(System):
@@ -80,7 +80,6 @@ class Direct(System):
     Parameters
     ----------
     testbed : Testbed
-        Lab, devices and scenario of the run.
     """
 
     label: ClassVar = _DIRECT
@@ -100,10 +99,11 @@ class Direct(System):
             for name, device in self._lab.devices.items()
         }
 
-    def publish(self, item: Item) -> None:
+    def send(self, source: str, batch: Batch) -> None:
         """Send an item to each of its receivers."""
+        (item,) = batch
         for receiver in item.about["to"]:
-            self._machines[item.sender].call(Submit(receiver, item.filler, item.name))
+            self._machines[source].call(Submit(receiver, item.filler, item.name))
 
     def look(self, phone: str) -> None:
         """Read what has arrived."""
@@ -111,19 +111,12 @@ class Direct(System):
 
 
 class Uplink:
-    """Takes items to a server.
+    """Transport of items from their senders to a server, which calls ``on_item`` with each."""
 
-    Parameters
-    ----------
-    testbed : Testbed
-    came : callable
-        Called with each item when it has got there.
-    """
-
-    def __init__(self, testbed: Testbed, came: Callable[[Item], Any]) -> None:
+    def __init__(self, testbed: Testbed, on_item: Callable[[Item], Any]) -> None:
         relay = Relay(testbed.lab, "uplink")
         self._clients = {name: Client(testbed.lab.devices[name], relay) for name in testbed.senders}
-        self._came = came
+        self._on_item = on_item
         self._under_way: dict[str, Item] = {}
         bridge = Client(testbed.lab.server(_BRIDGE), relay)
         bridge.on_message(self._arrived)
@@ -134,4 +127,4 @@ class Uplink:
         self._clients[item.sender].send(_BRIDGE, item.text, item.name)
 
     def _arrived(self, message: dict[str, Any]) -> None:
-        self._came(self._under_way.pop(called(message["text"])))
+        self._on_item(self._under_way.pop(called(message["text"])))

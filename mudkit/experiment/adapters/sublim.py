@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from mudkit.experiment.adapters.store_and_forward import Uplink
 from mudkit.experiment.adapters.system import Batch, System, Way, text_of
-from mudkit.experiment.tasks import Interest, Item
+from mudkit.experiment.tasks import Interest
 from mudkit.experiment.testbed import Testbed
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Drop
@@ -23,7 +23,7 @@ __all__ = ["Sublim", "as_state", "not_wanted"]
 
 
 class Sublim(System):
-    """A publish server, an access point for all, and a subscriber with a policy on each phone.
+    """A publish server, an access point, and a subscriber with a policy on each phone.
 
     Parameters
     ----------
@@ -49,16 +49,16 @@ class Sublim(System):
     ) -> None:
         super().__init__(place)
         is_addressed = self._task.is_addressed
-        self._drops = self.listens = drops or (self._is_alone and not is_addressed)
+        self._drops = self.listens = drops or self._chooses
         otherwise = "TRUE" if is_addressed else "FALSE"
         others = Rule(f"coalesce(message.to <> state.me, {otherwise})", Drop(), "for others")
-        to_others = [] if self._is_alone and not is_addressed else [others]
+        to_others = [] if self._chooses else [others]
         unwanted = [not_wanted(self._task.want)] if self._drops else []
         self._rules = [*to_others, *unwanted, *rules]
         self._policy_name = "mine" if is_addressed else "wanted" if self._is_alone else "limited"
-        self._up = (
-            Uplink(self._testbed, self._publish_for_all) if self._way.is_first and not is_addressed else None
-        )
+        self._up: Uplink | None = None
+        if self._way.is_first and not is_addressed:
+            self._up = Uplink(self._testbed, lambda item: self._publish({}, (item,)))
         self._net = PublishServer(self._lab)
         AccessPoint(self._lab, self._net)
         self._subscribers = {phone: Subscriber(host, self._net) for phone, host in self._way.ends.items()}
@@ -94,16 +94,10 @@ class Sublim(System):
         variables = as_state(phone, about if self._drops else {})
         self._subscribers[phone].set_policy(Policy(self._policy_name, self._rules, variables=variables))
 
-    def _publish_for_all(self, item: Item) -> None:
-        self._publish({}, (item,))
-
     def _publish(self, to: Mapping[str, str], batch: Batch) -> None:
         name = self._note(batch)
         about = batch[0].about if self._drops else {}
         self._net.publish({**about, **to, "called": name, "text": text_of(batch)}, name)
-
-    def _receive(self, phone: str, message: Any) -> None:
-        self._out(phone, message["called"])
 
 
 def not_wanted(want: Interest) -> Rule:
@@ -112,7 +106,7 @@ def not_wanted(want: Interest) -> Rule:
 
 
 def as_state(phone: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a phone says of itself as variables of a policy, in which a place is a table."""
+    """Return the variables of a phone's policy for what the phone reports; a place is a table."""
     state = {**about, "me": phone}
     if "loc" in about:
         state["loc"] = dict(zip(("lat", "lon"), about["loc"], strict=True))

@@ -8,14 +8,15 @@ knows nothing of the other.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from mudkit.errors import ParameterError
 from mudkit.events import Host
 from mudkit.experiment.tasks import Interest, Item
 from mudkit.experiment.testbed import Testbed
 from mudkit.predicates import Predicate
+from mudkit.sources.parameters import one_of
 
 __all__ = ["PORT", "RULES", "Batch", "MakePart", "OnBatch", "System", "Way", "meant_by", "text_of"]
 
@@ -28,41 +29,34 @@ OnBatch: TypeAlias = Callable[[str, Batch], None]
 
 
 class Way(NamedTuple):
-    """Route through a system.
-
-    Parameters
-    ----------
-    testbed : Testbed
-    sources, ends : mapping of str to Host
-        Where items enter, by sender (of a second part, by phone), and where they leave, by phone.
-    is_first : bool
-        A first part takes items for everybody; a second one what the first has let through for one phone.
-    on_batch : callable, optional
-        Callback of a part of a chain; None: the system is alone, and items arrive at the testbed's phones.
-    """
+    """Route through a system."""
 
     testbed: Testbed
     sources: Mapping[str, Host]
+    """Hosts where items enter, by sender; in a second part, by phone."""
     ends: Mapping[str, Host]
+    """Hosts where items leave, by phone."""
     is_first: bool = True
+    """A first part takes items for everybody; a second one what the first has let through for one phone."""
     on_batch: OnBatch | None = None
+    """Callback of a part of a chain; None: the system is alone, and items arrive at the testbed's phones."""
+
+    @classmethod
+    def over(cls, testbed: Testbed, on_batch: OnBatch | None = None) -> Way:
+        """Return the whole route, from the senders to the phones."""
+        devices = testbed.lab.devices
+        sources, ends = (
+            {name: devices[name] for name in names} for names in (testbed.senders, testbed.phones)
+        )
+        return cls(testbed, sources, ends, on_batch=on_batch)
 
 
-class System:
+class System(ABC):
     """Base of the adapters.
 
     Alone, a system chooses the items that each phone wants. As a part of a chain it passes on all of them,
     or those of its rules, in batches; only contents travel, the rest of an item stays in the lab. If items
     name their receivers, it sends each to these.
-
-    Parameters
-    ----------
-    place : Testbed or Way
-
-    Attributes
-    ----------
-    listens : bool
-        Whether what phones say of themselves matters to it.
     """
 
     label: ClassVar[str]
@@ -73,11 +67,14 @@ class System:
     """Sentences on what its paper cannot express, by the name of the task."""
 
     def __init__(self, place: Testbed | Way) -> None:
-        self._way = place if isinstance(place, Way) else _whole(place)
+        self._way = place if isinstance(place, Way) else Way.over(place)
         self._testbed, self._task = self._way.testbed, self._way.testbed.task
         self._lab = self._testbed.lab
         self._is_alone = self._way.on_batch is None
+        self._chooses = self._is_alone and not self._task.is_addressed
+        """True if it chooses the items that each phone wants."""
         self.listens = False
+        """True if it uses what phones say of themselves."""
         self._under_way: dict[str, Batch] = {}
 
     @property
@@ -89,11 +86,11 @@ class System:
         """Publish an item on its sender."""
         self.send(item.sender, (item,))
 
+    @abstractmethod
     def send(self, source: str, batch: Batch) -> None:
         """Send a batch; in a second part, the source is the phone that it is for."""
-        raise NotImplementedError
 
-    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
+    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:  # noqa: B027 - most ignore it
         """Handle what a phone says of itself now; None: as the testbed has it. By default it is ignored."""
 
     def look(self, phone: str) -> None:
@@ -106,7 +103,7 @@ class System:
         return name
 
     def _to(self, source: str) -> Sequence[str]:
-        return [each for each in self._way.ends if each != source] if self._way.is_first else [source]
+        return [phone for phone in self._way.ends if phone != source] if self._way.is_first else [source]
 
     def _out(self, phone: str, name: str) -> None:
         """Deliver the item, or the batch, of a name."""
@@ -115,17 +112,12 @@ class System:
         else:
             self._way.on_batch(phone, self._under_way[name])
 
+    def _receive(self, phone: str, message: Any) -> None:
+        """Deliver the item, or the batch, that a message to a phone names."""
+        self._out(phone, message["called"])
+
 
 MakePart: TypeAlias = Callable[[Way], System]
-
-
-def _whole(testbed: Testbed) -> Way:
-    devices = testbed.lab.devices
-    return Way(
-        testbed,
-        {name: devices[name] for name in testbed.senders},
-        {name: devices[name] for name in testbed.phones},
-    )
 
 
 def text_of(batch: Batch) -> str:
@@ -142,22 +134,8 @@ _NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
 def meant_by(want: Interest, items: Sequence[Item], rule: Meant = "all", to: str | None = None) -> Predicate:
     """Return the writer's predicate over readers (``receiver.…``) of several items together.
 
-    What is for everybody is not for those who wrote it, by their ``name``.
-
-    Parameters
-    ----------
-    want : Interest
-        The predicate of each, over what there is to say of it, and over its reader.
-    items : sequence of Item
-    rule : {'all', 'any', 'each'}
-        The rule for what several writers mean; for ``each``, one item is given.
-    to : str, optional
-        Only the reader that says this is her ``name``.
-
-    Raises
-    ------
-    ParameterError
-        There is no such rule, or nothing to write.
+    With ``to``, it is for the reader of that ``name`` only; else not for the writers. With the rule ``each``
+    there is one item.
 
     Examples
     --------
@@ -167,17 +145,11 @@ def meant_by(want: Interest, items: Sequence[Item], rule: Meant = "all", to: str
     ...  for rule in ("all", "any")]
     [False, True]
     """
-    if rule not in RULES or not items:
-        raise ParameterError(
-            "Nobody can say whom this is for.",
-            where="rule, items",
-            found=f"{rule!r}, {len(items)} items",
-            expected=f"{', '.join(RULES)}, and an item at least",
-        )
-    said: dict[str, Any] = {} if to is None else {"to": to}
+    one_of("rule", rule, RULES)
+    sender: dict[str, Any] = {} if to is None else {"to": to}
     parts = []
     for number, item in enumerate(items):
-        said.update({f"{name}_{number}": item.about.get(name) for name in want.of_item})
+        sender.update({f"{name}_{number}": item.about.get(name) for name in want.of_item})
 
         def written(match: re.Match[str], number: int = number) -> str:
             return f"sender.{match[2]}_{number}" if match[1] == "item" else f"receiver.{match[2]}"
@@ -187,6 +159,6 @@ def meant_by(want: Interest, items: Sequence[Item], rule: Meant = "all", to: str
     if to is not None:
         text = f"receiver.name = sender.to AND ({text})"
     else:
-        said["writers"] = "|".join(item.sender for item in items)
+        sender["writers"] = "|".join(item.sender for item in items)
         text = f"NOT coalesce(contains(sender.writers, receiver.name), FALSE) AND ({text})"
-    return Predicate(text).bind(sender=said)
+    return Predicate(text).bind(sender=sender)

@@ -9,16 +9,13 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Final
 
-from mudkit.experiment.contrail_pair import (
-    ContrailPair,
-    item_latencies_s,
-    receiver_radio_mw,
-    round_trips_s,
-    self_latencies_s,
-)
+from mudkit.experiment import ContrailPair, item_latencies_s, receiver_radio_mw
 from mudkit.fleet import LINKS
+from mudkit.fleet.kernel import raise_failure
+from mudkit.lab import Lab
 from mudkit.reproduce.contrail.tampering import MANIPULATIONS, tamper
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
+from mudkit.systems.contrail import Item, Module, Relay
 
 __all__ = [
     "battery",
@@ -103,7 +100,7 @@ def idle(
     figures["s from which on it helps no more"] = Figure.of([enough])
     say("round trips")
     figures["round trip over one way"] = Figure.of(
-        statistics.mean(round_trips_s(seed, 4.0, 0.0, count, 8.0)) / one_way
+        statistics.mean(_round_trips_s(seed, 4.0, 0.0, count, 8.0)) / one_way
         for seed, one_way in zip(seeds, means[timeouts_s[0]], strict=True)
     )
     return Measured(figures, {"timeouts s": list(timeouts_s), "items": count, "seeds": list(seeds)})
@@ -181,7 +178,7 @@ def scale(
     means: dict[tuple[int, int], float] = {}
     for clients, instances in loads:
         say(f"{clients} clients, {instances} instances")
-        latencies_s = self_latencies_s(seed, clients, instances, service_ms=service_ms, minutes=minutes)
+        latencies_s = _self_latencies_s(seed, clients, instances, service_ms=service_ms, minutes=minutes)
         name = f"{clients} clients, {instances} instance{'s' * (instances > 1)}"
         share = len(latencies_s) / (clients * round(minutes * 12))
         figures[f"share of items that come, {name}"] = Figure.of([share])
@@ -264,3 +261,54 @@ def privacy(
     }
     kinds = {name: outcome.reported[name] + outcome.missed[name] for name in MANIPULATIONS}
     return Measured(figures, {"items": items, **kinds, "seed": seed})
+
+
+def _round_trips_s(
+    seed: int, polling_s: float, idle_s: float, count: int, pause_s: float = 0.0
+) -> list[float]:
+    """Send items that the receiver returns, and return the round-trip times in seconds (7.1.1).
+
+    Sender and receiver poll alike; see :func:`item_latencies_s`.
+    """
+    pair = ContrailPair(seed, polling_s, idle_s)
+    pair.sender_port.polling_interval_ms, pair.sender_port.idle_timeout_ms = polling_s * 1000, idle_s * 1000
+    returned: list[tuple[float, Item]] = []
+    pair.sender_port.on_item(lambda item: returned.append((pair.now_s, item)))
+    pair.sender_port.install_filter("destination = 'sender'", to=("receiver-0", "items")).result()
+    pair.ports[0].on_item(lambda item: pair.ports[0].publish(Item({"destination": "sender"}, item.payload)))
+    pair.lab.run(minutes=1)
+    return pair.latencies_s(returned, count, pause_s)
+
+
+def _self_latencies_s(
+    seed: int, clients: int, instances: int, *, service_ms: float, minutes: float = 3.0
+) -> list[float]:
+    """Return latencies of items that clients send to themselves every 5 s, in seconds (Fig. 11).
+
+    The relay has some compute instances, which need ``service_ms`` for a request. The clients register in the
+    minute before the measured ones.
+    """
+    lab = Lab(seed=seed, record_messages=False)
+    lab.world.on_failure = raise_failure
+    relay = Relay(lab, instances, service_ms=service_ms)
+    took_s: list[float] = []
+
+    def receive(item: Item) -> None:
+        at_s = item.metadata["at_s"]
+        assert isinstance(at_s, float)
+        took_s.append(lab.world.now_us / 1e6 - at_s)
+
+    ports = []
+    for number in range(clients):
+        name = f"client-{number:04d}"
+        module = Module(lab.device(name, link="wifi"), relay, friends=[name])
+        port = module.open_port("self", polling_interval_ms=5000)
+        port.on_item(receive)
+        port.install_filter("at_s >= 0", to=(name, "self"))
+        ports.append(port)
+    lab.run(minutes=1)
+    for _ in range(round(minutes * 12)):
+        for port in ports:
+            port.publish(Item({"at_s": lab.world.now_us / 1e6}))
+            lab.run(seconds=5 / clients)
+    return took_s

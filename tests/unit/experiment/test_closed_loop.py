@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from mudkit.errors import ParameterError
-from mudkit.experiment import Accident, Commuters, Dispatcher, DriftAlarm
-from mudkit.experiment.closed_loop import surges
+from mudkit.experiment import Accident, Commuters, Dispatcher, DriftAlarm, closed_loop
+from mudkit.experiment.closed_loop import Surge, surges
 from mudkit.systems.mud import AlwaysRemote, Artefact
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.messages import Policy
@@ -198,6 +198,21 @@ def test_near_the_accident_they_ask(happened):
     assert (near & answer & then).sum() > 0
     assert reads["is_sent"][near & answer & then].all()
     assert not reads["is_sent"][near & answer & (reads["at_s"] < 9 * 3600)].all()
+
+
+def test_a_device_that_comes_near_a_surge_later_gets_a_newer_version(monkeypatch):
+    drive = begun()
+    drive.lab.run(minutes=30)
+    dispatcher = Dispatcher(drive, FOR_TWO_HOURS, NOBODY)
+    far = Surge(0, 0, 0.0, 0.0, 100, 1.0)
+    monkeypatch.setattr(closed_loop, "surges", lambda *given, **options: [far])
+    dispatcher.look()
+    assert dispatcher.pushed == []
+    lat, lon = drive.devices[0].loc
+    monkeypatch.setattr(closed_loop, "surges", lambda *given, **options: [far._replace(lat=lat, lon=lon)])
+    dispatcher.look()
+    assert dispatcher.pushed[0].version == FOR_TWO_HOURS.version + 1
+    assert drive.devices[0].name in dispatcher.pushed[0].to
 
 
 def test_an_update_with_a_bad_digest_is_not_taken():

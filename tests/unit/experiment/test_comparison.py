@@ -26,7 +26,6 @@ from mudkit.experiment import (
     by_device,
     disclosed,
     front,
-    pareto,
     run,
     scoreboard,
 )
@@ -130,21 +129,26 @@ def test_a_task_that_is_not_there(board):
         board.table("news")
 
 
+def on_front(gain, cost):
+    table = pd.DataFrame({"system": range(len(gain)), "useful_share": gain, "radio_j": cost})
+    return front(table, "useful_share", "radio_j")["is_best"].tolist()
+
+
 def test_the_front_has_nobody_that_another_one_beats():
-    assert pareto([1.0, 2.0, 2.0, 3.0, math.nan], [1.0, 2.0, 3.0, 9.0, 0.0]) == [
+    assert on_front([1.0, 2.0, 2.0, 3.0, math.nan], [1.0, 2.0, 3.0, 9.0, 0.0]) == [
         True,
         True,
         False,
         True,
         False,
     ]
-    assert pareto([1.0, 1.0], [1.0, 1.0]) == [True, True]
+    assert on_front([1.0, 1.0], [1.0, 1.0]) == [True, True]
 
 
 def test_the_front_of_random_points():
     points = np.random.default_rng(1).integers(0, 5, (40, 2)).tolist()
     gain, cost = zip(*points, strict=True)
-    for point, is_best in zip(points, pareto(gain, cost), strict=True):
+    for point, is_best in zip(points, on_front(gain, cost), strict=True):
         beaten = [each for each in points if each[0] >= point[0] and each[1] <= point[1] and each != point]
         assert is_best == (not beaten)
 

@@ -264,7 +264,7 @@ def test_the_predicate_of_an_aggregate_is_for_the_one_that_it_is_sent_to():
         predicate = meant_by(want, items, rule, to="cy")
         assert predicate({}, receiver={**old, "name": "dee"}) is False
         assert predicate({}, receiver=old) is True
-    with pytest.raises(MudkitError, match="whom this is for"):
+    with pytest.raises(MudkitError, match="rule"):
         meant_by(want, items, "most")
 
 

@@ -72,7 +72,7 @@ def test_same_seed_same_run():
     one, two, other = run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 4)
     for name in TABLES:
         assert one.trace.table(name).equals(two.trace.table(name)), name
-    assert one.held.equals(two.held)
+    assert one.lab.held().equals(two.lab.held())
     assert one.measures() == two.measures() != other.measures()
     assert (one.system, one.seed, one.scenario) == ("polling", 3, SCENARIO)
 
@@ -202,14 +202,14 @@ def test_a_run_in_which_nothing_happens():
     measures = result.measures()
     assert [measures[name] for name in RUN_MEASURES[:4]] == [0.0] * 4
     assert all(math.isnan(measures[name]) for name in RUN_MEASURES[4:])
-    assert result.held.empty
+    assert result.lab.held().empty
 
 
-def test_table_of_parameters():
-    table = SCENARIO.table().set_index("parameter")["value"]
-    assert table["devices"] == "6"
-    assert "per_day" in table["outage"]
-    assert len(table) == 19 + 1
+def test_parameters_in_words():
+    parameters = SCENARIO.describe()
+    assert parameters["devices"] == "6"
+    assert "per_day" in parameters["outage"]
+    assert len(parameters) == 19 + 1
 
 
 @pytest.mark.parametrize(
