@@ -218,6 +218,11 @@ LABELS: Final[Mapping[str, Label]] = {
     "j_per_read": Label("radio energy", "J per message read"),
     "j_per_look": Label("radio energy", "J per look"),
     "article_minutes": Label("time from one article to the next", "min"),
+    "server_kb": Label("sent by the server", "kB"),
+    "phones_kb": Label("sent by phones", "kB"),
+    "near_delay_s": Label("delay near by", "s"),
+    "far_delay_s": Label("delay far away", "s"),
+    "times_fewer": Label("times fewer from the server"),
     "wakeups": Label("wake-ups"),
     "wake_ups": Label("wake-ups"),
 }

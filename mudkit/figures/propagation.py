@@ -1,4 +1,4 @@
-"""What receivers know of an area over time: cells coloured by the last value that reached each receiver."""
+"""Knowledge of receivers over time: cells coloured by the last value that reached each receiver."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ _FADED_S: Final = 600.0  # older cells have the least opacity
 _MIN_OPACITY: Final = 0.25
 _PANEL_PX: Final = 300
 _TOUCH_PX: Final = 24
+_SCALE_SHARE: Final = 0.09  # of the height, below the cells
 _DEFAULT_KM: Final = 1.0  # side of cells that do not state theirs
 _SCALES_KM: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -170,6 +171,7 @@ def knowledge(
         figure.add_scatter(
             x=[], y=[], mode="markers", marker=middles, opacity=0, hoverinfo="text", showlegend=False, **at
         )
+    y[0] -= _SCALE_SHARE * (y[1] - y[0])
     _add_scale(figure, x, y, stretch)
     low, high = limits or (float(heard[value].min()), float(heard[value].max()))
     colours = {
@@ -274,12 +276,12 @@ def _areas(cells: pd.DataFrame) -> dict[str, list[float]]:
 def _add_scale(figure: go.Figure, x: list[float], y: list[float], stretch: float) -> None:
     """Add a bar of a round number of kilometres to the first panel."""
     across_km = (x[1] - x[0]) / stretch * KM_PER_DEGREE
-    km = max((each for each in _SCALES_KM if each <= across_km / 4), default=_SCALES_KM[0])
+    km = max((length for length in _SCALES_KM if length <= across_km / 4), default=_SCALES_KM[0])
     left, bottom = x[0] + 0.03 * (x[1] - x[0]), y[0] + 0.02 * (y[1] - y[0])
     right = left + km * stretch / KM_PER_DEGREE
     figure.add_scatter(
-        x=[left, right], y=[bottom, bottom], mode="lines+text", text=[f"{km:g} km", ""],
-        textposition="top right", line={"color": INK, "width": 3}, textfont={"color": INK},
+        x=[left, right], y=[bottom, bottom], mode="lines+text", text=["", f"{km:g} km"],
+        textposition="middle right", line={"color": INK, "width": 3}, textfont={"color": INK},
         hoverinfo="skip", showlegend=False, row=1, col=1,
     )  # fmt: skip
 

@@ -52,7 +52,7 @@ def test_a_panel_each_and_the_older_the_paler():
     assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (10, 99)
     assert figure.layout.coloraxis.colorscale[0][1] == SEQUENCE[-1], "what is slow is dark"
     assert "10 km/h<br>3 messages, 12 s old" in near.text
-    assert list(figure.data[-1].text) == ["0.5 km", ""], "a scale in place of degrees"
+    assert list(figure.data[-1].text) == ["", "0.5 km"], "a scale in place of degrees"
 
 
 def test_cells_have_their_true_size_and_lie_below_the_streets():
