@@ -138,7 +138,7 @@ def _play(piece: Callable[..., Any], case: _Case) -> Played:
             raised.append(str(error))
             raise
         if not isinstance(given, Volume | People | Time):
-            raised.append(f"it gives {given!r}, which is no Volume, People or Time")
+            raised.append(f"it returned {given!r}; expected a Volume, People or Time")
         return given
 
     sent, expected = _sent_messages(watched, case), _sent_messages(_reference, case)
@@ -213,4 +213,5 @@ EXERCISE: Final = Exercise(
     f"{_WAIT_S:g} s.",
     scenarios=_cases(),
     play=_play,
+    returns="a Volume, People or Time",
 )

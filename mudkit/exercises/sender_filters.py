@@ -219,4 +219,5 @@ EXERCISE: Final = Exercise(
     "used for longer than it lasts; and none is made without need.",
     scenarios=st.lists(st.sampled_from(["item", *reversed(_READERS), "wait"]), min_size=2, max_size=8),
     play=_play,
+    returns="True or False",
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mudkit.experiment.adapters.radiator import Radiator
     from mudkit.experiment.adapters.store_and_forward import Direct, StoreAndForward
     from mudkit.experiment.adapters.sublim import Sublim
+    from mudkit.experiment.afternoon import Afternoon, AfternoonRun, album_keys, interest_costs
     from mudkit.experiment.audience import Audience, AudienceRun
     from mudkit.experiment.caching import CacheBench, CachingRun, Shuffled, nodes
     from mudkit.experiment.chains import COMPOSITIONS
@@ -92,6 +93,8 @@ __all__ = [
     "WRITER_PREDICATE",
     "Accident",
     "Adapter",
+    "Afternoon",
+    "AfternoonRun",
     "Audience",
     "AudienceRun",
     "CacheBench",
@@ -127,6 +130,7 @@ __all__ = [
     "TrafficRun",
     "Ward",
     "WardRun",
+    "album_keys",
     "by_device",
     "close_the_loop",
     "commuting",
@@ -135,6 +139,7 @@ __all__ = [
     "disclosed",
     "front",
     "generate_policy",
+    "interest_costs",
     "item_latencies_s",
     "knowledge",
     "learnt",

@@ -57,6 +57,32 @@ class TrafficRun:
         is_near = self.heard["distance_km"] <= near_km
         return _mean_delay_s(self.heard[is_near]), _mean_delay_s(self.heard[~is_near])
 
+    def measures(self, near_km: float = 1.0) -> dict[str, float]:
+        """Return what the run cost and how late messages were, by measure.
+
+        Parameters
+        ----------
+        near_km : float
+            Cells up to this distance from the receiver are near, in km.
+
+        Returns
+        -------
+        dict of str to float
+            ``server_kb``, sent by the server; ``phones_kb``, sent by all phones; ``aggregates``;
+            ``mean_delay_s``, the mean over all messages and receivers; ``near_delay_s, far_delay_s``, the
+            same for cells near the receiver and beyond.
+        """
+        bill = self.lab.bill()
+        near_s, far_s = self.delays(near_km)
+        return {
+            "server_kb": self.counts["bytes_sent"] / 1000,
+            "phones_kb": float(bill.loc[bill["direction"] == "up", "bytes"].sum()) / 1000,
+            "aggregates": self.counts["aggregates"],
+            "mean_delay_s": _mean_delay_s(self.heard),
+            "near_delay_s": near_s,
+            "far_delay_s": far_s,
+        }
+
 
 @dataclass(frozen=True)
 class Traffic:

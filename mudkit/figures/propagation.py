@@ -1,8 +1,8 @@
-"""What receivers know of an area over time: cells coloured by the last value that reached each receiver."""
+"""Knowledge of receivers over time: cells coloured by the last value that reached each receiver."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -12,15 +12,16 @@ import pandas as pd
 import plotly.graph_objects as go
 import pyarrow as pa
 from numpy.typing import NDArray
+from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, plain
 from mudkit.figures.maps import cell_slides
-from mudkit.figures.style import GREY, colour_steps, styled
+from mudkit.figures.style import GREY, INK, SEQUENCE, colour_steps, styled
 from mudkit.figures.tables import require_columns
-from mudkit.units import box_bounds
+from mudkit.units import KM_PER_DEGREE, box_bounds
 
 __all__ = ["ReceivedCells", "knowledge", "knowledge_map", "update_knowledge"]
 
@@ -32,7 +33,10 @@ _MAX_STREET_POINTS: Final = 3000
 _FADED_S: Final = 600.0  # older cells have the least opacity
 _MIN_OPACITY: Final = 0.25
 _PANEL_PX: Final = 300
-_PLOT_PX: Final = 620
+_TOUCH_PX: Final = 24
+_SCALE_SHARE: Final = 0.09  # of the height, below the cells
+_DEFAULT_KM: Final = 1.0  # side of cells that do not state theirs
+_SCALES_KM: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class ReceivedCells:
@@ -42,8 +46,9 @@ class ReceivedCells:
     ----------
     table : pandas.DataFrame
         A row per received cell: ``t_s`` (time of arrival, seconds), ``receiver``, ``lat, lon`` (the cell's
-        middle, degrees), ``messages``, ``said_s`` (mean time at which these were sent, seconds) and columns
-        of values, as ``heard`` of :class:`mudkit.systems.radiator.Played`.
+        middle, degrees), perhaps ``km`` (its side), ``messages``, ``said_s`` (mean time at which these were
+        sent, seconds) and columns of values, as ``heard`` of
+        :class:`mudkit.systems.radiator.Played`.
 
     Raises
     ------
@@ -92,7 +97,7 @@ def knowledge(
     title: str = "",
     limits: tuple[float, float] | None = None,
 ) -> go.Figure:
-    """Draw what receivers know at moments, a panel per receiver and moment; older cells are paler.
+    """Draw a map of what receivers know at moments, a panel per receiver and moment; older cells are paler.
 
     Parameters
     ----------
@@ -141,29 +146,33 @@ def knowledge(
         shared_xaxes="all",
         shared_yaxes="all",
         horizontal_spacing=0.03,
-        vertical_spacing=0.16 if rows > 1 else 0.0,
+        vertical_spacing=0.12 if rows > 1 else 0.0,
     )
     streets = ground.iloc[:: max(1, len(ground) // _MAX_STREET_POINTS)]
-    x, y = (_limits(ground[name], heard[name]) for name in ("lon", "lat"))
+    areas = _areas(heard)
+    x, y = (
+        _limits(ground["lon"], areas["west"], areas["east"]),
+        _limits(ground["lat"], areas["south"], areas["north"]),
+    )
     stretch = 1 / float(np.cos(np.radians(ground["lat"].median())))
-    squares = {
-        "symbol": "square", "coloraxis": "coloraxis", "line": {"width": 0},
-        "size": _cell_px(heard, x, y, stretch, columns),
-    }  # fmt: skip
+    # Shapes draw the cells in their true size; the markers give the colour scale and the hover text.
+    middles = {"symbol": "square", "coloraxis": "coloraxis", "size": _TOUCH_PX, "line": {"width": 0}}
     for place in range(len(shown)):
         at = {"row": place // columns + 1, "col": place % columns + 1}
         figure.add_scatter(
             x=streets["lon"],
             y=streets["lat"],
             mode="markers",
-            marker={"size": 2, "color": GREY, "opacity": 0.4},
+            marker={"size": 2, "color": GREY, "opacity": 0.5},
             hoverinfo="skip",
             showlegend=False,
             **at,
         )
         figure.add_scatter(
-            x=[], y=[], mode="markers", marker=squares, hoverinfo="text", showlegend=False, **at
+            x=[], y=[], mode="markers", marker=middles, opacity=0, hoverinfo="text", showlegend=False, **at
         )
+    y[0] -= _SCALE_SHARE * (y[1] - y[0])
+    _add_scale(figure, x, y, stretch)
     low, high = limits or (float(heard[value].min()), float(heard[value].max()))
     colours = {
         "cmin": low,
@@ -173,13 +182,11 @@ def knowledge(
     }
     margin = (60, 20, 100 if title else 60, 50)
     styled(figure, 110 + (_PANEL_PX + 50) * rows, margin, title, coloraxis=colours)
-    figure.update_xaxes(range=x, nticks=4)
-    figure.update_yaxes(range=y, nticks=5)
+    figure.update_xaxes(range=x, visible=False)
+    figure.update_yaxes(range=y, visible=False)
     for place in range(len(shown)):
         axis = "" if place == 0 else str(place + 1)
         figure.layout[f"yaxis{axis}"].update(scaleanchor=f"x{axis}", scaleratio=stretch)
-    figure.update_xaxes(title_text="longitude, °", row=rows)
-    figure.update_yaxes(title_text="latitude, °", col=1)
     figure.update_annotations(font_size=13)
     figure.layout.meta = {"value": value, "label": label}
     update_knowledge(figure, ReceivedCells(heard), shown)
@@ -205,6 +212,11 @@ def update_knowledge(figure: Any, heard: ReceivedCells, shown: Sequence[Panel]) 
     }
     text = ". ".join(map(plain, [figure.layout.title.text, *(headline for headline, _ in panels)]))
     headlines["meta"] = {**meta, "alt": text}
+    headlines["shapes"] = [
+        shape
+        for place, (receiver, t_s) in enumerate(shown)
+        for shape in _shapes(heard, receiver, t_s, figure.layout, place)
+    ]
     changed = {name: [cells[name] for _, cells in panels] for name in panels[0][1]}
     # A single message to the browser with the changes alone.
     figure.plotly_update(changed, headlines, trace_indexes=[2 * place + 1 for place in range(len(shown))])
@@ -217,8 +229,7 @@ def _panel(
     rows = heard.rows(receiver, t_s)
     lat, lon, messages, said_s, values = heard.columns(rows, "lat", "lon", "messages", "said_s", value)
     age_s = t_s - said_s
-    opacity = np.clip(1 - (1 - _MIN_OPACITY) * age_s / _FADED_S, _MIN_OPACITY, 1.0)
-    headline = f"{len(rows)} cells, median age {np.median(age_s):.0f} s" if len(rows) else "nothing yet"
+    headline = f"{len(rows)} cells, age {np.median(age_s):.0f} s" if len(rows) else "nothing yet"
     cells = zip(values.tolist(), messages.tolist(), age_s.tolist(), strict=True)
     return f"<b>{receiver}</b>, {words.duration(t_s)}<br>{headline}", {
         "x": lon.tolist(),
@@ -227,22 +238,57 @@ def _panel(
             f"{number:.4g} {label}<br>{count} messages, {age:.0f} s old" for number, count, age in cells
         ],
         "marker.color": values.tolist(),
-        "marker.opacity": opacity.round(2).tolist(),
+        "marker.opacity": _opacity(age_s).tolist(),
     }
 
 
-def _cell_px(heard: pd.DataFrame, x: list[float], y: list[float], stretch: float, columns: int) -> float:
-    """Return the approximate size of a cell on the screen; markers do not grow with the axes."""
-    heights = np.diff(np.unique(heard["lat"])) if len(heard) else np.array([])
-    if not len(heights):
-        return 12.0
-    panel_px = min(_PANEL_PX / (y[1] - y[0]), _PLOT_PX / columns / ((x[1] - x[0]) / stretch))
-    return float(np.clip(0.92 * heights.min() * panel_px, 4.0, 60.0))
+def _opacity(age_s: NDArray[Any]) -> NDArray[Any]:
+    return np.clip(1 - (1 - _MIN_OPACITY) * age_s / _FADED_S, _MIN_OPACITY, 1.0).round(2)
 
 
-def _limits(*values: pd.Series) -> list[float]:
+def _shapes(heard: ReceivedCells, receiver: str, t_s: float, layout: Any, place: int) -> list[dict[str, Any]]:
+    """Return the cells of a panel as rectangles."""
+    known = heard.known(receiver, t_s)
+    colours = layout.coloraxis
+    span = (colours.cmax - colours.cmin) or 1.0
+    shares = ((known[layout.meta["value"]].astype(float) - colours.cmin) / span).clip(0.0, 1.0)
+    fills = sample_colorscale(list(SEQUENCE), shares.tolist()) if len(known) else []
+    axis = "" if place == 0 else str(place + 1)
+    areas = zip(*_areas(known).values(), fills, _opacity(known["age_s"].to_numpy()).tolist(), strict=True)
+    return [
+        {
+            "type": "rect", "layer": "below", "xref": f"x{axis}", "yref": f"y{axis}", "line": {"width": 0},
+            "x0": west, "x1": east, "y0": south, "y1": north, "fillcolor": fill, "opacity": opacity,
+        }
+        for south, west, north, east, fill, opacity in areas
+    ]  # fmt: skip
+
+
+def _areas(cells: pd.DataFrame) -> dict[str, list[float]]:
+    """Return the edges of cells, in degrees."""
+    km: Any = cells.get("km", _DEFAULT_KM)
+    return {
+        name: np.asarray(edge).tolist()
+        for name, edge in box_bounds(cells["lat"], cells["lon"], km)._asdict().items()
+    }
+
+
+def _add_scale(figure: go.Figure, x: list[float], y: list[float], stretch: float) -> None:
+    """Add a bar of a round number of kilometres to the first panel."""
+    across_km = (x[1] - x[0]) / stretch * KM_PER_DEGREE
+    km = max((length for length in _SCALES_KM if length <= across_km / 4), default=_SCALES_KM[0])
+    left, bottom = x[0] + 0.03 * (x[1] - x[0]), y[0] + 0.02 * (y[1] - y[0])
+    right = left + km * stretch / KM_PER_DEGREE
+    figure.add_scatter(
+        x=[left, right], y=[bottom, bottom], mode="lines+text", text=["", f"{km:g} km"],
+        textposition="middle right", line={"color": INK, "width": 3}, textfont={"color": INK},
+        hoverinfo="skip", showlegend=False, row=1, col=1,
+    )  # fmt: skip
+
+
+def _limits(*values: Iterable[float]) -> list[float]:
     low, high = (float(np.quantile(list(chain(*values)), share)) for share in (0.002, 0.998))
-    margin = max(high - low, 0.01) * 0.05
+    margin = max(high - low, 0.01) * 0.03
     return [low - margin, high + margin]
 
 

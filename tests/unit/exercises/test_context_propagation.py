@@ -94,7 +94,8 @@ def test_right_ones_pass(piece):
             (made(later=Time(40_000)), "nobody has friends", "not after 40 s"),
             (made(later=Volume(4)), "nobody has friends", "after 600 s, not after 40 s"),
             (made(later=People(3)), "nobody has friends", "never gets"),
-            (made(later=None), "nobody has friends", "it gives None"),
+            (made(later=None), "nobody has friends", "returned None; expected a Volume"),
+            (made(later=40), "nobody has friends", "it returned 40; expected a Volume"),
             (lambda s, r: s["freinds"], "nobody has friends", "no attribute 'freinds'"),
             (remembering(), "at 6 s ann", "not a"),
         ]

@@ -56,7 +56,7 @@ def or_old(rule):
             (or_old(lambda use: len(use.to) != len(use.holders)), SWAP, OLDER),
             (lambda use: use.to != use.holders, LONG, "s old, and it lasts for 60 s."),
             (or_old(lambda use: set(use.to) is not use.holders), STAYS, "without need"),
-            (lambda use: None, STAYS, "it returns None, which is neither True nor False"),
+            (lambda use: None, STAYS, "Your function returned None; expected True or False."),
             (lambda use: use.asked, STAYS, "it raises AttributeError"),
             (lambda: True, STAYS, "it raises TypeError"),
         ]

@@ -57,6 +57,11 @@ def test_everything_arrives_once_on_the_fleet(said, settings):
     assert drive.counts["contexts"] == 30
     near_s, far_s = drive.delays(1.0)
     assert 0 < near_s < far_s < 100
+    measures = drive.measures(1.0)
+    assert (measures["near_delay_s"], measures["far_delay_s"]) == (near_s, far_s)
+    assert near_s < measures["mean_delay_s"] < far_s
+    assert measures["server_kb"] == drive.counts["bytes_sent"] / 1000
+    assert measures["phones_kb"] > 0
 
 
 def test_the_rules_alone_say_what_the_fleet_does(said):

@@ -47,12 +47,23 @@ def test_a_panel_each_and_the_older_the_paler():
     assert len(far.x) == 0
     assert list(later.marker.opacity) < list(near.marker.opacity)
     texts = [each.text for each in figure.layout.annotations]
-    assert texts[0] == "<b>near</b>, 40 s<br>2 cells, median age 16 s"
+    assert texts[0] == "<b>near</b>, 40 s<br>2 cells, age 16 s"
     assert texts[1] == "<b>far</b>, 40 s<br>nothing yet"
     assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (10, 99)
     assert figure.layout.coloraxis.colorscale[0][1] == SEQUENCE[0], "high values are dark, as on every map"
     assert "10 km/h<br>3 messages, 12 s old" in near.text
-    assert "°" in figure.layout.xaxis3.title.text
+    assert list(figure.data[-1].text) == ["", "0.5 km"], "a scale in place of degrees"
+
+
+def test_cells_have_their_true_size_and_lie_below_the_streets():
+    figure = figures.knowledge(HEARD.assign(km=0.5), GROUND, [("far", 0.0), ("near", 40.0)], **OF)
+    first, second = figure.to_dict()["layout"]["shapes"]
+    assert {first["xref"], second["xref"]} == {"x2"}, "nothing is known in the first panel"
+    assert first["layer"] == "below"
+    assert (first["y1"] - first["y0"]) * 111.19 == pytest.approx(0.5, rel=1e-3)
+    assert first["fillcolor"] != second["fillcolor"]
+    later = figures.knowledge(HEARD, GROUND, [("near", 400.0)], **OF, columns=1)
+    assert later.to_dict()["layout"]["shapes"][0]["opacity"] < first["opacity"]
 
 
 def test_it_is_moved():

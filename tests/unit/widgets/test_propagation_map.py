@@ -116,5 +116,5 @@ def test_a_step_of_the_slider_is_one_message_of_what_changes(widget):
     widget.time.value = widget.time.max
     (message,) = [each for each in answer if each]
     assert set(message["style_data"]) == {"x", "y", "text", "marker.color", "marker.opacity"}
-    assert set(message["layout_data"]) == {"annotations[0].text", "annotations[1].text", "meta"}
+    assert set(message["layout_data"]) == {"annotations[0].text", "annotations[1].text", "meta", "shapes"}
     assert message["style_traces"] == [1, 3]
