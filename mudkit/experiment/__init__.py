@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mudkit.experiment.audience import Audience, AudienceRun
     from mudkit.experiment.caching import CacheBench, CachingRun, Shuffled, nodes
     from mudkit.experiment.chains import COMPOSITIONS
-    from mudkit.experiment.closed_loop import Dispatcher, DriftAlarm, close_the_loop, generate_policy, mine
+    from mudkit.experiment.closed_loop import DriftAlarm, close_the_loop, generate_policy, mine
     from mudkit.experiment.commuters import Accident, Commuters, CommutersRun
     from mudkit.experiment.comparison import (
         GAINS,
@@ -105,7 +105,6 @@ __all__ = [
     "Contrail",
     "ContrailPair",
     "Direct",
-    "Dispatcher",
     "DriftAlarm",
     "Interest",
     "Item",

@@ -1,11 +1,9 @@
-"""Closed loop: a lab's trace teaches policies that the cloud ships, and drift and surges are watched."""
+"""Closed loop: a lab's trace teaches policies that the cloud ships, and an alarm watches for drift."""
 
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import intervals, learning
-from mudkit.experiment.commuters import APP, Commuters, CommutersRun, Drive
+from mudkit.experiment.commuters import Commuters, CommutersRun
 from mudkit.learning import Batch, BatchTree, Tree, cache_completeness, min_sent_share
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
@@ -25,28 +23,21 @@ from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.learning.writes import ReadRequests, Writes, batches
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.mud import Artefact, NearAndRecent, ShippedPolicy
-from mudkit.systems.mud.policies.artefact import Action
-from mudkit.systems.mud.policies.density import Density
 from mudkit.systems.mud.policies.policies import Later
-from mudkit.units import KM_PER_DEGREE, US_PER_S, distance_km, solar_time
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Dispatcher",
     "DriftAlarm",
     "Loop",
     "Mined",
     "Promised",
-    "Pushed",
-    "Surge",
     "close_the_loop",
     "generate_policy",
     "generate_write_policy",
     "mine",
     "promise",
-    "surges",
 ]
 
 _LATER: Final = ("2010-03-01", "2010-03-08")
@@ -333,165 +324,3 @@ class DriftAlarm:
         """True if the observed share is not compatible with the promised one."""
         low, high = self.interval
         return self.reads >= self.least_reads and (low > self.high or high < self.low)
-
-
-_UNLIKELY: Final = 1e-6
-"""Probability of a count below which it is a surge."""
-
-
-class Surge(NamedTuple):
-    """A cell with many more writes than expected, and its centre in degrees."""
-
-    row: int
-    column: int
-    lat: float
-    lon: float
-    writes: int
-    expected: float
-
-
-class Pushed(NamedTuple):
-    """Update shipped to some devices."""
-
-    at_s: float
-    version: int
-    to: tuple[str, ...]
-    surges: tuple[Surge, ...]
-    """Reason of the update; none: the surges are over."""
-
-
-def surges(
-    usual: Density,
-    places: Sequence[tuple[float, float]],
-    t_us: int,
-    minutes: float,
-    *,
-    factor: float = 4.0,
-    least: float = 10.0,
-) -> list[Surge]:
-    """Return the cells whose writes of the last minutes, until ``t_us`` since 1970, are far above the usual.
-
-    A surge has more than ``factor`` times the usual number of writes, as days differ. Anywhere ``least``
-    writes are usual, also in cells that were never written to.
-    """
-    from scipy import stats  # loading it takes longer than loading all of mudkit
-
-    size = usual.cell_deg
-    counted = Counter((int(np.floor(lat / size)), int(np.floor(lon / size))) for lat, lon in places)
-    surging = []
-    for (row, column), writes in sorted(counted.items()):
-        lat, lon = (row + 0.5) * size, (column + 0.5) * size
-        middle_us = t_us - round(30.0 * minutes * US_PER_S)
-        expected = max(usual.at(lat, lon, float(solar_time(middle_us, lon)[0])) * minutes / 60.0, least)
-        if writes > factor * expected and stats.poisson.sf(writes - 1, expected) < _UNLIKELY:
-            surging.append(Surge(row, column, lat, lon, writes, expected))
-    return surging
-
-
-@dataclass
-class Dispatcher:
-    """Ships policy updates to the devices near surges of a drive's writes.
-
-    Parameters
-    ----------
-    drive : Drive
-    policy : Artefact
-        Policy of all devices.
-    usual : Density
-        Usual writes an hour, by cell and hour.
-    action : str or float
-        Decision near a surge: ``remote`` for reads, 0 for writes.
-    near_km : float
-        Largest distance from the centre of a cell at which a device gets the update. The update holds in the
-        box of that many kilometres to each side.
-    every_min : float
-        Time between two checks of the writes, each of the writes since the one before.
-    factor, least : float
-        A surge has more than ``factor`` times the usual writes; ``least`` writes are usual anywhere.
-
-    Attributes
-    ----------
-    pushed : list of Pushed
-    """
-
-    drive: Drive
-    policy: Artefact
-    usual: Density
-    action: Action = "remote"
-    near_km: float = 3.0
-    every_min: float = 15.0
-    factor: float = 4.0
-    least: float = 10.0
-    pushed: list[Pushed] = field(default_factory=list, init=False)
-    _have_update: set[str] = field(default_factory=set, init=False)
-    _surges: Sequence[Surge] = field(default=(), init=False)
-
-    def __post_init__(self) -> None:
-        number("near_km", self.near_km, 1e-3, 20_000.0)
-        number("every_min", self.every_min, 0.1, 1440.0)
-        number("factor", self.factor, 1.0, 1e6)
-        number("least", self.least, 0.0, 1e9)
-        self._schedule()
-
-    def look(self) -> list[Surge]:
-        """Check the writes of the last minutes, and ship an update if the surges have changed."""
-        lab = self.drive.lab
-        now_us = lab.world.now_us
-        since_us = now_us - round(60.0 * self.every_min * US_PER_S)
-        places = [(lat, lon) for _, t_us, lat, lon in self.drive.written if since_us < t_us <= now_us]
-        surging = surges(
-            self.usual, places, lab.start_us + now_us, self.every_min, factor=self.factor, least=self.least
-        )
-        version = self.pushed[-1].version if self.pushed else self.policy.version
-        if {surge[:2] for surge in surging} != {surge[:2] for surge in self._surges}:
-            # A newer version for the devices near, and for those whose older one is over.
-            self._send(surging, version + 1, self._near(surging) | self._have_update)
-        elif surging:
-            self._send(
-                surging, version if self.pushed else version + 1, self._near(surging) - self._have_update
-            )
-        if not surging:
-            self._have_update.clear()
-        self._surges = surging
-        return surging
-
-    def _near(self, surging: Sequence[Surge]) -> set[str]:
-        """Return the devices near a surge, by the last place that each has written from."""
-        last = {row: (lat, lon) for row, _, lat, lon in self.drive.written}
-        return {
-            self.drive.devices[row].name
-            for row, place in last.items()
-            if any(distance_km(*place, surge.lat, surge.lon) <= self.near_km for surge in surging)
-        }
-
-    def _send(self, surging: Sequence[Surge], version: int, to: set[str]) -> None:
-        if not to:
-            return
-        self.drive.cloud.ship(self._updated(surging, version), app=APP, to=sorted(to))
-        at_s = self.drive.lab.world.now_us / 1e6
-        self.pushed.append(Pushed(at_s, version, tuple(sorted(to)), tuple(surging)))
-        self._have_update |= to
-
-    def _updated(self, surging: Sequence[Surge], version: int) -> Artefact:
-        """Return the policy with an override near each surge, or the old one as a newer version."""
-        updated = self.policy.renewed(version) if not surging else self.policy
-        north = self.near_km / KM_PER_DEGREE
-        for surge in surging:
-            east = north / max(float(np.cos(np.radians(surge.lat))), 0.01)
-            updated = updated.with_override(
-                self.action,
-                south=surge.lat - north,
-                north=surge.lat + north,
-                west=surge.lon - east,
-                east=surge.lon + east,
-                version=version,
-            )
-        return updated
-
-    def _schedule(self) -> None:
-        world = self.drive.lab.world
-        world.ask_at(world.now_us + round(60.0 * self.every_min * US_PER_S), self._check)
-
-    def _check(self, _: Any) -> None:
-        self.look()
-        self._schedule()

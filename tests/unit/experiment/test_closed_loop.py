@@ -1,4 +1,4 @@
-"""The closed loop: the drift alarm, and updates where the write rate of a region changes."""
+"""The closed loop: the drift alarm, and updates of shipped policies."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from mudkit.errors import ParameterError
-from mudkit.experiment import Accident, Commuters, Dispatcher, DriftAlarm, closed_loop
-from mudkit.experiment.closed_loop import Surge, surges
+from mudkit.experiment import Accident, Commuters, DriftAlarm
 from mudkit.systems.mud import AlwaysRemote, Artefact
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.messages import Policy
 from mudkit.systems.mud.policies.artefact import sha256
-from mudkit.systems.mud.policies.density import Density
 from mudkit.systems.mud.policies.policies import NearAndRecent
-from mudkit.units import distance_km
 
 
 @pytest.mark.parametrize(
@@ -66,27 +63,8 @@ def test_who_always_asks_misses_nothing_and_who_does_not_saves():
 FOR_TWO_HOURS = Artefact.create(
     "read", 1, ["age"], [[0, 7200.0, 1, 2, 2], [0], [1]], ["local", "remote"], manifest={"seed": 1}
 )
-HOUR_US = 3_600_000_000
-NOBODY = Density(0.05, {})
 PLAN = Commuters(cars=10, days=1, every_s=600.0, reads_per_day=48.0, box_km=4.0)
 START = "2010-03-08"
-
-
-@pytest.mark.parametrize(("writes", "expected"), [(300, 1), (100, 0), (50, 0)])
-def test_a_surge_is_far_more_than_usual(writes, expected):
-    usual = Density(0.05, {(605, -1955): (60.0,) * 24})
-    result = surges(usual, [(30.27, -97.74)] * writes, 12 * HOUR_US, 30.0)
-    assert len(result) == expected
-    if result:
-        (surge,) = result
-        assert (surge.row, surge.column, surge.writes, surge.expected) == (605, -1955, 300, 30.0)
-        assert distance_km(surge.lat, surge.lon, 30.27, -97.74) < 4
-
-
-def test_where_nothing_was_ever_written_a_few_writes_are_no_surge():
-    places = [(10.01, 10.01)] * 30
-    assert not surges(NOBODY, places, 0, 15.0)
-    assert surges(NOBODY, places, 0, 15.0, least=2.0)
 
 
 def test_a_policy_but_inside_a_box():
@@ -111,8 +89,8 @@ def test_a_policy_but_inside_a_box():
     assert (again.version, again.nodes) == (4, FOR_TWO_HOURS.nodes)
 
 
-def begun(accident=None):
-    drive = PLAN.begin(3, START, ShippedPolicy(), accident=accident)
+def begun():
+    drive = PLAN.begin(3, START, ShippedPolicy())
     drive.cloud.ship(FOR_TWO_HOURS, app="traffic").result()
     return drive
 
@@ -121,98 +99,6 @@ def versions(drive):
     drive.lab.run(seconds=5)
     said = [client.policies().result()["read"]["version"] for client in drive.clients]
     return dict(zip([device.name for device in drive.devices], said, strict=True))
-
-
-def usual():
-    """How densely cells were written to on the same days, without an accident."""
-    drive = begun()
-    drive.lab.run(hours=12)
-    counts = {}
-    for _, t_us, lat, lon in drive.written:
-        cell = int(np.floor(lat / 0.05)), int(np.floor(lon / 0.05))
-        hour = int((drive.lab.start_us + t_us) % (24 * HOUR_US) / HOUR_US + lon / 15) % 24
-        counts.setdefault(cell, [0.0] * 24)[hour] += 1
-    places = {row: (lat, lon) for row, t_us, lat, lon in drive.written if t_us <= 9 * HOUR_US}
-    return Density(0.05, {cell: tuple(rates) for cell, rates in counts.items()}), places
-
-
-@pytest.fixture(scope="module")
-def happened():
-    """An accident at a car's place, for two hours, and a dispatcher that watches."""
-    density, places = usual()
-    lat, lon = min(
-        places.values(), key=lambda place: sum(distance_km(*place, *each) < 4 for each in places.values())
-    )
-    drive = begun(Accident(lat, lon, 1.0, 9.0, 11.0, 10.0))
-    dispatcher = Dispatcher(drive, FOR_TWO_HOURS, density, near_km=4.0)
-    drive.lab.run(hours=8.9)
-    before = (list(dispatcher.pushed), versions(drive))
-    drive.lab.run(hours=1.4)
-    during = versions(drive)
-    bill = drive.lab.bill()
-    drive.lab.run(hours=2)
-    return dispatcher, before, during, versions(drive), bill
-
-
-def test_nothing_is_pushed_while_nothing_has_happened(happened):
-    _, (pushed, kept), _, _, _ = happened
-    assert pushed == []
-    assert set(kept.values()) == {1}
-
-
-def test_devices_near_get_the_update_and_others_keep_theirs(happened):
-    dispatcher, _, during, after, _ = happened
-    answer = {name for each in dispatcher.pushed for name in each.to}
-    assert 0 < len(answer) < len(during)
-    begun_s = dispatcher.pushed[0].at_s
-    assert 9 * 3600 < begun_s < 10 * 3600  # the accident is seen within the hour
-    assert {name for name, version in during.items() if version > 1} == {
-        name for each in dispatcher.pushed if each.surges for name in each.to
-    }
-    assert {name for name, version in after.items() if version == 1} == set(after) - answer
-
-
-def test_when_it_is_over_they_get_the_old_policy_as_a_newer_one(happened):
-    dispatcher, _, during, after, _ = happened
-    last = dispatcher.pushed[-1]
-    assert last.surges == ()
-    assert last.at_s > 11 * 3600
-    assert {after[name] for name in last.to} == {last.version}
-    assert last.version > max(during.values())
-
-
-def test_near_the_accident_they_ask(happened):
-    dispatcher, *_ = happened
-    drive = dispatcher.drive
-    reads = drive.answers()
-    surge = dispatcher.pushed[0].surges[0]
-    near = np.array(
-        [
-            distance_km(lat, lon, surge.lat, surge.lon) < 2.5
-            for lat, lon in zip(reads["lat"], reads["lon"], strict=True)
-        ]
-    )
-    answer = reads["device"].isin(dispatcher.pushed[0].to)
-    begun_s, over_s = dispatcher.pushed[0].at_s + 5, dispatcher.pushed[-1].at_s
-    then = reads["at_s"].between(begun_s, over_s)
-    assert (near & answer & then).sum() > 0
-    assert reads["is_sent"][near & answer & then].all()
-    assert not reads["is_sent"][near & answer & (reads["at_s"] < 9 * 3600)].all()
-
-
-def test_a_device_that_comes_near_a_surge_later_gets_a_newer_version(monkeypatch):
-    drive = begun()
-    drive.lab.run(minutes=30)
-    dispatcher = Dispatcher(drive, FOR_TWO_HOURS, NOBODY)
-    far = Surge(0, 0, 0.0, 0.0, 100, 1.0)
-    monkeypatch.setattr(closed_loop, "surges", lambda *given, **options: [far])
-    dispatcher.look()
-    assert dispatcher.pushed == []
-    lat, lon = drive.devices[0].loc
-    monkeypatch.setattr(closed_loop, "surges", lambda *given, **options: [far._replace(lat=lat, lon=lon)])
-    dispatcher.look()
-    assert dispatcher.pushed[0].version == FOR_TWO_HOURS.version + 1
-    assert drive.devices[0].name in dispatcher.pushed[0].to
 
 
 def test_an_update_with_a_bad_digest_is_not_taken():
@@ -285,14 +171,6 @@ def test_for_more_devices_and_for_all():
     assert set(versions(drive).values()) == {3}
     refused = [client.policies().result()["read"]["refused"] for client in drive.clients]
     assert refused == [[]] * 10
-
-
-@pytest.mark.parametrize(
-    "options", [{"near_km": 0}, {"every_min": -1}, {"factor": 0.5}, {"least": float("nan")}]
-)
-def test_bad_options(options):
-    with pytest.raises(ParameterError):
-        Dispatcher(begun(), FOR_TWO_HOURS, NOBODY, **options)
 
 
 @pytest.mark.parametrize("options", [{"lat": 91}, {"km": 0}, {"to_h": 8.0}, {"every_s": 0.5}])
