@@ -25,7 +25,6 @@ from mudkit.experiment import (
     ADAPTERS,
     COMPOSITIONS,
     TASKS,
-    Accident,
     Audience,
     Commuters,
     Contrail,
@@ -114,8 +113,7 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
     ward = Ward(patients=3, doctors=2, hours=0.2)
     yield "ward: runs", ward.compare([30, 31], list(POLICIES)).runs
     yield "ward: alarms", ward.run(30).alarms
-    accident = Accident(0.0, 0.0, 20_000.0, 8.0, 8.2)
-    driven = Commuters(cars=3, days=1).run(32, "2010-03-01", NearAndRecent(), accident=accident)
+    driven = Commuters(cars=3, days=1).run(32, "2010-03-01", NearAndRecent())
     yield "commuters: reads", driven.reads
     yield "commuters: bill", driven.lab.bill()
     yield "journal: history", Journal(operations=20).run(33, "committed_wio").history()

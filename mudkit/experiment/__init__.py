@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mudkit.experiment.caching import CacheBench, CachingRun, Shuffled, nodes
     from mudkit.experiment.chains import COMPOSITIONS
     from mudkit.experiment.closed_loop import DriftAlarm, close_the_loop, generate_policy, mine
-    from mudkit.experiment.commuters import Accident, Commuters, CommutersRun
+    from mudkit.experiment.commuters import Commuters, CommutersRun
     from mudkit.experiment.comparison import (
         GAINS,
         LABELS,
@@ -91,7 +91,6 @@ __all__ = [
     "TRAFFIC",
     "WARD",
     "WRITER_PREDICATE",
-    "Accident",
     "Adapter",
     "Afternoon",
     "AfternoonRun",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mudkit.events import Operation
 
-__all__ = ["APP", "Accident", "Commuters", "CommutersRun", "Drive"]
+__all__ = ["APP", "Commuters", "CommutersRun", "Drive"]
 
 APP: Final = "traffic"
 """The application, and its table."""
@@ -53,38 +53,6 @@ class CommutersRun(NamedTuple):
     versions: list[int]
     write_versions: list[int]
     point_share: float
-
-
-@dataclass(frozen=True)
-class Accident:
-    """Place near which cars report more often for a while.
-
-    Parameters
-    ----------
-    lat, lon : float
-        Degrees.
-    km : float
-        Radius.
-    from_h, to_h : float
-        Hours since the days began.
-    every_s : float
-        Time between two reports of a car near it.
-    """
-
-    lat: float
-    lon: float
-    km: float
-    from_h: float
-    to_h: float
-    every_s: float = 30.0
-
-    def __post_init__(self) -> None:
-        number("lat", self.lat, -90.0, 90.0)
-        number("lon", self.lon, -180.0, 180.0)
-        number("km", self.km, 1e-3, 20_000.0)
-        number("from_h", self.from_h, 0.0, 1e5)
-        number("to_h", self.to_h, self.from_h, 1e5)
-        number("every_s", self.every_s, 1.0, 1e6)
 
 
 @dataclass(frozen=True)
@@ -132,7 +100,6 @@ class Commuters:
         ship: Artefact | Sequence[Artefact] | None = None,
         *,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
-        accident: Accident | None = None,
     ) -> CommutersRun:
         """Run some days.
 
@@ -148,9 +115,8 @@ class Commuters:
             Policies that the cloud ships as the days begin.
         write_policy : WritePolicy, ShippedPolicy or None
             Write policy of every client; None: writes go at once.
-        accident : Accident, optional
         """
-        run = self.begin(seed, start, read_policy, write_policy=write_policy, accident=accident)
+        run = self.begin(seed, start, read_policy, write_policy=write_policy)
         for artefact in [ship] if isinstance(ship, Artefact) else ship or ():
             run.cloud.ship(artefact, app=APP).result()
         run.lab.run(hours=24.0 * self.days)
@@ -163,10 +129,9 @@ class Commuters:
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None,
         *,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
-        accident: Accident | None = None,
     ) -> Drive:
         """Start the days, as :meth:`run` does, but leave it to the caller to advance the lab."""
-        return Drive(self, seed, start, read_policy, write_policy, accident)
+        return Drive(self, seed, start, read_policy, write_policy)
 
 
 class Drive:
@@ -179,10 +144,8 @@ class Drive:
         start: str,
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None,
-        accident: Accident | None,
     ) -> None:
         self._plan = plan
-        self._accident = accident
         self.lab = lab = Lab(seed, start=start, record_messages=False, record_held=False)
         self.cloud = Cloud(lab)
         self.devices = lab.fleet(
@@ -221,14 +184,6 @@ class Drive:
                 lab.world.ask_at(t_us, self._ask, row)
         self._every_us = round(plan.every_s * US_PER_S)
         lab.world.ask_at((begun_us // self._every_us + 1) * self._every_us, self._report)
-        if accident is not None:
-            from_us = max(round(accident.from_h * 3600) * US_PER_S, begun_us + US_PER_S)
-            lab.world.ask_at(from_us // US_PER_S * US_PER_S, self._report_accident)
-
-    @property
-    def written(self) -> list[tuple[int, int, float, float]]:
-        """Writes of the cars so far: the number of the car, microseconds, and the place."""
-        return list(self._written)
 
     def _report(self, _: Any) -> None:
         """Write the place of every car."""
@@ -243,19 +198,6 @@ class Drive:
                 self._last[row] = device.loc
                 self._write(row, *device.loc)
         self.lab.world.ask_at(now_us + self._every_us, self._report)
-
-    def _report_accident(self, _: Any) -> None:
-        """Write the places of cars near an accident, between their reports."""
-        accident, now_us = self._accident, self.lab.world.now_us
-        assert accident is not None
-        if now_us >= accident.to_h * 3600 * US_PER_S:
-            return
-        for row, device in enumerate(self.devices):
-            if device.loc is None or now_us % self._every_us == 0:
-                continue
-            if distance_km(*device.loc, accident.lat, accident.lon) < accident.km:
-                self._write(row, *device.loc)
-        self.lab.world.ask_at(now_us + round(accident.every_s) * US_PER_S, self._report_accident)
 
     def _write(self, row: int, lat: float, lon: float) -> None:
         now_us = self.lab.world.now_us

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from mudkit.errors import ParameterError
-from mudkit.experiment import Accident, Commuters, DriftAlarm
+from mudkit.experiment import Commuters, DriftAlarm
 from mudkit.systems.mud import AlwaysRemote, Artefact
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.messages import Policy
@@ -171,9 +171,3 @@ def test_for_more_devices_and_for_all():
     assert set(versions(drive).values()) == {3}
     refused = [client.policies().result()["read"]["refused"] for client in drive.clients]
     assert refused == [[]] * 10
-
-
-@pytest.mark.parametrize("options", [{"lat": 91}, {"km": 0}, {"to_h": 8.0}, {"every_s": 0.5}])
-def test_bad_accidents(options):
-    with pytest.raises(ParameterError):
-        Accident(**{"lat": 30.0, "lon": -97.0, "km": 1.0, "from_h": 9.0, "to_h": 11.0, **options})
