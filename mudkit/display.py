@@ -340,12 +340,16 @@ def lanes(events: Sequence[Event], arrows: Sequence[tuple[int, int]], described:
     left = 20 + 8 * min(max((len(name) for name in names), default=0), 20)
     step = 16 + 8 * min(max((len(event.text) for event in events), default=1), 18)
     width = left + step * (1 + max((event.end for event in events), default=0)) + 12
+    rows, places = _rows(events, names)
     drawn = []
-    for row, name in enumerate(names):
+    for row, name in enumerate(rows):
         y = 34 + 56 * row
-        drawn.append(_words(4, y + 4, _shortened(name, 20), "start"))
+        if name != (rows[row - 1] if row else None):
+            drawn.append(_words(4, y + 4, _shortened(name, 20), "start"))
         # Boxes are clear, so the lane ends at them.
-        boxes = sorted((event.start, event.end) for event in events if event.lane == name)
+        boxes = sorted(
+            (event.start, event.end) for event, at in zip(events, places, strict=True) if at == row
+        )
         edges = [
             left,
             *(x for a, b in boxes for x in (left + step * a + 6, left + step * (b + 1) - 6)),
@@ -357,8 +361,8 @@ def lanes(events: Sequence[Event], arrows: Sequence[tuple[int, int]], described:
             if x1 < x2
         ]
     middles = []
-    for event in events:
-        y, x = 34 + 56 * names.index(event.lane), left + step * event.start + 6
+    for event, row in zip(events, places, strict=True):
+        y, x = 34 + 56 * row, left + step * event.start + 6
         wide = step * (event.end - event.start + 1) - 12
         dashes = " stroke-dasharray='5 3'" if event.is_open else ""
         drawn.append(
@@ -369,7 +373,23 @@ def lanes(events: Sequence[Event], arrows: Sequence[tuple[int, int]], described:
         middles.append((x + wide / 2, y))
     for first, then in arrows:
         drawn.append(_arrow(middles[first], middles[then]))
-    return _svg(width, 12 + 56 * len(names), drawn, described)
+    return _svg(width, 12 + 56 * len(rows), drawn, described)
+
+
+def _rows(events: Sequence[Event], names: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Return the lane of each row, and the row of each event; overlapping events get a row each."""
+    rows: list[str] = []
+    places = [0] * len(events)
+    for name in names:
+        first = len(rows)
+        ends: list[int] = []
+        mine = [at for at, event in enumerate(events) if event.lane == name]
+        for at in sorted(mine, key=lambda at: events[at].start):
+            free = next((row for row, end in enumerate(ends) if end < events[at].start), len(ends))
+            ends[free : free + 1] = [events[at].end]
+            places[at] = first + free
+        rows += [name] * len(ends)
+    return rows, places
 
 
 @dataclass(frozen=True)

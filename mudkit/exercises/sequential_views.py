@@ -110,4 +110,5 @@ EXERCISE: Final = Exercise(
         ),
     ),
     play=_play,
+    returns="True or False",
 )

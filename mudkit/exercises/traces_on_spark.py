@@ -117,4 +117,5 @@ EXERCISE: Final = Exercise(
     "missing are those of the query's answer that are not in the cached one.",
     scenarios=_cases(),
     play=_play,
+    returns="a whole number",
 )

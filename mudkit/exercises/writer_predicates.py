@@ -155,4 +155,5 @@ EXERCISE: Final = Exercise(
         ),
     ),
     play=_play,
+    returns="the text of a predicate",
 )

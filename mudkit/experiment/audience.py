@@ -51,6 +51,30 @@ class AudienceRun(NamedTuple):
     lab: Lab
     readers: pd.DataFrame
 
+    def measures(self) -> dict[str, float]:
+        """Return who was told, and what the run took the readers' devices.
+
+        Returns
+        -------
+        dict of str to float
+            Over all writes, numbers of readers: ``told``, ``told_meant``, ``meant_not_told``. Of the
+            devices of readers: ``up_bytes, down_bytes``, and for each reader and write
+            ``reader_bytes, reader_j`` (energy of the radio).
+        """
+        bill = self.lab.bill()
+        bill = bill[bill["device"].isin(self.readers["reader"])]
+        sent = bill.groupby("direction")["bytes"].sum()
+        is_told, is_meant = self.readers["told"] == "upsert", self.readers["is_meant"]
+        return {
+            "told": float(is_told.sum()),
+            "told_meant": float((is_told & is_meant).sum()),
+            "meant_not_told": float((is_meant & ~is_told).sum()),
+            "up_bytes": float(sent.get("up", 0.0)),
+            "down_bytes": float(sent.get("down", 0.0)),
+            "reader_bytes": float(sent.sum()) / len(self.readers),
+            "reader_j": float(bill["radio_mj"].sum()) / 1000 / len(self.readers),
+        }
+
 
 @dataclass(frozen=True)
 class Audience:

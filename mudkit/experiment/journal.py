@@ -5,6 +5,7 @@ The plan is a function of the seed alone, so that read types are compared on the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -22,6 +23,8 @@ __all__ = ["DEVICES", "Journal"]
 
 DEVICES: Final = ("ann", "bob", "cyd")
 _TABLE, _KEY = "journal", "monday"
+_REFUSED: Final = -1
+"""Older than any version: an edit that took no effect."""
 
 
 @dataclass(frozen=True)
@@ -134,3 +137,39 @@ class Journal:
                 lab.faults.restart(device)
         lab.run(minutes=60 + 2 * self.cut_minutes)
         return lab
+
+    @staticmethod
+    def measures(lab: Lab) -> dict[str, float]:
+        """Return what the looks of a run took, and how many of them were stale.
+
+        A look is stale if it lacks an edit that was committed before the look, or shows one that is refused
+        later.
+
+        Parameters
+        ----------
+        lab : Lab
+            As :meth:`run` returns it.
+
+        Returns
+        -------
+        dict of str to float
+            ``bytes, messages`` of all devices; ``mean_wait_s, longest_wait_s`` of looks; ``stale_share``.
+        """
+        bill, table = lab.bill(), lab.history()
+        table = table[table["status"].isin(["ok", "failed"])]
+        writes, looks = table[table["op"] == "write"], table[table["op"] == "read"]
+        accepted = writes[writes["status"] == "ok"]
+        version = dict(zip(accepted["value_hash"], accepted["version"].astype(int), strict=True))
+        refused = dict.fromkeys(writes["value_hash"][writes["status"] == "failed"], _REFUSED)
+        waits_s = (looks["responded"] - looks["invoked"]).dt.total_seconds()
+        stale = 0
+        for asked, seen in zip(looks["invoked"], looks["value_hash"], strict=True):
+            before = accepted["version"][accepted["responded"] <= asked]
+            stale += (version | refused).get(seen, 0) < max(before.astype(int), default=0)
+        return {
+            "bytes": float(bill["bytes"].sum()),
+            "messages": float(bill["messages"].sum()),
+            "mean_wait_s": float(waits_s.mean()),
+            "longest_wait_s": float(waits_s.max()),
+            "stale_share": stale / len(looks) if len(looks) else math.nan,
+        }

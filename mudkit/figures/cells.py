@@ -415,14 +415,17 @@ def answer_boxes(
                 marker={"size": 14, "symbol": "x", "color": INK, "line": {"color": GREY, "width": 1}},
             )
         )
-    # The name of a box is inside of its lower left corner; those of two boxes rarely are at one place.
+    # A name is inside of the lower left corner of its box; names of boxes that share one stand in a column.
+    half = table["box_km"] / 2
+    corners = table.assign(west=table["x_km"] - half, south=table["y_km"] - half)
+    corners["above"] = corners.groupby(["west", "south"]).cumcount()
     names = [
         {
-            "x": row["x_km"] - row["box_km"] / 2, "y": row["y_km"] - row["box_km"] / 2, "xshift": 3,
+            "x": row["west"], "y": row["south"], "xshift": 3, "yshift": 16 * row["above"],
             "text": escaped(str(row["name"])), "xanchor": "left", "yanchor": "bottom", "showarrow": False,
             "font": {"size": 12, "color": text_colour(ORANGE if row["is_asked"] else BLUE)},
         }
-        for row in table.to_dict("records")
+        for row in corners.to_dict("records")
     ]  # fmt: skip
     for axis, name in ((figure.layout.xaxis, "x_km"), (figure.layout.yaxis, "y_km")):
         low, high = (table[name] - table["box_km"] / 2).min(), (table[name] + table["box_km"] / 2).max()

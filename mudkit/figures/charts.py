@@ -186,7 +186,7 @@ def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Fi
     title : str
         Title of the figure.
     x, y : str
-        Columns of positive numbers; their names, units included, become the titles of the axes.
+        Columns of positive numbers; their labels become the titles of the axes.
     by : str
         Column of the names of the lines; lines whose name begins with ``the paper`` are grey and dashed.
 
@@ -200,13 +200,14 @@ def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Fi
         The table lacks a column.
     """
     require_columns(table, "table", (x, y, by))
+    across, up = words.label(x), words.label(y)
     figure = go.Figure()
     for number, (name, line) in enumerate(table.groupby(by, sort=False)):
         is_paper = str(name).startswith("the paper")
         figure.add_trace(
             go.Scatter(
-                x=line[x],
-                y=line[y],
+                x=line[x] * across.scale,
+                y=line[y] * up.scale,
                 name=str(name),
                 mode="lines+markers",
                 line={"dash": "dash" if is_paper else "solid"},
@@ -214,9 +215,9 @@ def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Fi
             )
         )
     decades = {"type": "log", "dtick": 1, "tickformat": ",~r"}
-    figure.update_xaxes(title_text=x.replace("_", " "), **decades)
-    figure.update_yaxes(title_text=y.replace("_", " "), **decades)
-    return styled(figure, 440, _MARGIN, title, legend=_LEGEND)
+    figure.update_xaxes(title_text=across.title, **decades)
+    figure.update_yaxes(title_text=up.title, **decades)
+    return styled(figure, 440, (70, 20, 90, 60), title, legend=_LEGEND)
 
 
 @described

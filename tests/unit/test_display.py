@@ -245,6 +245,15 @@ def test_nested_values_and_odd_texts_have_a_limit() -> None:
         text.encode()
 
 
+def test_events_of_a_lane_that_overlap_are_drawn_below_each_other():
+    events = [Event("ann", "w1", 0, 3, is_open=True), Event("ann", "r1", 2, 3), Event("bob", "r2", 1, 1)]
+    picture = lanes(events, [(0, 1)], "three")
+    tops = [int(top) for top in re.findall(r"<rect x='[0-9.]+' y='([0-9]+)'", picture)]
+    assert len(set(tops)) == 3
+    assert tops == sorted(tops)
+    assert picture.count(">ann<") == picture.count(">bob<") == 1
+
+
 def test_no_line_runs_through_the_text_of_a_box() -> None:
     picture = lanes([Event("ann", "w1", 0, 1), Event("ann", "r1", 3, 3)], [], "two")
     boxes = [

@@ -96,6 +96,7 @@ def test_right_ones_pass(piece):
     told_apart(
         [
             (lambda operations: False, 2, "does not hold"),
+            (lambda operations: None, 1, "returned None; expected True or False"),
             (lambda operations: True, 1, "no client's reads go back"),
             (without_writes, 2, "read-your-writes does not hold"),
             (without_reads, 3, "monotonic-reads does not hold"),

@@ -147,3 +147,8 @@ def test_it_says_which_points_are_missing():
     verdict = judge(CHAPTER, lambda points, query, cached: 0)
     assert "it counts 0; 1 are missing: (" in verdict.failure.problem
     assert str(verdict).count("points: (") == 1
+
+
+def test_an_empty_starter_hears_what_is_expected():
+    verdict = judge(CHAPTER, lambda points, query, cached: None)
+    assert verdict.failure.problem == "Your function returned None; expected a whole number."

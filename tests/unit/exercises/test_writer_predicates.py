@@ -66,7 +66,8 @@ def test_right_ones_pass(piece):
         (lambda who: "TRUE", "=", "sees the record"),
         (formatted, "o'hara", "it is refused"),
         (lambda who: 'auth.user IN ("bob")', "for everybody", "is a name in SQL"),
-        (lambda who: None, "for everybody", "a predicate is a text, not NoneType"),
+        (lambda who: None, "for everybody", "returned None; expected the text of a predicate"),
+        (lambda who: 3, "for everybody", "a predicate is a text, not int"),
         (lambda who: who["age"], "for everybody", "it raises KeyError: 'age' (line"),
         ]
     ),

@@ -90,3 +90,25 @@ def test_what_it_is_not(wrong):
         Audience(**wrong)
     with pytest.raises(ParameterError, match="everyone"):
         AUDIENCE.run(1, "nobody")
+
+
+def test_measures_count_who_was_told_and_charge_the_devices_of_readers_alone(runs):
+    for run in runs.values():
+        table, bill, measures = run.readers, run.lab.bill(), run.measures()
+        assert measures["told"] == is_told(table).sum()
+        assert measures["told_meant"] + measures["meant_not_told"] == table["is_meant"].sum()
+        devices = bill[bill["device"].str.startswith("reader")]
+        assert measures["up_bytes"] + measures["down_bytes"] == devices["bytes"].sum() < bill["bytes"].sum()
+        assert measures["reader_bytes"] == pytest.approx(devices["bytes"].sum() / len(table))
+        assert measures["reader_j"] == pytest.approx(devices["radio_mj"].sum() / 1000 / len(table))
+
+
+def test_a_predicate_saves_bytes_where_few_are_meant_and_costs_some_where_all_are():
+    cost = {
+        (years, way): Audience(8, 6.0, 9.0, years, 2, article_bytes=20_000).run(1, way).measures()
+        for years in (65, 10)
+        for way in ("predicate", "everyone")
+    }
+    bytes_ = {key: measures["reader_bytes"] for key, measures in cost.items()}
+    assert bytes_[65, "predicate"] < bytes_[65, "everyone"]
+    assert bytes_[10, "predicate"] > bytes_[10, "everyone"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from mudkit.consistency import History, check
@@ -56,3 +58,33 @@ def test_some_run_shows_that_the_promises_differ():
 def test_what_it_is_not(wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         Journal(**wrong)
+
+
+def test_measures_charge_waits_and_count_stale_looks():
+    still = Journal(cut_minutes=0.0)
+    weak, strong = (
+        Journal.measures(still.run(1, kind, latest=latest))
+        for kind, latest in (("uncommitted", False), ("committed", True))
+    )
+    assert strong["stale_share"] == 0.0 < weak["stale_share"] <= 1.0, "the store's latest lacks nothing"
+    assert weak["mean_wait_s"] < strong["mean_wait_s"] <= strong["longest_wait_s"]
+    assert weak["bytes"] < strong["bytes"]
+    assert weak["messages"] < strong["messages"]
+    cut = Journal.measures(Journal(cut_minutes=8.0).run(1, "committed", latest=True))
+    assert cut["mean_wait_s"] > 10 * strong["mean_wait_s"]
+
+
+def test_a_look_at_an_edit_that_is_refused_later_is_stale():
+    lab = JOURNAL.run(1, "uncommitted")
+    table = lab.history()
+    refused = set(table["value_hash"][(table["op"] == "write") & (table["status"] == "failed")])
+    looks = table[(table["op"] == "read") & (table["status"] == "ok")]
+    seen = looks["value_hash"].isin(refused).sum()
+    assert seen > 0
+    assert Journal.measures(lab)["stale_share"] >= seen / len(looks)
+
+
+def test_a_journal_without_looks_has_no_share_of_stale_ones():
+    assert math.isnan(
+        Journal.measures(Journal(operations=3, edit_share=1.0).run(1, "committed"))["stale_share"]
+    )

@@ -134,6 +134,13 @@ def test_squares_and_a_point():
     assert figure.layout.yaxis.scaleanchor == "x"
 
 
+def test_names_of_boxes_with_one_corner_stand_above_each_other():
+    same = pd.concat([TABLE, TABLE[:1].assign(name="once more")])
+    first, other, again = figures.answer_boxes(same, title="T").layout.annotations
+    assert (first.x, first.y) == (again.x, again.y) != (other.x, other.y)
+    assert [each.yshift for each in (first, other, again)] == [0, 0, 16]
+
+
 def test_nothing_is_missing():
     assert len(figures.answer_boxes(TABLE, title="T").data) == 4
     with pytest.raises(ParameterError, match="box_km"):

@@ -53,6 +53,13 @@ def test_growth_draws_a_line_for_each_way_on_logarithmic_axes():
     assert figure.layout.yaxis.title.text == "µs a record"
 
 
+def test_growth_names_and_scales_an_axis_by_the_label_of_its_column():
+    table = pd.DataFrame({"n": [1, 10], "sent_bytes": [1000.0, 9000.0], "way": ["a", "a"]})
+    figure = figures.growth(table, title="t", x="n", y="sent_bytes", by="way")
+    assert list(figure.data[0].y) == [1, 9]
+    assert figure.layout.yaxis.title.text == "sent, kB"
+
+
 TABLE = pd.DataFrame({"way": ["a", "b"], "kB": [1234.5, 2.0], "wait": [0.25, 0.0], "bad": [False, True]})
 
 
