@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
-from mudkit.errors import ParameterError
 from mudkit.fleet.device import Device
 from mudkit.fleet.exposure import Exposure
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.sources import RandomWaypoint
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems import mud
 from mudkit.systems.contrail import Item, Module, Relay
@@ -179,13 +178,7 @@ class Afternoon:
         predicate : str, optional
             Alice's filter; by default :attr:`away`.
         """
-        if way not in get_args(FilterWay):
-            raise ParameterError(
-                "There is no such way to filter.",
-                where="way",
-                found=repr(way),
-                expected=f"one of {', '.join(map(repr, get_args(FilterWay)))}",
-            )
+        one_of("way", way, get_args(FilterWay))
         predicate = self.away if predicate is None else predicate
         lab = Lab(seed, record_held=True)
         moves = RandomWaypoint(

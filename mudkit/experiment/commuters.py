@@ -116,26 +116,15 @@ class Commuters:
         write_policy : WritePolicy, ShippedPolicy or None
             Write policy of every client; None: writes go at once.
         """
-        run = self.begin(seed, start, read_policy, write_policy=write_policy)
+        run = Drive(self, seed, start, read_policy, write_policy)
         for artefact in [ship] if isinstance(ship, Artefact) else ship or ():
             run.cloud.ship(artefact, app=APP).result()
         run.lab.run(hours=24.0 * self.days)
         return run.end()
 
-    def begin(
-        self,
-        seed: int,
-        start: str,
-        read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None,
-        *,
-        write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
-    ) -> Drive:
-        """Start the days, as :meth:`run` does, but leave it to the caller to advance the lab."""
-        return Drive(self, seed, start, read_policy, write_policy)
-
 
 class Drive:
-    """Days that advance while the lab runs; see :meth:`Commuters.begin`."""
+    """Days of a plan that advance while the lab runs; see :meth:`Commuters.run`."""
 
     def __init__(
         self,
@@ -143,7 +132,7 @@ class Drive:
         seed: int,
         start: str,
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None,
-        write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None,
+        write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
     ) -> None:
         self._plan = plan
         self.lab = lab = Lab(seed, start=start, record_messages=False, record_held=False)

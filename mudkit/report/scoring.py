@@ -27,7 +27,7 @@ from mudkit.experiment import (
     scoreboard,
 )
 from mudkit.experiment.privacy import OTHERS, PHONE, RELAY, SERVERS
-from mudkit.experiment.processes import spread_out
+from mudkit.processes import spread_out
 from mudkit.report.page import Answer, FirstScreen
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from mudkit.experiment.processes import spread_out
+from mudkit.processes import spread_out
 from mudkit.reproduce.row import Figure
 from mudkit.systems.lasthop import FIGURES, sweep
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mudkit.errors import EnvironmentProblem
-from mudkit.experiment.processes import PROCESSES, spread_out
+from mudkit.processes import PROCESSES, spread_out
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import FIGURES, Forwarding, Scenario, simulate, sweep

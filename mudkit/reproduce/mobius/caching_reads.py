@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError
-from mudkit.experiment.processes import PROCESSES, spread_out
 from mudkit.learning import FixedRule
 from mudkit.learning.frontier import interpolate_frontier, read_frontier
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.processes import PROCESSES, spread_out
 from mudkit.reproduce.mobius.caching_traces import (
     CARS,
     DAYS,

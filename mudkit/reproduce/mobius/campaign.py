@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mudkit.experiment.processes import PROCESSES
+from mudkit.processes import PROCESSES
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.verify.campaign.bugs import BUGS, Bug, Catch, hunt
 from mudkit.verify.campaign.campaign import MINUTES, SETTLE_HOURS

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mudkit.experiment.processes import spread_out
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
+from mudkit.processes import spread_out
 from mudkit.reproduce.row import Figure, Measured, Say
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mudkit.experiment.processes import spread_out
+from mudkit.processes import spread_out
 from mudkit.verify.campaign.judge import play
 from mudkit.verify.campaign.table import Cells
 

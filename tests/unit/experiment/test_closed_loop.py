@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from mudkit.errors import ParameterError
 from mudkit.experiment import Commuters, DriftAlarm
+from mudkit.experiment.commuters import Drive
 from mudkit.systems.mud import AlwaysRemote, Artefact
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.messages import Policy
@@ -90,7 +91,7 @@ def test_a_policy_but_inside_a_box():
 
 
 def begun():
-    drive = PLAN.begin(3, START, ShippedPolicy())
+    drive = Drive(PLAN, 3, START, ShippedPolicy())
     drive.cloud.ship(FOR_TWO_HOURS, app="traffic").result()
     return drive
 

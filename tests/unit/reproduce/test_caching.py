@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.experiment.processes import spread_out
+from mudkit.processes import spread_out
 from mudkit.reproduce.mobius import ROWS, caching_reads, caching_writes
 from mudkit.reproduce.mobius.caching_traces import CARS, DAYS, LONG_DAYS
 
