@@ -42,7 +42,14 @@ if TYPE_CHECKING:
     from mudkit.figures.html_tables import holdings, party_views
     from mudkit.figures.maps import MAX_SLIDE_CELLS, area_map, cell_map, cell_slides, heat_map
     from mudkit.figures.messages import message_diagram, radiator_pushes
-    from mudkit.figures.policies import decisions, rule_firing, tree, tree_outline, update_rule_firing
+    from mudkit.figures.policies import (
+        decisions,
+        rule_firing,
+        rule_search,
+        tree,
+        tree_outline,
+        update_rule_firing,
+    )
     from mudkit.figures.prefetching import (
         LimitPoint,
         limit_curve,
@@ -58,7 +65,6 @@ if TYPE_CHECKING:
         knowledge_map,
         update_knowledge,
     )
-    from mudkit.figures.searches import rule_search
     from mudkit.figures.style import PLOTLY_CONFIG
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
