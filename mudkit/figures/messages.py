@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described
-from mudkit.figures.labels import MIN_WIDTH_PX, Box, Sheet, text_px
+from mudkit.figures.labels import Box, Sheet, text_px
 from mudkit.figures.style import (
     BLUE,
     GREEN,
@@ -70,7 +70,7 @@ _STRETCHES = {"link down": "link up", "killed": "restarted", "off": "on"}
 """Incidents that begin a state of a node, with those that end it."""
 
 _DOTS = np.linspace(0.0, 1.0, 60)  # labels keep off these places of an arrow
-_PLOT_PX = MIN_WIDTH_PX - 110.0
+_PLOT_PX = 480.0  # of a figure in a narrow notebook, 590 px wide; in a wider one there is more room
 _MARGINS_PX = 190
 _STUB_LANES = 0.17
 _MIN_SPAN_US = 1_000

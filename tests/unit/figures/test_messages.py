@@ -1,11 +1,14 @@
 """Message diagrams."""
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from mudkit import Lab, figures
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures.labels import text_px
 from mudkit.figures.messages import MAX_LABELS, MAX_MESSAGES
 from mudkit.systems.radiator import Client, Context, Server, Volume
 from mudkit.trace.schema import FATES, INCIDENTS, MESSAGES
@@ -124,6 +127,23 @@ def test_labels_say_kind_and_size_until_there_are_too_many():
     assert len(texts(figures.message_diagram(few))) > MAX_LABELS / 2
     assert texts(figures.message_diagram(many)) == []
     assert "the pointer shows" in figures.message_diagram(many).layout.title.subtitle.text
+
+
+def test_labels_of_a_narrow_figure_stand_apart():
+    lanes = ("ann", "relay", "bob", "cy")
+    first = [(name, "relay", 0, 0.116, "arrived", None, None) for name in ("ann", "bob", "cy")]
+    figure = figures.message_diagram(messages(*first), lanes=lanes)
+    lane_px = (590 - figure.layout.margin.l - figure.layout.margin.r) / len(lanes)
+    spans = []
+    for one in figure.layout.annotations:
+        wide, high = text_px(one.text, one.font.size)
+        left = one.x * lane_px + one.xshift - {"left": 0, "center": wide / 2, "right": wide}[one.xanchor]
+        down_px = one.y * 300 - one.yshift
+        spans.append((left, left + wide, down_px, high))
+    assert len(spans) >= 2
+    for one, other in combinations(spans, 2):
+        is_level = abs(one[2] - other[2]) < one[3]
+        assert not (is_level and one[0] < other[1] and other[0] < one[1])
 
 
 def test_of_too_many_labels_some_are_left_out():
