@@ -80,8 +80,8 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     places, lanes = _places(drawn)
     rows = _branch_rows(verdict)
     heights = [(max(places.values(), default=0) + 1) * _LANE_PX, len(rows) * _VIEW_PX][: 2 if rows else 1]
-    said = _wrapped(str(verdict.explanation))
-    top_px = 60 + _LINE_PX * (1 + said.count("<br>"))
+    reason = _wrapped(str(verdict.explanation))
+    top_px = 60 + _LINE_PX * (1 + reason.count("<br>"))
     height = sum(heights) + top_px + _BELOW_PX + (_GAP_PX if rows else 0)
     figure = make_subplots(
         rows=len(heights), cols=1, row_heights=heights, vertical_spacing=_GAP_PX / height if rows else 0
@@ -89,7 +89,7 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     _bars(figure, drawn, places, lanes, verdict)
     if rows:
         _views(figure, rows)
-    top = heading(title or f"{verdict.model}: {verdict.status}", said, y=1 - 16 / height, yanchor="top")
+    top = heading(title or f"{verdict.model}: {verdict.status}", reason, y=1 - 16 / height, yanchor="top")
     legend = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0}
     return styled(figure, height, (90, 30, top_px, _BELOW_PX), top, legend=legend, hovermode="closest")
 
