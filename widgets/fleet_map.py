@@ -62,12 +62,12 @@ class FleetMap(Panel):
             min=0,
             max=steps,
             readout=False,
-            layout={"width": "60%"},
+            layout={"flex": "1 1 auto", "width": "auto"},
             description="time",
             tooltip="arrow keys move it",
         )
         play = ipywidgets.Play(min=0, max=steps, value=busiest, interval=200)
-        self._label = ipywidgets.Label()
+        self._label = ipywidgets.Label(layout={"flex": "0 0 auto"})
         ipywidgets.jslink((play, "value"), (self.slider, "value"))
         self.slider.observe(self._moved, names="value")
         self._moved({"new": self.slider.value})

@@ -25,8 +25,8 @@ _WIDE: Final = {"width": "36%"}
 _EXAMPLE: Final = '{"age": 34}'
 _NOTE: Final = (
     "Time stands still until you run on. A write is in its device's store at once, and <b>pending</b> until "
-    "the cloud has answered. Each column is a client with its reader; of what a writer hides from this "
-    "reader only the condition is told."
+    "the cloud has answered. Each column is a client with its reader. Of a record that its writer hides from "
+    "this reader, only the condition is shown."
 )
 
 
@@ -78,20 +78,20 @@ class TableBrowser(Panel):
         self._asked: list[tuple[str, Operation]] = []
         self._is_changing = False
         first = next(iter(self._clients))
-        self.client = ipywidgets.Dropdown(options=list(self._clients), value=first, description="as")
+        self.client = ipywidgets.Dropdown(options=list(self._clients), value=first, description="client")
         self.reader = _text("reader", '{"age": 34}', "what the reader says of itself, as JSON")
         self.kind = ipywidgets.Dropdown(options=READ_TYPES, value="uncommitted", description="read")
         self.predicate = _text("where", "all records", "over columns and key, for instance topic = 'arts'")
         self.key = _text("key", "a1", "of the record")
         self.record = _text("record", '{"topic": "arts"}', "its columns, as JSON")
-        self.writer = _text("for whom", "everyone", "writer predicate, for instance receiver.age >= 21")
+        self.writer = _text("visible to", "everyone", "writer predicate, for instance receiver.age >= 21")
         self.how = ipywidgets.Dropdown(options=WRITE_TYPES, value="blind", description="write")
         self.max_age = ipywidgets.BoundedFloatText(
             value=600.0,
             min=0.0,
             max=1e9,
-            description="fresh, s",
-            tooltip="the device answers by itself with what it was told at most so many seconds ago",
+            description="max age, s",
+            tooltip="the device answers with records that it received at most this long ago",
         )
         self.write = self._button("write", self._write, "the whole record")
         self.delete = self._button("delete", self._delete, "the record with this key")

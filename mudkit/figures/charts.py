@@ -25,6 +25,7 @@ __all__ = ["bar_panels", "crossover", "growth", "histogram", "policy_scatter", "
 _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x")
 _COLOURS: Final = (BLUE, ORANGE, GREEN, PINK)
 _LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"}
+_LEGEND_BELOW: Final = {"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0}
 _MARGIN: Final = (70, 20, 60, 60)
 _PANEL_ROW_PX, _PANEL_MARGINS_PX = 32, 150
 _AXIS_LETTERS: Final = 36
@@ -217,7 +218,7 @@ def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Fi
     decades = {"type": "log", "dtick": 1, "tickformat": ",~r"}
     figure.update_xaxes(title_text=across.title, **decades)
     figure.update_yaxes(title_text=up.title, **decades)
-    return styled(figure, 440, (70, 20, 90, 60), title, legend=_LEGEND)
+    return styled(figure, 460, (70, 20, 50, 110), title, legend=_LEGEND_BELOW)
 
 
 @described

@@ -37,7 +37,7 @@ MAX_OPERATIONS: Final = 80
 MAX_AROUND: Final = 20
 """Maximum number of operations of a figure with one: those of the contradiction, then those around it."""
 
-_LANE_PX, _VIEW_PX, _GAP_PX, _MARGINS_PX = 58, 46, 80, 220
+_LANE_PX, _VIEW_PX, _GAP_PX, _LINE_PX, _BELOW_PX = 58, 46, 80, 16, 100
 _END: Final = 1.04
 _PLOT_PX: Final = (MIN_WIDTH_PX - 230) / 1.11  # the part of the axis between first and last operation
 _IDLE: Final = 8.0  # an idle stretch is drawn at most so many times as long as the median one
@@ -80,16 +80,18 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     places, lanes = _places(drawn)
     rows = _branch_rows(verdict)
     heights = [(max(places.values(), default=0) + 1) * _LANE_PX, len(rows) * _VIEW_PX][: 2 if rows else 1]
-    height = sum(heights) + _MARGINS_PX + (_GAP_PX if rows else 0)
+    reason = _wrapped(str(verdict.explanation))
+    top_px = 60 + _LINE_PX * (1 + reason.count("<br>"))
+    height = sum(heights) + top_px + _BELOW_PX + (_GAP_PX if rows else 0)
     figure = make_subplots(
         rows=len(heights), cols=1, row_heights=heights, vertical_spacing=_GAP_PX / height if rows else 0
     )
     _bars(figure, drawn, places, lanes, verdict)
     if rows:
         _views(figure, rows)
-    top = heading(title or f"{verdict.model}: {verdict.status}", _wrapped(str(verdict.explanation)))
+    top = heading(title or f"{verdict.model}: {verdict.status}", reason, y=1 - 16 / height, yanchor="top")
     legend = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0}
-    return styled(figure, height, (90, 30, 120, 100), top, legend=legend, hovermode="closest")
+    return styled(figure, height, (90, 30, top_px, _BELOW_PX), top, legend=legend, hovermode="closest")
 
 
 def _chosen(verdict: Verdict) -> list[Operation]:
@@ -397,4 +399,4 @@ def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Ope
 
 
 def _wrapped(text: str) -> str:
-    return "<br>".join(map(escaped, textwrap.wrap(text, 100, max_lines=4, placeholder=" …")))
+    return "<br>".join(map(escaped, textwrap.wrap(text, 80, max_lines=5, placeholder=" …")))

@@ -258,7 +258,7 @@ def test_a_table_is_written_and_read_in_the_browser(chromium, lab, screenshot):
 
         browser.get_by_label("key", exact=True).fill("news")
         browser.get_by_label("record", exact=True).fill('{"text": "rain at six"}')
-        browser.get_by_label("for whom", exact=True).fill("auth.user = 'bob'")
+        browser.get_by_label("visible to", exact=True).fill("auth.user = 'bob'")
         browser.get_by_role("button", name="write", exact=True).press("Enter")
         row.get_by_text("pending").wait_for()
         browser.get_by_role("button", name="restore the link").press("Enter")
@@ -267,7 +267,7 @@ def test_a_table_is_written_and_read_in_the_browser(chromium, lab, screenshot):
         status.get_by_text("has a network, 0 pending").wait_for()
 
         for client, result in (("guest", "0 records"), ("bob", "1 record")):
-            choose(browser.get_by_label("as", exact=True), client)
+            choose(browser.get_by_label("client", exact=True), client)
             browser.get_by_label("where", exact=True).fill("key = 'news'")
             browser.get_by_role("button", name="read", exact=True).press("Enter")
             browser.get_by_role("button", name="run 10 min on").press("Enter")
@@ -295,13 +295,13 @@ def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
         fay.get_by_text("a party").wait_for()
 
         def act_as(client):
-            wall.get_by_label("as", exact=True).select_option(client)
+            wall.get_by_label("client", exact=True).select_option(client)
             status.locator("b", has_text=client).wait_for()  # the kernel has filled in its reader
 
         def sees(client, says, key, result):
             act_as(client)
             wall.get_by_label("reader", exact=True).fill(says)
-            wall.get_by_label("fresh, s", exact=True).fill("0")
+            wall.get_by_label("max age, s", exact=True).fill("0")
             wall.get_by_label("where", exact=True).fill(f"key = '{key}'")
             page.keyboard.press("Tab")
             wall.get_by_role("button", name="read", exact=True).press("Enter")
@@ -319,7 +319,7 @@ def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
         act_as("jane")
         wall.get_by_label("key", exact=True).fill("note")
         wall.get_by_label("record", exact=True).fill('{"text": "for one"}')
-        wall.get_by_label("for whom", exact=True).fill("auth.user = 'eve'")
+        wall.get_by_label("visible to", exact=True).fill("auth.user = 'eve'")
         wall.get_by_role("button", name="write", exact=True).press("Enter")
         wall.get_by_role("button", name="run 10 s on").press("Enter")
         note = wall.locator("tr", has=page.get_by_role("rowheader", name="note")).first

@@ -364,7 +364,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
         _answer_boxes(), title="Which answer holds the box", lacking=(-3.0, 2.0, "in no answer")
     ),
     "bar_panels": lambda: figures.bar_panels(
-        _measures(), {"share": "useful, %", "kb": "sent, kB"}, title="Three ways", y="way", marked="is_broken"
+        _measures(), {"share": "useful, % of what was wanted", "kb": "sent to the phones, kB"}, title="Three ways", y="way", marked="is_broken"
     ),
     "cache_hits": lambda: figures.cache_hits(_reads(), title="Answered locally"),
     "cells_over_time": lambda: figures.cells_over_time(_bucketed(), title="Positions in cells"),
@@ -374,7 +374,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
         _shares([f"t{k}" for k in range(7)]), _shares(["b1", "b2", "b3"]).assign(stale_share=[0.2, 0.1, 0.0]),
         _shares(["always ask", "15 minutes", "never ask"]), title="Sent and stale", most=0.3,
     ),
-    "growth": lambda: figures.growth(_growth(), title="Time of a match", x="subscriptions", y="ms", by="way"),
+    "growth": lambda: figures.growth(_growth(), title="Time to find the readers of a record", x="subscriptions", y="ms", by="way"),
     "histogram": lambda: figures.histogram(
         pd.DataFrame({"from_s": [0, 1, 2, 4, 8], "to_s": [1, 2, 4, 8, 16], "reads": [3, 40, 77, 20, 1]}),
         title="Gaps between reads", unit="seconds",
@@ -402,7 +402,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "message_lifecycles": lambda: figures.message_lifecycles(
         {"the rule": _lives(1), "a fixed limit of 16": _lives(0)}, _lives(0),
         reads_us=[k * 8 * HOUR_US for k in range(9)], switches_us=[10 * HOUR_US, 20 * HOUR_US, 50 * HOUR_US],
-        starts_up=True, until_us=72 * HOUR_US, title="Three days",
+        starts_up=True, until_us=72 * HOUR_US, title="The same messages under three policies",
     ),
     "fates": lambda: figures.fates(
         _fates(),
