@@ -203,6 +203,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "sent_share": Label("sent", "% of reads", 100.0),
     "stale_share": Label("stale", "% of reads", 100.0),
     "missed_share": Label("missed", "% of records", 100.0),
+    "off_share": Label("on an empty battery", "% of alarms", 100.0),
     "wasted_share": Label("wasted", "% of messages", 100.0),
     "lost_share": Label("lost", "% of messages", 100.0),
     "waste": Label("wasted", "% of what was forwarded", 100.0),

@@ -6,6 +6,7 @@ battery of PICU with state, without state, and of no policy, on the same patient
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
@@ -189,18 +190,44 @@ class WardRun(NamedTuple):
         -------
         dict of str to float
             ``megabytes`` and ``messages`` both ways, ``alarm_s`` (median) and ``alarm_p95_s`` from the first
-            low pulse to the first on a doctor's device, ``missed_share`` of alarms that a device does not
-            show before their end, ``battery_h`` (mean).
+            low pulse to the first on a doctor's device, the shares of :meth:`alarm_shares`, ``battery_h``
+            (mean).
         """
         bill = self.lab.bill()
-        late = self.alarms["told_s"] - self.alarms["from_s"]
+        delay = self.alarms["told_s"] - self.alarms["from_s"]
         return {
             "megabytes": float(bill["bytes"].sum() / 1e6),
             "messages": float(bill["messages"].sum()),
-            "alarm_s": float(late.median()),
-            "alarm_p95_s": float(late.quantile(0.95)),
-            "missed_share": float(late.isna().mean()) if len(late) else 0.0,
+            "alarm_s": float(delay.median()),
+            "alarm_p95_s": float(delay.quantile(0.95)),
+            **self.alarm_shares(),
             "battery_h": float(self.hours.mean()),
+        }
+
+    def alarm_shares(self, until_h: float = math.inf) -> dict[str, float]:
+        """Return which share of the alarms is not shown in time, and why.
+
+        Parameters
+        ----------
+        until_h : float
+            Only alarms that begin before this hour are counted; by default all.
+
+        Returns
+        -------
+        dict of str to float
+            ``missed_share`` of alarms that a device does not show before their end; it is the sum of
+            ``off_share`` (the battery was empty when the alarm began) and ``late_share`` (it was not).
+            All are 0 if there was no alarm.
+        """
+        alarms = self.alarms[self.alarms["from_s"] < until_h * 3600.0]
+        if not len(alarms):
+            return {"missed_share": 0.0, "late_share": 0.0, "off_share": 0.0}
+        is_missed = alarms["told_s"].isna()
+        is_off = is_missed & (alarms["from_s"] >= alarms["doctor"].map(self.hours) * 3600.0)
+        return {
+            "missed_share": float(is_missed.mean()),
+            "late_share": float((is_missed & ~is_off).mean()),
+            "off_share": float(is_off.mean()),
         }
 
 

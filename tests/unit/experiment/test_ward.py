@@ -70,6 +70,20 @@ def test_an_empty_battery_ends_it():
     assert came.measures()["missed_share"] == 0
 
 
+def test_a_missed_alarm_is_late_or_meets_an_empty_battery():
+    ward = Ward(6, 1, 0.3, 20.0, 400.0, 1.0, outage=0.0, battery_j=200.0)
+    came = ward.run(1, "stateful")
+    empty_h = came.hours["doctor-1"]
+    assert empty_h < 0.3
+    shares = came.alarm_shares()
+    assert shares["late_share"] > 0
+    assert shares["off_share"] == (came.alarms["from_s"] >= 3600 * empty_h).mean() > 0
+    assert shares["missed_share"] == pytest.approx(shares["late_share"] + shares["off_share"])
+    assert came.measures().items() >= shares.items()
+    assert came.alarm_shares(empty_h)["off_share"] == 0
+    assert set(came.alarm_shares(0.0).values()) == {0.0}
+
+
 def test_pulses_are_low_in_alarms_only():
     ward = Ward(patients=1, hours=24.0)
     result = pulses(ward, 1, 1)
