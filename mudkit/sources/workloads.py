@@ -99,6 +99,7 @@ class Poisson:
         while row.size:
             step = np.arange(first, first + _DRAWN_TOGETHER)
             gap_us = stream.exponential(number[row, None], step, _US_PER_DAY / self.per_day)
+            gap_us = np.minimum(gap_us, length_us)  # a longer gap ends the draw, and may exceed 64 bits
             t_us = last_us[:, None] + np.cumsum(np.rint(gap_us).astype(np.int64), axis=1)
             inside = t_us < length_us
             drawn.append((np.repeat(row, np.count_nonzero(inside, axis=1)), t_us[inside]))

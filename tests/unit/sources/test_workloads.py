@@ -95,6 +95,10 @@ def test_poisson_counts_and_gaps():
     assert len(Poisson(0).moments(7, "x", FLEET, START_US, DAY_US).t_us) == 0
 
 
+def test_a_rate_of_one_moment_in_a_universe_gives_none():
+    assert len(Poisson(per_day=6e-277).moments(0, "reads", FLEET, 0, 10**9).t_us) == 0
+
+
 def test_poisson_of_one_device_by_hand():
     gap = Stream(7, "x: gap")
     t_us, expected = 0, []
