@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import ast
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
