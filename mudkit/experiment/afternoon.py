@@ -13,7 +13,7 @@ from mudkit.fleet.exposure import Exposure
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.sources import RandomWaypoint
-from mudkit.sources.parameters import number, one_of, whole_number
+from mudkit.sources.parameters import check_ranges, number, one_of, rate, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems import mud
 from mudkit.systems.contrail import Item, Module, Relay
@@ -133,21 +133,16 @@ class Afternoon:
     6
     """
 
-    hours: float = 2.0
-    say_minutes: float = 1.0
-    area_km: float = 6.0
-    roam_km: float = 9.0
-    polling_s: float = 60.0
-    filter_polling_s: float = 600.0
+    hours: float = rate(2.0, 0.01, 1000.0)
+    say_minutes: float = rate(1.0, 0.1, 1000.0)
+    area_km: float = rate(6.0, 0.1, 1000.0)
+    roam_km: float = rate(9.0, 0.1, 1000.0)
+    polling_s: float = rate(60.0, 1.0, 1e6)
+    filter_polling_s: float = rate(600.0, 1.0, 1e6)
     link: str = "umts_3g"
 
     def __post_init__(self) -> None:
-        number("hours", self.hours, 0.01, 1000.0)
-        number("say_minutes", self.say_minutes, 0.1, 1000.0)
-        number("area_km", self.area_km, 0.1, 1000.0)
-        number("roam_km", self.roam_km, 0.1, 1000.0)
-        number("polling_s", self.polling_s, 1.0, 1e6)
-        number("filter_polling_s", self.filter_polling_s, 1.0, 1e6)
+        check_ranges(self)
 
     @property
     def area(self) -> tuple[float, float, float, float]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from mudkit.lab import Lab
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud, freshness
 
@@ -57,21 +57,16 @@ class Journal:
     True
     """
 
-    minutes: float = 15.0
-    operations: int = 40
-    edit_share: float = 0.4
-    cut_minutes: float = 4.0
-    restart_s: float = 20.0
+    minutes: float = rate(15.0, 0.1, 1e5)
+    operations: int = rate(40, 1, 100_000)
+    edit_share: float = rate(0.4, 0.0, 1.0)
+    cut_minutes: float = rate(4.0, 0.0, 1e5)
+    restart_s: float = rate(20.0, 0.0, 1e6)
     replica_lag_s: float = 60.0
-    fresh_s: float = 300.0
+    fresh_s: float = rate(300.0, 0.0, 1e9)
 
     def __post_init__(self) -> None:
-        number("minutes", self.minutes, 0.1, 1e5)
-        whole_number("operations", self.operations, 1, 100_000)
-        number("edit_share", self.edit_share, 0.0, 1.0)
-        number("cut_minutes", self.cut_minutes, 0.0, 1e5)
-        number("restart_s", self.restart_s, 0.0, 1e6)
-        number("fresh_s", self.fresh_s, 0.0, 1e9)
+        check_ranges(self)
 
     def plan(self, seed: int) -> pd.DataFrame:
         """Return the steps: ``at_s, device, what``, where *what* is edit, look, cut, kill or restart."""

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.experiment.comparison import Comparison
 from mudkit.lab import Lab
 from mudkit.sources.ecg import ecg_mv, encode_ecg
 from mudkit.sources.mobility import RandomWaypoint
 from mudkit.sources.outages import Outages
-from mudkit.sources.parameters import number, one_of, whole_number
+from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Subscriber
 from mudkit.systems.sublim.study import picu, shared_timestamp_policy, stateless_picu
@@ -85,30 +84,21 @@ class Ward:
     'stateful'
     """
 
-    patients: int = 12
-    doctors: int = 2
-    hours: float = 3.0
-    every_s: float = 10.0
-    alarms_per_day: float = 24.0
-    alarm_minutes: float = 3.0
-    edge_m: float = 160.0
-    range_m: float = 45.0
-    outage: float = 0.05
+    patients: int = rate(12, 1, 1_000)
+    doctors: int = rate(2, 1, 1_000)
+    hours: float = rate(3.0, 0.01, 240.0)
+    every_s: float = rate(10.0, 1.0, 600.0)
+    alarms_per_day: float = rate(24.0, 0.0, 1_000.0)
+    alarm_minutes: float = rate(3.0, 0.1, 600.0)
+    edge_m: float = rate(160.0, 100.0, 10_000.0)
+    range_m: float = rate(45.0, 1.0, 10_000.0)
+    outage: float = rate(0.05, 0.0, 0.95)
     battery_j: float = 3_000.0
     base_mw: float = 268.8
-    display_px: int = 480
+    display_px: int = rate(480, 1, 100_000)
 
     def __post_init__(self) -> None:
-        whole_number("patients", self.patients, 1, 1_000)
-        whole_number("doctors", self.doctors, 1, 1_000)
-        whole_number("display_px", self.display_px, 1, 100_000)
-        number("hours", self.hours, 0.01, 240.0)
-        number("every_s", self.every_s, 1.0, 600.0)
-        number("alarms_per_day", self.alarms_per_day, 0.0, 1_000.0)
-        number("alarm_minutes", self.alarm_minutes, 0.1, 600.0)
-        number("edge_m", self.edge_m, 100.0, 10_000.0)
-        number("range_m", self.range_m, 1.0, 10_000.0)
-        number("outage", self.outage, 0.0, 0.95)
+        check_ranges(self)
 
     def run(self, seed: int, system: WardSystem = "stateful") -> WardRun:
         """Run the plan.
@@ -121,34 +111,6 @@ class Ward:
         """
         one_of("system", system, POLICIES, "There is no such policy here.")
         return _Shift(self, seed, system).run()
-
-    def compare(
-        self,
-        seeds: Iterable[int] = range(5),
-        systems: Iterable[str] = ("stateless", "stateful", "no policy"),
-        *,
-        map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of what it stands for
-    ) -> Comparison:
-        """Run policies on the same seeds.
-
-        Parameters
-        ----------
-        seeds : iterable of int
-        systems : iterable of str
-            The first is the baseline.
-        map : callable
-            How the runs are spread.
-
-        Returns
-        -------
-        Comparison
-            Comparison of the measures of :class:`WardRun`.
-        """
-        import pandas as pd
-
-        names, numbers = list(systems), list(seeds)
-        plan = [(self, seed, name) for name in names for seed in numbers]
-        return Comparison(pd.DataFrame(list(map(_measured, plan))), names[0])
 
     def describe(self) -> dict[str, Any]:
         """Return all parameters of a run."""
@@ -266,11 +228,6 @@ def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
         end = place + max(int(lengths_s[place] / ward.every_s), 1)
         bpm[place:end] = low[place:end]
     return bpm.astype(np.int64)
-
-
-def _measured(what: tuple[Ward, int, WardSystem]) -> dict[str, Any]:
-    ward, seed, system = what
-    return {"system": system, "seed": seed, **ward.run(seed, system).measures()}
 
 
 class _Shift:

@@ -96,15 +96,6 @@ def test_pulses_are_low_in_alarms_only():
     assert not np.array_equal(result, pulses(ward, 1, 2))
 
 
-def test_a_comparison_is_paired():
-    ward = Ward(patients=2, doctors=1, hours=0.05, every_s=5.0)
-    compared = ward.compare(range(2), ("stateless", "stateful"))
-    rows = compared.differences()
-    assert set(rows["measure"]) >= {"megabytes", "alarm_s", "missed_share", "battery_h"}
-    saved = rows[rows["measure"] == "megabytes"].iloc[0]
-    assert (saved["seeds"], saved["difference"] < 0) == (2, True)
-
-
 def test_bad_parameters():
     with pytest.raises(ParameterError, match="no such policy"):
         SMALL.run(1, "best")
