@@ -29,7 +29,7 @@ from mudkit.sources.streams import Stream
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CacheBench", "CachingRun", "Shuffled", "nodes"]
+__all__ = ["CacheBench", "CachingRun", "ShuffledLabels", "tree_nodes"]
 
 _LOCAL: Final = 0
 _BOUNDS: Final = 7
@@ -86,7 +86,7 @@ class CacheBench:
     trees: CrossValidatedTrees
 
     @classmethod
-    def of(cls, labels: Any, reads: Any, *, completeness: float | None = None) -> CacheBench:
+    def from_labels(cls, labels: Any, reads: Any, *, completeness: float | None = None) -> CacheBench:
         """Grow trees.
 
         Parameters
@@ -156,7 +156,7 @@ class CacheBench:
         columns = ["from_min", "to_min", "good", "stale", "cost_of_using", "cost_of_asking", "decision"]
         return pd.DataFrame(rows, columns=columns)
 
-    def learn_from(
+    def train_on(
         self, devices: int, cost: CostMatrix, rule: FixedRule, seed: int = 0
     ) -> dict[str, dict[str, float]]:
         """Train a tree on a few devices, and replay it and a rule on all others.
@@ -247,7 +247,7 @@ class CacheBench:
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class ShuffledLabels:
     """Control of a tree: it is trained on shuffled labels, so that only the costs decide.
 
     A tree that is no better has learnt nothing; a control that is as good as the tree shows a leak.
@@ -275,12 +275,12 @@ class Shuffled:
         return f"{self.tree}, shuffled labels"
 
 
-def nodes(learnt: LearntReads | LearntWrites) -> pd.DataFrame:
+def tree_nodes(policy: LearntReads | LearntWrites) -> pd.DataFrame:
     """List the nodes of a pruned tree, parents before their children.
 
     Parameters
     ----------
-    learnt : LearntReads or LearntWrites
+    policy : LearntReads or LearntWrites
 
     Returns
     -------
@@ -291,8 +291,8 @@ def nodes(learnt: LearntReads | LearntWrites) -> pd.DataFrame:
     """
     import pandas as pd
 
-    tree, names = learnt.tree, learnt.names
-    grown, of_reads = tree.grown, isinstance(learnt, LearntReads)
+    tree, names = policy.tree, policy.names
+    grown, of_reads = tree.grown, isinstance(policy, LearntReads)
     classes = 2 if of_reads else len(CLASSES)
     actions = ["local", "remote"]
     if not of_reads:

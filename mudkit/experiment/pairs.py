@@ -92,7 +92,7 @@ _NOTHING: Final = Seen("nothing")
 
 def party_views(
     item: Item,
-    wanted: str | None,
+    predicate: str | None,
     *,
     item_id: str = "item",
     encrypted: bool = True,
@@ -105,7 +105,7 @@ def party_views(
     Parameters
     ----------
     item : Item
-    wanted : str, optional
+    predicate : str, optional
         Filter that Alice's device installs on the child's; None: none.
     item_id : str
     encrypted : bool
@@ -134,8 +134,8 @@ def party_views(
     received: list[tuple[Any, Item]] = []
     alarm.on_item(lambda item: received.append((lab.now, item)))
     lab.run(seconds=5)
-    if wanted is not None:
-        alarm.install_filter(wanted, to=(SENDER, _PORTS[0])).result()
+    if predicate is not None:
+        alarm.install_filter(predicate, to=(SENDER, _PORTS[0])).result()
     lab.run(seconds=10)
     began, before = lab.now, _carried(lab)
     published = out.publish(item, item_id).result()
@@ -145,7 +145,7 @@ def party_views(
     times = [began if went else None, _arrival(lab, began) if went else None, received_at]
     up, down = (after - earlier for after, earlier in zip(_carried(lab), before, strict=True))
     rows = [
-        _filter(lab, wanted, went),
+        _filter(lab, predicate, went),
         *_content(lab, item, taken),
         _key(lab, went),
         *_header(lab, item_id, published),
@@ -155,17 +155,17 @@ def party_views(
     return PartyViews(tuple(rows), published, lab)
 
 
-def _filter(lab: Lab, wanted: str | None, went: bool) -> PartyView:
-    if wanted is None:
+def _filter(lab: Lab, predicate: str | None, went: bool) -> PartyView:
+    if predicate is None:
         return PartyView(
             "filter", Seen("nothing", "there is none"), _NOTHING, Seen("nothing", "none installed")
         )
-    sent = to_json(parse_filter(wanted))
+    sent = to_json(parse_filter(predicate))
     assert sent is not None
     text: str = sent["text"]
     relay = _relay(lab, msgspec.json.encode(text)[1:-1], text, _sealed(lab)[:1])
     does = "matches" if went else "does not match"
-    return PartyView("filter", Seen("clear", f"{wanted}\n({does})"), relay, Seen("clear", wanted))
+    return PartyView("filter", Seen("clear", f"{predicate}\n({does})"), relay, Seen("clear", predicate))
 
 
 def _content(lab: Lab, item: Item, taken: Item | None) -> Iterator[PartyView]:

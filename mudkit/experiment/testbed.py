@@ -256,7 +256,7 @@ class Testbed:
     ----------
     phones, senders : list of str
         Devices that may want items, and devices that publish.
-    wanted : int
+    wanted_count : int
         Pairs of an item and a phone that wants it, so far.
     """
 
@@ -270,7 +270,7 @@ class Testbed:
         self._columns: dict[str, Any] = {
             name: _column([profile.get(name) for profile in profiles]) for name in task.want.of_me - {"loc"}
         }
-        self.wanted = 0
+        self.wanted_count = 0
         self.given = hashlib.sha256("\n".join(lab.devices).encode())
         """Digest of all that the system is given."""
         self._items: dict[str, tuple[Item, int]] = {}
@@ -355,7 +355,7 @@ class Testbed:
         """Return whether a phone wanted an item, or has published it."""
         return phone in self._wanted[item] or phone == self._items[item][0].sender
 
-    def wanted_by(self, phone: str) -> int:
+    def count_wanted(self, phone: str) -> int:
         """Return the number of items that a phone wanted so far."""
         return sum(phone in wanting for wanting in self._wanted.values())
 
@@ -380,7 +380,7 @@ class Testbed:
         self._carried.publish(item)
         wanting = [phone for phone in self._who_wants(item) if phone != item.sender]
         self._wanted[item.name] = frozenset(wanting)
-        self.wanted += len(wanting)
+        self.wanted_count += len(wanting)
         times = {"created_us": created_us, "expired_us": self._expired_us(item.name)}
         for phone in wanting:
             self._note(item.name, phone, times)

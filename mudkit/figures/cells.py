@@ -341,7 +341,7 @@ def update_cache_hits(figure: Any, reads: pd.DataFrame, *, title: str) -> None:
 
 
 def _check_reads(reads: pd.DataFrame) -> None:
-    remedy = "CacheBench.of(labels, reads).run('latency').reads is such a table"
+    remedy = "CacheBench.from_labels(labels, reads).run('latency').reads is such a table"
     require_columns(reads, "reads", _READ_COLUMNS, remedy=remedy)
     if not len(reads):
         raise TraceContentError("There are no reads to draw.", expected="at least one")

@@ -375,7 +375,7 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
     ----------
     table : pandas.DataFrame
         ``system``, two columns of numbers, and ``is_best``, as
-        :func:`mudkit.experiment.front` returns it. A system without a value is left out, and
+        :func:`mudkit.experiment.pareto_front` returns it. A system without a value is left out, and
         named below the title.
     x, y : str
         Columns of the two measures.

@@ -176,7 +176,7 @@ def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_d
     Parameters
     ----------
     policy : LearntReads or LearntWrites or pandas.DataFrame
-        Learnt policy, or the nodes of its tree as :func:`mudkit.experiment.nodes` returns them.
+        Learnt policy, or the nodes of its tree as :func:`mudkit.experiment.tree_nodes` returns them.
     title : str
         Title of the figure.
     max_depth : int
@@ -305,9 +305,9 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
     """Return the nodes of a tree, parents before their children, and the depth of each."""
     table = policy
     if not isinstance(policy, pd.DataFrame) and hasattr(policy, "tree"):
-        from mudkit.experiment import nodes
+        from mudkit.experiment import tree_nodes
 
-        table = nodes(policy)
+        table = tree_nodes(policy)
     remedy = "pass the learnt policy of CacheBench.run, or its nodes"
     rows = require_columns(table, "policy", _TREE_COLUMNS, remedy=remedy).to_dict("records")
     depth = [0] * len(rows)

@@ -87,7 +87,7 @@ OTHER = {
     },
     "05_sender_filters": {
         "hours": 1.0,
-        "say_minutes": 2.0,
+        "publish_minutes": 2.0,
         "area_km": 4.0,
         "roam_km": 12.0,
         "polling_s": 45.0,

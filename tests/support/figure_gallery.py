@@ -103,7 +103,7 @@ def _heard() -> pd.DataFrame:
             "lat": 37.72 + 0.009 * generator.integers(0, 9, n),
             "lon": -122.48 + 0.0114 * generator.integers(0, 12, n),
             "messages": generator.integers(1, 9, n), "speed_kmh": generator.uniform(0, 60, n),
-            "said_s": t_s - generator.uniform(0, 300, n), "km": 1.0,
+            "reported_s": t_s - generator.uniform(0, 300, n), "km": 1.0,
         }
     )  # fmt: skip
 

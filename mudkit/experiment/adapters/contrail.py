@@ -55,7 +55,7 @@ class Contrail(System):
 
     label: ClassVar = "Contrail"
     charged: ClassVar = NAME
-    cannot: ClassVar = {
+    unsupported: ClassVar = {
         "traffic alerts": "Each driver has a filter on every other one: nobody knows who will be near.",
         "news with ranks": "An item has no rank: everything wanted comes, read or not.",
         "ward telemetry": "An alarm waits at the relay until the module looks, a minute at most.",

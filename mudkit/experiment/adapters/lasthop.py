@@ -37,7 +37,7 @@ class LastHop(System):
 
     label: ClassVar = "Last hop"
     charged: ClassVar = NAME
-    cannot: ClassVar = {
+    unsupported: ClassVar = {
         "traffic alerts": "A place is a constant of a query: who moves asks anew, and what waited is lost.",
         "friends nearby": "A place is a constant of a query: who moves asks anew, and what waited is lost.",
         "photo sharing": "The server reads every photograph.",

@@ -35,7 +35,7 @@ class Mud(System):
     """
 
     label: ClassVar = "MUD"
-    cannot: ClassVar = {
+    unsupported: ClassVar = {
         "news with ranks": "A continuous read has no ranks and no limit: all that is wanted comes.",
         "photo sharing": "The cloud reads every photograph: a predicate hides from readers only.",
     }

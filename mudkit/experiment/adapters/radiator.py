@@ -84,7 +84,7 @@ class Radiator(System):
 
     label: ClassVar = "Radiator"
     charged: ClassVar = NAME
-    cannot: ClassVar = dict.fromkeys(
+    unsupported: ClassVar = dict.fromkeys(
         TASKS, "Everyone gets everything in the end: what nobody wanted comes later, put together."
     )
 

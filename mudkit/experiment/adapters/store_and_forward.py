@@ -34,7 +34,7 @@ class StoreAndForward(System):
 
     label: ClassVar = "to everyone"
     charged: ClassVar = NAME
-    cannot: ClassVar = dict.fromkeys(
+    unsupported: ClassVar = dict.fromkeys(
         TASKS, "Nothing is chosen on the way: what nobody wanted is sent all the same."
     )
 

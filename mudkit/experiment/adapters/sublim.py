@@ -37,7 +37,7 @@ class Sublim(System):
 
     label: ClassVar = "SUBLIM"
     charged: ClassVar = NAME
-    cannot: ClassVar = {
+    unsupported: ClassVar = {
         "traffic alerts": "The system does not keep places: who moves sets her policy anew.",
         "friends nearby": "The system does not keep places: who moves sets her policy anew.",
         "news with ranks": "The access point does not know when she looks: all that is wanted comes.",

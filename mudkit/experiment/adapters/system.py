@@ -63,7 +63,7 @@ class System(ABC):
     """Name on the scoreboard."""
     charged: ClassVar[str] = ""
     """Name on the bill; without one, items cannot name their receivers."""
-    cannot: ClassVar[Mapping[str, str]] = {}
+    unsupported: ClassVar[Mapping[str, str]] = {}
     """Sentences on what its paper cannot express, by the name of the task."""
 
     def __init__(self, place: Testbed | Way) -> None:

@@ -63,7 +63,7 @@ def test_who_wants_an_item_is_not_its_sender():
     testbed = _testbed()
     testbed.publish(_item("one", rank=1.0))
     assert list(_rows(testbed)) == [("one", "phone-00001")]
-    assert testbed.wanted == 1
+    assert testbed.wanted_count == 1
 
 
 def test_what_comes_and_is_not_wanted_is_there_without_being_read():
@@ -312,7 +312,7 @@ def test_a_message_of_one_phone_to_itself_is_no_message_over_a_link():
 def test_all_systems_are_believed(system, task):
     entry = run(TASKS[task].over(devices=5, hours=0.2), ADAPTERS[system], seed=2)
     assert (
-        entry.testbed.wanted == 0
+        entry.testbed.wanted_count == 0
         or entry.deliveries["delivered"].notna().any()
         or len(entry.testbed.items) < 9
     )

@@ -6,7 +6,7 @@ from learning_traces import labelled_reads
 
 from mudkit import figures
 from mudkit.errors import ParameterError
-from mudkit.experiment import CacheBench, nodes
+from mudkit.experiment import CacheBench, tree_nodes
 from mudkit.figures.policies import _DECISION_MARKS
 from mudkit.learning import CostMatrix, FixedRule
 from mudkit.systems.mud.policies.artefact import FEATURES, question
@@ -242,9 +242,9 @@ def test_what_cannot_be_drawn_decisions():
 
 
 def test_a_learnt_policy_is_drawn_as_its_nodes():
-    learnt = CacheBench.of(*labelled_reads()).run(CostMatrix(0.5, 1.0)).learnt
-    assert figures.tree(learnt, title="t").to_json() == figures.tree(nodes(learnt), title="t").to_json()
-    assert figures.tree_outline(learnt) == figures.tree_outline(nodes(learnt))
+    learnt = CacheBench.from_labels(*labelled_reads()).run(CostMatrix(0.5, 1.0)).learnt
+    assert figures.tree(learnt, title="t").to_json() == figures.tree(tree_nodes(learnt), title="t").to_json()
+    assert figures.tree_outline(learnt) == figures.tree_outline(tree_nodes(learnt))
     with pytest.raises(ParameterError, match="learnt policy"):
         figures.tree(None, title="t")
 

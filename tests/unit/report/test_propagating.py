@@ -153,7 +153,7 @@ def test_a_map_of_very_many_cells_has_fewer_pictures(crossing, monkeypatch):
         return len(set(re.findall(r"at ((?:\d+ (?:h|min|s) ?)+)", text)))
 
     before = count()
-    monkeypatch.setattr(propagating, "MAX_MAP_CELLS", 6 * len(run.heard.groupby(["lat", "lon"])))
+    monkeypatch.setattr(propagating, "MAX_MAP_CELLS", 6 * len(run.cells.groupby(["lat", "lon"])))
     assert (before > 5, count()) == (True, 3)
 
 
