@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     )
     from mudkit.experiment.news import NewsReader
     from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME_AS_FIRST, check_orders, commutativity
-    from mudkit.experiment.pairs import PartyView, PartyViews, Seen, party_views
+    from mudkit.experiment.pairs import PartyView, PartyViews, Visibility, party_views
     from mudkit.experiment.privacy import cleartext_fields, contacts, disclosures, knowledge, party_knowledge
     from mudkit.experiment.runs import DEVICE_MEASURES, FATES, MEASURES, Run, by_device, run
     from mudkit.experiment.tasks import (
@@ -118,7 +118,6 @@ __all__ = [
     "Run",
     "Scenario",
     "Scoreboard",
-    "Seen",
     "ShuffledLabels",
     "StoreAndForward",
     "Sublim",
@@ -126,6 +125,7 @@ __all__ = [
     "Testbed",
     "Traffic",
     "TrafficRun",
+    "Visibility",
     "Ward",
     "WardRun",
     "album_keys",

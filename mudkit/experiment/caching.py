@@ -204,12 +204,12 @@ class CacheBench:
         kept = np.isin(self.pairs.device[self.pairs.read], devices)
         return replace(self, pairs=self.pairs.of_devices(devices), stale=self.stale[kept])
 
-    def bound(self, most: float) -> pd.DataFrame:
+    def bound(self, max_stale_share: float) -> pd.DataFrame:
         """Return the smallest share of queries of any policy, by the share of stale answers.
 
         Parameters
         ----------
-        most : float
+        max_stale_share : float
             Largest share of stale answers.
 
         Returns
@@ -225,7 +225,9 @@ class CacheBench:
         import pandas as pd
 
         count = len(self.pairs.device)
-        largest = int(number("most", most, 0.0, 1.0) * count + 1e-6)  # a share of reads may be rounded
+        largest = int(
+            number("max_stale_share", max_stale_share, 0.0, 1.0) * count + 1e-6
+        )  # a share of reads may be rounded
         sends = fewest_sends_by_stale(self.pairs, self.stale, largest)
         budgets = np.unique(np.linspace(0, largest, _BOUNDS).astype(int))
         sent = sends[np.minimum(budgets, len(sends) - 1)]

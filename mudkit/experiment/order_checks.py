@@ -238,7 +238,7 @@ def _hidden(played: Played) -> str | None:
     readers = played.readers
     for handed in played.handed:
         for item in handed.batch:
-            age, least = readers[handed.phone], item.about["least"]
+            age, least = readers[handed.phone], item.metadata["least"]
             if age < least:
                 return f"at {_at(handed)} a reader of {age} is shown what is hidden from those under {least}"
     return None

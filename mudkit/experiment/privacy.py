@@ -273,7 +273,7 @@ def disclosures(run: Run) -> pd.DataFrame:
     routes = _routes(run)
     searched = blobs if routes else {}  # numbers are many
     numbers = {party: frozenset(_NUMBER.findall(blob)) for party, blob in searched.items()}
-    wants = {phone: _longest_want(testbed.about(phone)) for phone in testbed.phones}
+    wants = {phone: _longest_want(testbed.profile(phone)) for phone in testbed.phones}
 
     def knows_place(party: str, phone: str) -> bool:
         return any(place <= numbers.get(party, frozenset()) for place in routes[phone])
@@ -301,10 +301,10 @@ def _written(loc: tuple[float, float]) -> frozenset[bytes]:
 
 def _routes(run: Run) -> dict[str, list[frozenset[bytes]]]:
     """Return the places of each phone, without those that items are about."""
-    if not run.task.want.moves:
+    if not run.task.want.uses_place:
         return {}
     items = run.testbed.items.values()
-    places = {_written(loc) for item in items if (loc := item.about.get("loc")) is not None}
+    places = {_written(loc) for item in items if (loc := item.metadata.get("loc")) is not None}
     phones: dict[str, list[frozenset[bytes]]] = {}
     positions = run.lab.frame("positions")
     for device, lat, lon in zip(positions["device"], positions["lat"], positions["lon"], strict=True):

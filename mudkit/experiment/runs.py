@@ -266,7 +266,7 @@ def run(
             expected="an adapter whose machines record deliveries under its name, such as StoreAndForward",
             remedy="run it on a task, such as NEWS",
         )
-    testbed.enter(adapter)
+    testbed.attach(adapter)
     lab.trace.description["scenario"] = task.describe()
     _Play(task, testbed, adapter).begin()
     lab.run(hours=scenario.hours, seconds=0 if task.is_addressed else SETTLE_S)
@@ -320,7 +320,7 @@ class _Play:
             (scenario.items, "items", testbed.senders, self._publish)
         ]
         if not self._task.is_shown:
-            plan.append((scenario.reads, "reads", testbed.phones, self._adapter.look))
+            plan.append((scenario.reads, "reads", testbed.phones, self._adapter.on_look))
         if scenario.queries is not None:
             plan.append((scenario.queries, "queries", testbed.phones, self._query))
         drawn = [
@@ -349,7 +349,7 @@ class _Play:
         if task.is_addressed:
             about["to"] = tuple(self._draw_receivers(sender, number))
         else:
-            about |= task.tells(lab.world.seed, sender, number, lab.devices[sender].loc)
+            about |= task.metadata(lab.world.seed, sender, number, lab.devices[sender].loc)
         scenario = task.scenario
         self._testbed.publish(
             Item(f"{sender} {number}", sender, about, scenario.size_bytes, scenario.expires_s)

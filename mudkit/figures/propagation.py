@@ -88,7 +88,7 @@ class ReceivedCells:
 @described
 def knowledge(
     cells: pd.DataFrame,
-    ground: pd.DataFrame,
+    positions: pd.DataFrame,
     shown: Sequence[Panel],
     *,
     value: str,
@@ -103,7 +103,7 @@ def knowledge(
     ----------
     cells : pandas.DataFrame
         As in :class:`ReceivedCells`.
-    ground : pandas.DataFrame
+    positions : pandas.DataFrame
         ``lat, lon`` of all positions, degrees, which draw the streets.
     shown : sequence of (str, float)
         Receivers and moments (seconds), row by row.
@@ -127,7 +127,7 @@ def knowledge(
     ParameterError
         A column is missing, or there is no panel.
     TraceContentError
-        ``ground`` is empty.
+        ``positions`` is empty.
     """
     if not shown or value not in cells.columns:
         raise ParameterError(
@@ -136,7 +136,7 @@ def knowledge(
             found=f"{len(shown)} panels, {value!r}",
             expected=f"panels, and one of {', '.join(map(str, cells.columns))}",
         )
-    if not len(ground):
+    if not len(positions):
         raise TraceContentError("There is no ground to draw.", expected="at least one position")
     rows = -(-len(shown) // columns)
     figure = make_subplots(
@@ -148,13 +148,13 @@ def knowledge(
         horizontal_spacing=0.03,
         vertical_spacing=0.12 if rows > 1 else 0.0,
     )
-    streets = ground.iloc[:: max(1, len(ground) // _MAX_STREET_POINTS)]
+    streets = positions.iloc[:: max(1, len(positions) // _MAX_STREET_POINTS)]
     areas = _areas(cells)
     x, y = (
-        _limits(ground["lon"], areas["west"], areas["east"]),
-        _limits(ground["lat"], areas["south"], areas["north"]),
+        _limits(positions["lon"], areas["west"], areas["east"]),
+        _limits(positions["lat"], areas["south"], areas["north"]),
     )
-    stretch = 1 / float(np.cos(np.radians(ground["lat"].median())))
+    stretch = 1 / float(np.cos(np.radians(positions["lat"].median())))
     # Shapes draw the cells in their true size; the markers give the colour scale and the hover text.
     middles = {"symbol": "square", "coloraxis": "coloraxis", "size": _TOUCH_PX, "line": {"width": 0}}
     for place in range(len(shown)):
@@ -296,7 +296,7 @@ def _limits(*values: Iterable[float]) -> list[float]:
 
 def knowledge_map(
     cells: pd.DataFrame,
-    ground: pd.DataFrame,
+    positions: pd.DataFrame,
     receivers: Sequence[str],
     *,
     value: str,
@@ -312,8 +312,8 @@ def knowledge_map(
     ----------
     cells : pandas.DataFrame
         As in :class:`ReceivedCells`, and ``km``, the side of the cells.
-    ground : pandas.DataFrame
-        ``lat, lon`` of all positions, degrees, which draw the ground.
+    positions : pandas.DataFrame
+        ``lat, lon`` of all positions, degrees, which draw the positions.
     receivers : sequence of str
         Receivers to choose from.
     value : str
@@ -353,6 +353,6 @@ def knowledge_map(
     near = [number for number, t_s in enumerate(moments[-len(labels) :]) if t_s <= first_s] or [0]
     return cell_slides(
         pa.table({**edges, **columns}), value, time="at", by="known to", text="told", label=label,
-        positions=pa.table({name: ground[name].to_numpy() for name in ("lat", "lon")}),
+        positions=pa.table({name: positions[name].to_numpy() for name in ("lat", "lon")}),
         first=near[-1], height_px=height_px,
     )  # fmt: skip

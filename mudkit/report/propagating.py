@@ -289,7 +289,11 @@ def _application(quantity: str) -> Application:
     """Return the application that reports a quantity, near by within a minute, elsewhere in half an hour."""
     source = APPLICATIONS[_SOURCES[quantity]]
     return replace(
-        APPLICATIONS["noise map"], name=quantity, sense=source.sense, join=source.join, tells=_TOLD[quantity]
+        APPLICATIONS["noise map"],
+        name=quantity,
+        sense=source.sense,
+        join=source.join,
+        quantity=_TOLD[quantity],
     )
 
 
@@ -331,7 +335,7 @@ def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | N
         positions.select(["lat", "lon"]).to_pandas(),
         (NEAR, FAR),
         value="value",
-        label=_application(quantity).tells,
+        label=_application(quantity).quantity,
         every_s=last_s / pictures_,
         until_s=last_s,
         first_s=last_s / 2,

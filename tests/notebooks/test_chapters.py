@@ -127,7 +127,7 @@ OTHER = {
         "per_km": 2.0,
         "cell_km": 2.0,
         "chain": 0.5,
-        "longest_s": 120.0,
+        "max_retention_s": 120.0,
         "link_kbps": 6.0,
         "map_cars": 12,
         "map_cell_km": 1.5,

@@ -442,10 +442,10 @@ class Silent:
     def publish(self, item: Any) -> None:
         pass
 
-    def moved(self, phone: str) -> None:
+    def on_move(self, phone: str) -> None:
         pass
 
-    def look(self, phone: str) -> None:
+    def on_look(self, phone: str) -> None:
         pass
 
 

@@ -99,11 +99,11 @@ def test_a_limit_before_the_predicate_is_spent_on_what_is_hidden():
         (10,), (*(TraceItem((5 + 12 * each) * MIN, 0, 30) for each in range(2)), TraceItem(40 * MIN, 0, 0))
     )
     for limit, composition in (("Last hop", "a daily limit"), ("SUBLIM", "a rate limit")):
-        said = story.said if limit == "Last hop" else (TraceItem(35 * MIN, 0, 30), TraceItem(40 * MIN, 0, 0))
+        said = story.items if limit == "Last hop" else (TraceItem(35 * MIN, 0, 30), TraceItem(40 * MIN, 0, 0))
         name = f"writer predicates and {composition}"
-        _, after = of(name, f"MUD, then {limit}", replace(story, said=said))
+        _, after = of(name, f"MUD, then {limit}", replace(story, items=said))
         assert set(after.values()) == {None}
-        came, before = of(name, f"{limit}, then MUD", replace(story, said=said))
+        came, before = of(name, f"{limit}, then MUD", replace(story, items=said))
         spent = [promise for promise, answer in before.items() if answer]
         assert spent == [p.SEEN_PER_DAY if limit == "Last hop" else p.SEEN_SPACED]
         assert "gets 0 of the 1 before midnight" in before[spent[0]]
@@ -162,7 +162,7 @@ def test_each_promise_breaks_when_what_was_handed_over_is_changed():
     assert PROMISES[p.HIDDEN](came) is None
     assert PROMISES[p.ALL](came) is None
     handed = came.adapter.handed
-    hidden = next(each for each in handed if each.batch[0].about["least"] == 18)
+    hidden = next(each for each in handed if each.batch[0].metadata["least"] == 18)
     handed.append(hidden._replace(phone="phone-00000"))
     assert "a reader of 10 is shown what is hidden from those under 18" in PROMISES[p.HIDDEN](came)
     handed.pop()
@@ -239,18 +239,18 @@ def test_stories_are_drawn_from_their_seed():
     drawn = list(traces(20, 5))
     assert drawn == list(traces(20, 5)) != list(traces(20, 6))
     assert drawn[:10] == list(traces(10, 5))
-    assert {each.least for story in drawn for each in story.said} == {0, 18, 30}
-    assert {each.least for story in traces(20, 5, hides=False) for each in story.said} == {0}
+    assert {each.least for story in drawn for each in story.items} == {0, 18, 30}
+    assert {each.least for story in traces(20, 5, hides=False) for each in story.items} == {0}
     for story in drawn:
-        at_s = [each.at_s for each in story.said]
+        at_s = [each.at_s for each in story.items]
         assert at_s == sorted(set(at_s))
-        assert len(story.task().says(0, ["a"] * len(story.ages), [])) == len(story.ages)
+        assert len(story.task().profiles(0, ["a"] * len(story.ages), [])) == len(story.ages)
 
 
 def test_a_story_is_made_smaller_as_long_as_it_breaks():
     story = Trace((10, 20, 40), tuple(TraceItem(at * MIN, 0, at % 3) for at in range(5, 15)))
-    answer = smaller(story, lambda each: sum(said.least == 2 for said in each.said) >= 2)
-    assert len(answer.said) == 2
+    answer = smaller(story, lambda each: sum(item.least == 2 for item in each.items) >= 2)
+    assert len(answer.items) == 2
     assert len(answer.ages) == 1
 
 
@@ -290,7 +290,7 @@ def test_what_a_user_looks_for_is_fetched_from_the_spool():
     entry = run(small, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
     assert entry.measures()["useful"]
     assert entry.measures()["wasted"] < entry.testbed.wanted_count / 2
-    assert (entry.deliveries["read"].dropna().value_counts() <= small.most).all()
+    assert (entry.deliveries["read"].dropna().value_counts() <= small.max_shown).all()
 
 
 def test_who_moves_pays_for_telling_her_desk():

@@ -297,7 +297,7 @@ def test_the_same_search_finds_what_a_relay_holds(contrail):
     held, testbed = contrail.lab.trace.exposure, contrail.testbed
     rows = contrail.lab.frame("positions").query("device == @testbed.phones[0]")
     lat, lon = rows[["lat", "lon"]].iloc[0]
-    friends = [testbed.about(phone)["friends"] for phone in testbed.phones]
+    friends = [testbed.profile(phone)["friends"] for phone in testbed.phones]
     longest = max(friends, key=len)
     held.record("contrail-gateway", "contrail", "received", {"loc": (lat, lon)}, 0)
     held.record("contrail-gateway", "contrail", "stored", gzip.compress(longest.encode()), 0)

@@ -461,7 +461,7 @@ def test_who_wants_an_item_is_judged_where_everybody_is():
         for phone in entry.testbed.phones:
             before = where[phone][where[phone]["ts"] <= at]
             here = before.iloc[-1]
-            km = float(distance_km(*entry.testbed.items[item].about["loc"], here["lat"], here["lon"]))
+            km = float(distance_km(*entry.testbed.items[item].metadata["loc"], here["lat"], here["lon"]))
             if (
                 phone != entry.testbed.items[item].sender and abs(km - 3.0) > 0.9
             ):  # since it was seen it moved
@@ -481,7 +481,7 @@ def test_who_wants_an_item_is_judged_where_everybody_is():
 def test_a_reader_reads_so_many_in_one_go():
     entry = run(NEWS.over(devices=3, hours=24.0), ADAPTERS["to everyone"], seed=1)
     read = entry.deliveries[entry.deliveries["status"] == "read"]
-    assert read.groupby(["receiver", "read"]).size().max() == NEWS.most
+    assert read.groupby(["receiver", "read"]).size().max() == NEWS.max_shown
 
 
 SUMS = (

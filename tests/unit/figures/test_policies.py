@@ -189,7 +189,7 @@ def test_a_column_that_is_not_there_is_named():
         figures.tree_outline(TABLE.drop(columns="leaves"))
 
 
-DECISIONS_COLUMNS = ["t_s", "lane", "what", "told", "is_alarm"]
+DECISIONS_COLUMNS = ["t_s", "lane", "decision", "text", "is_alarm"]
 
 
 def table(*rows):
@@ -227,7 +227,7 @@ def test_long_times_are_in_minutes():
 
 
 def test_the_wrong_one_is_pointed_at():
-    figure = figures.decisions({"one": ONE}, title="", wrong={"one": 1})
+    figure = figures.decisions({"one": ONE}, title="", marked={"one": 1})
     here = figure.data[-1]
     assert (here.name, list(here.x), list(here.customdata)) == ("here", [5.0], ["b"])
     assert -0.5 < here.y[0] < 0

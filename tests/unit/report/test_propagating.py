@@ -93,7 +93,10 @@ def test_only_what_the_trace_has_is_drawn(speeds, quantity, chosen):
             chosen_quantity(positions, quantity)
     else:
         assert chosen_quantity(positions, quantity) == chosen
-    assert {_application(name).tells for name in ("speed", "devices")} == {"speed, km/h", "devices in a cell"}
+    assert {_application(name).quantity for name in ("speed", "devices")} == {
+        "speed, km/h",
+        "devices in a cell",
+    }
 
 
 @pytest.fixture

@@ -76,14 +76,14 @@ class Video:
         The other device.
     on_frame : callable
         Called with each received frame.
-    lasts_s : float
+    lifetime_s : float
         Lifetime of a frame, in seconds.
     """
 
     def __init__(
-        self, module: Module, other: str, on_frame: Callable[[bytes], None], lasts_s: float = 1.0
+        self, module: Module, other: str, on_frame: Callable[[bytes], None], lifetime_s: float = 1.0
     ) -> None:
-        self._other, self._lasts_s = other, lasts_s
+        self._other, self._lasts_s = other, lifetime_s
         self._port = _port(module, "video", "video")
         self._port.on_item(lambda item: on_frame(item.payload))
         self._port.install_filter(_to_me(module), to=(other, "video"))
@@ -123,7 +123,7 @@ class Alarm:
         South, west, north, east, degrees.
     on_away : callable
         Called with the location.
-    lasts_s : float, optional
+    lifetime_s : float, optional
         Lifetime of a location, in seconds; None: unlimited.
     """
 
@@ -133,11 +133,11 @@ class Alarm:
         device: str,
         area: tuple[float, float, float, float],
         on_away: Callable[[Value], None],
-        lasts_s: float | None = None,
+        lifetime_s: float | None = None,
     ) -> None:
         self._port = _port(module, f"alarm for {device}", "location")
         self._port.on_item(lambda item: on_away(item.metadata["loc"]))
-        self._device, self._lasts_s = device, lasts_s
+        self._device, self._lasts_s = device, lifetime_s
         self._slot: int | None = None
         self.watch(area)
 

@@ -60,7 +60,7 @@ class Application:
     sense : callable
         Function of a device's name, place (degrees) and speed (km/h) that returns the attributes to send;
         None: nothing.
-    tells : str
+    quantity : str
         Quantity and unit of the cells on its maps.
 
     Raises
@@ -73,7 +73,7 @@ class Application:
     aggregability: Aggregability
     join: Join
     sense: Sense
-    tells: str = "people"
+    quantity: str = "people"
 
     def __post_init__(self) -> None:
         check_join(self.join)

@@ -24,7 +24,7 @@ class Aggregate(NamedTuple):
 
     Parameters
     ----------
-    gone_us : int
+    sent_us : int
         Time at which it leaves the server, µs.
     batch : tuple of Message
         Its messages, oldest first.
@@ -36,7 +36,7 @@ class Aggregate(NamedTuple):
         Client ids.
     """
 
-    gone_us: int
+    sent_us: int
     batch: Batch
     context: Context
     size_bytes: int

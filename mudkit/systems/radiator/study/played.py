@@ -146,11 +146,11 @@ def play(
     received: list[tuple[int, str, str, float, float, float]] = []
     until_us = int(times_us[-1]) + retention_us
     for aggregate in broadcast(engine, events, application.join, until_us=until_us):
-        waits_s = [(aggregate.gone_us - message.arrived_us) / 1e6 for message in aggregate.batch]
+        waits_s = [(aggregate.sent_us - message.arrived_us) / 1e6 for message in aggregate.batch]
         people = len({name for message in aggregate.batch for name in message.context.people})
         aggregates.append(
             (
-                aggregate.gone_us,
+                aggregate.sent_us,
                 len(aggregate.batch),
                 people,
                 len(aggregate.recipients),
@@ -164,7 +164,7 @@ def play(
             cells += _cells(application, aggregate, receiver, sums[receiver][0], engine.problems)
             for message, wait_s in zip(aggregate.batch, waits_s, strict=True):
                 received.append(
-                    (aggregate.gone_us, receiver, message.sender, *_place(message.context), wait_s)
+                    (aggregate.sent_us, receiver, message.sender, *_place(message.context), wait_s)
                 )
     tracks = {name: _track(frame, times_us, name) for name in watched - stationary.keys()}
     for_columns = ["ts", "messages", "people", "recipients", "size_bytes", "wait_s"]
@@ -193,7 +193,7 @@ def _cells(
     try:
         if context.get("cells") is None:
             context = joins.count_per_cell([message.context for message in aggregate.batch])
-        return rows(aggregate.gone_us / 1e6, receiver, number, context)
+        return rows(aggregate.sent_us / 1e6, receiver, number, context)
     except Exception as error:
         where = f"{application.name}, receiver {receiver!r}"
         remedy = "it is not among what was heard"

@@ -105,7 +105,7 @@ class Tally:
 
     def add(self, aggregate: Aggregate) -> None:
         """Count an aggregate and its recipients."""
-        self._gone_us.append(aggregate.gone_us)
+        self._gone_us.append(aggregate.sent_us)
         self._size_bytes.append(aggregate.size_bytes)
         self._receivers.append(len(aggregate.recipients))
         self._messages.append(len(aggregate.batch))
@@ -181,8 +181,8 @@ class Tally:
         )
 
     def _latency_s(self) -> _Float:
-        gone_us = np.repeat(_ints(self._gone_us), _ints(self._messages))
-        return np.asarray((gone_us - _ints(self._created_us)) / 1e6)
+        sent_us = np.repeat(_ints(self._gone_us), _ints(self._messages))
+        return np.asarray((sent_us - _ints(self._created_us)) / 1e6)
 
     def _times(self, t_us: _Int) -> pa.Array:
         return pa.array(t_us + self._start_us).cast(_TS)

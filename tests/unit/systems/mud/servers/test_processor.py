@@ -278,7 +278,7 @@ def test_a_registration_whose_function_is_gone_is_refused(cell, inverse):
     try:
         ((_, answer),) = cell.register(predicate=predicate)
     finally:
-        function("inverse", returns="number", takes=("number",))(lambda x: 1 / x)
+        function("inverse", returns="number", argument_kinds=("number",))(lambda x: 1 / x)
     assert answer["error"]["kind"] == "PredicateError"
 
 

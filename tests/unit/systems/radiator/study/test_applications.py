@@ -106,7 +106,7 @@ def test_each_is_drawn_over_time_near_by_and_far_away(name, commuters):
     assert played.sent["receiver"].tolist() == ["far", "near"]
     assert played.sent["messages"].nunique() == 1
     assert played.sent["bytes"].min() > 0
-    answer = drawn(played, commuters, ("near", "far"), application.tells)
+    answer = drawn(played, commuters, ("near", "far"), application.quantity)
     assert "mudkitMap.slides(" in answer
     assert '"far"' in answer
     if name in ("noise map", "friends nearby"):  # their functions look at the place
@@ -141,7 +141,7 @@ def test_on_the_recorded_taxis(cabspotting):
     assert "mudkitMap.slides(" in drawn(played, hour, cabs[:1], "noise, dB")
 
 
-@pytest.mark.parametrize("wrong", [{"watch": ["nobody"]}, {"stand": {"phone-00000": (30.0, -97.0)}}])
+@pytest.mark.parametrize("wrong", [{"watch": ["nobody"]}, {"stationary": {"phone-00000": (30.0, -97.0)}}])
 def test_a_device_that_is_not_there_or_is_already(commuters, wrong):
     with pytest.raises(ParameterError, match=r"'nobody'|'phone-00000'"):
         play(APPLICATIONS["traffic"], commuters, **wrong)
