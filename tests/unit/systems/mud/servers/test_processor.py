@@ -366,3 +366,21 @@ def test_without_a_state_it_asks_for_it():
     assert told(processor, "log", "master", entries=[]) == [("master", {"kind": "follow", "turn": TURN})]
     said = sent(processor.handle(0, TimerFired("begin")))
     assert said == [("master", {"kind": "follow", "turn": TURN})]
+
+
+def test_a_client_that_has_moved_is_named_with_its_new_address(cell):
+    cell.register()
+    note = {"session": "s", "endpoint": "jane/news", "address": "away"}
+    assert told(cell.processor, "moved", "server", **note) == [("server", {"kind": "moved", **note})]
+    said = told(cell.processor, "gone", "server", session="s", endpoint="jane/news")
+    assert [each["body"] for _, each in said] == [
+        {"what": "whereabouts", "endpoint": "jane/news", "address": "away"}
+    ]
+
+
+def test_nobody_moves_the_reads_of_another(cell):
+    cell.register()
+    note = {"session": "s", "endpoint": "mallory/news", "address": "away"}
+    told(cell.processor, "moved", "server", **note)
+    said = told(cell.processor, "gone", "server", session="s", endpoint="jane/news")
+    assert said[0][1]["body"]["address"] != "away"
