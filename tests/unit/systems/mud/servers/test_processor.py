@@ -318,6 +318,35 @@ def test_other_reader_data_count_from_then_on(cell):
     assert cell.change("a", 2, {}, secret) == [(1, "upsert", "a", 2)]
 
 
+OF_ADULTS = to_json(Predicate("receiver.age >= 21"))
+
+
+def update(cell, data_seq, age):
+    """Send an update of the reader's data; return the number that is acknowledged."""
+    message = {"handle": wire(1), "data_seq": data_seq, "reader": {"age": age}}
+    return told(cell.processor, "update_data", "gateway", **message)[0][1]["data_seq"]
+
+
+@pytest.mark.parametrize("late_seq", [1, 2])
+@pytest.mark.parametrize(("age", "expected"), [(30, [(1, "upsert", "a", 1)]), (10, [])])
+def test_a_late_copy_of_an_update_changes_nothing(cell, late_seq, age, expected):
+    cell.register(data_seq=1, reader={"age": 40 - age})
+    assert update(cell, 2, age) == 2
+    assert update(cell, late_seq, 40 - age) == 2
+    assert cell.change("a", 1, {}, OF_ADULTS) == expected
+
+
+@pytest.mark.parametrize("late_seq", [1, 2])
+@pytest.mark.parametrize(("age", "expected"), [(30, [(1, "upsert", "a", 1)]), (10, [])])
+def test_of_updates_before_the_registration_the_first_with_the_highest_number_counts(
+    cell, late_seq, age, expected
+):
+    assert update(cell, 2, age) == 2
+    assert update(cell, late_seq, 40 - age) == late_seq
+    assert cell.register(data_seq=1, reader={"age": 40 - age})[-1][1]["data_seq"] == 2
+    assert cell.change("a", 1, {}, OF_ADULTS) == expected
+
+
 def test_a_server_that_gives_a_session_up_ends_its_reads_and_no_others(cell):
     cell.register(1)
     cell.register(2, session="another")
