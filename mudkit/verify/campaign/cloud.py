@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Received, Send, SendFailed, TimerFired
-from mudkit.systems.mud.servers.sender import AGAIN
+from mudkit.systems.mud.servers.stream_sender import AGAIN
 from mudkit.verify.campaign.client import StreamSeen
 
 __all__ = [

@@ -66,9 +66,11 @@ from mudkit.systems.mud.messages import (
     ShippedPolicy,
     Welcome,
     Whereabouts,
+    app_of,
+    netid_of,
+    server_of,
 )
-from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
-from mudkit.systems.mud.tables.partitioning import app_of, netid_of, server_of
+from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import dropped
 
 __all__ = ["HEARTBEAT_US", "NotificationServer"]

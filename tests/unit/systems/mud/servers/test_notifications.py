@@ -9,9 +9,8 @@ from mud_machines import ports, sent, told
 
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.events import LinkUp, SendFailed, SetTimer, TimerFired
-from mudkit.systems.mud.messages import Welcome
+from mudkit.systems.mud.messages import Welcome, server_of
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US, NotificationServer
-from mudkit.systems.mud.tables.partitioning import server_of
 from mudkit.wire import as_wire
 
 DEAD_US = 2 * HEARTBEAT_US + 60_000_000
