@@ -36,7 +36,7 @@ from mudkit import words
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Branch, Displayed, View, tree
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number
+from mudkit.sources import parameters
 from mudkit.wire import Fields, Value
 
 __all__ = [
@@ -73,7 +73,7 @@ class Density:
     cells: Mapping[tuple[int, int], tuple[float, ...]]
 
     def __post_init__(self) -> None:
-        number("cell_deg", self.cell_deg, 1e-9, 360.0)
+        parameters.number("cell_deg", self.cell_deg, 1e-9, 360.0)
 
     def at(self, lat: float, lon: float, hour: float) -> float:
         """Say how densely a place is written to.
