@@ -62,7 +62,7 @@ class Journal:
     edit_share: float = rate(0.4, 0.0, 1.0)
     cut_minutes: float = rate(4.0, 0.0, 1e5)
     restart_s: float = rate(20.0, 0.0, 1e6)
-    replica_lag_s: float = 60.0
+    replica_lag_s: float = rate(60.0, 0.0, 1e6)
     fresh_s: float = rate(300.0, 0.0, 1e9)
 
     def __post_init__(self) -> None:
