@@ -158,8 +158,8 @@ class Journal:
         refused = dict.fromkeys(writes["value_hash"][writes["status"] == "failed"], _REFUSED)
         waits_s = (looks["responded"] - looks["invoked"]).dt.total_seconds()
         stale = 0
-        for asked, seen in zip(looks["invoked"], looks["value_hash"], strict=True):
-            before = accepted["version"][accepted["responded"] <= asked]
+        for invoked, seen in zip(looks["invoked"], looks["value_hash"], strict=True):
+            before = accepted["version"][accepted["responded"] <= invoked]
             stale += (version | refused).get(seen, 0) < max(before.astype(int), default=0)
         return {
             "bytes": float(bill["bytes"].sum()),

@@ -1,4 +1,4 @@
-"""What trees can reach under many prices of a mistake, so that policies compare at equal shares."""
+"""Frontiers: the shares that trees reach at many prices of a mistake, for comparison at equal shares."""
 
 from __future__ import annotations
 
@@ -126,7 +126,10 @@ def write_frontier(
         learnt = LearntWrites(trees.tree(tree.split(costs))[0], costs)
         leaves = int(np.count_nonzero(learnt.tree.is_leaf))
         rows.append((price, *shares(learnt.due_us(test)), leaves))
-    rows += [(math.nan, *shares(delayed(test, np.full(count, each))), 1) for each in range(len(CLASSES))]
+    rows += [
+        (math.nan, *shares(delayed(test, np.full(count, class_number))), 1)
+        for class_number in range(len(CLASSES))
+    ]
     return pd.DataFrame(rows, columns=["price", "message_share", "point_share", "missed_share", "leaves"])
 
 
