@@ -38,12 +38,12 @@ class _Aggregate(NamedTuple):
 
 
 class Aggregates:
-    """One or more aggregates, as a read asks for them.
+    """Aggregates of a read.
 
     Parameters
     ----------
     text : str
-        The aggregates, for instance ``"count(*), avg(speed)"``: ``count``, ``sum``, ``min``, ``max`` and
+        Aggregates, for instance ``"count(*), avg(speed)"``: ``count``, ``sum``, ``min``, ``max`` and
         ``avg`` of an expression. NULL does not count; a sum of nothing is NULL. ``min`` and ``max`` order
         numbers before strings before booleans.
     language : Language, optional
@@ -106,11 +106,11 @@ class Aggregates:
 
     @property
     def names(self) -> list[str]:
-        """The aggregates as they are written."""
+        """Aggregates in their written form."""
         return [aggregate.written for aggregate in self._aggregates]
 
     def of(self, records: Iterable[Mapping[str, Any]], **scopes: Mapping[str, Any]) -> State:
-        """Compute over some records: the part of one processor.
+        """Compute the state of a part of the records, as one processor does.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Aggregates:
         return tuple(states)
 
     def combine(self, states: Iterable[State]) -> State:
-        """Combine parts: the gateway's work. The order does not matter."""
+        """Combine the states of parts in any order, as the gateway does."""
         whole = [_start(aggregate.name) for aggregate in self._aggregates]
         for state in states:
             for number, aggregate in enumerate(self._aggregates):
@@ -136,13 +136,13 @@ class Aggregates:
         return tuple(whole)
 
     def is_state(self, state: Any) -> bool:
-        """Say whether something can be what :meth:`of` gives, as far as :meth:`combine` needs it."""
+        """Return whether a value has the form of a state, as far as :meth:`combine` depends on it."""
         if not isinstance(state, list | tuple) or len(state) != len(self._aggregates):
             return False
         return all(_is_part(each.name, part) for each, part in zip(self._aggregates, state, strict=True))
 
     def result(self, state: State) -> dict[str, Any]:
-        """Give the values, by aggregate as it is written; ``None`` is NULL."""
+        """Return the values of a state by aggregate (in its written form); ``None`` is NULL."""
         return {
             aggregate.written: _result(aggregate.name, part)
             for aggregate, part in zip(self._aggregates, state, strict=True)

@@ -117,28 +117,28 @@ def function(
     Parameters
     ----------
     name : str
-        How predicates call it, in any case.
+        Name in predicates; case does not matter.
     returns : {'number', 'string', 'boolean', 'point'}
         Kind of its result; a result of another kind is NULL.
     argument_kinds : tuple of str, optional
-        Kinds of its arguments; by default its annotations say them (``float``, ``int``, ``str``, ``bool``,
+        Kinds of its arguments; by default from its annotations (``float``, ``int``, ``str``, ``bool``,
         ``Point``).
     numpy : callable, optional
-        The same over arrays without NULL; without it the NumPy evaluator refuses the function by name, and
-        the index evaluates one by one.
+        Equivalent over arrays without NULL; without it the NumPy evaluator refuses the function, and the
+        index evaluates one by one.
     sqlite, spark : str, optional
-        The same as SQL with ``{0}``, ``{1}``, … for the arguments. SQLite does without: it calls Python.
+        Equivalent in SQL with ``{0}``, ``{1}``, … for the arguments. SQLite needs none: it calls Python.
 
     Returns
     -------
     callable
-        A decorator that gives the function back unchanged. It must not keep anything from call to call:
-        evaluators may call it in any order and as often as they like. It is never called with NULL.
+        Decorator that returns the function unchanged. The function must be pure: evaluators call it in any
+        order and any number of times, never with NULL.
 
     Raises
     ------
     PredicateError
-        The name is taken or not a name, or a kind is unknown.
+        The name is taken or invalid, or a kind is unknown.
 
     Examples
     --------

@@ -19,21 +19,21 @@ the attributes of a struct."""
 
 
 class Language:
-    """The scopes and, if known, the attributes that predicates may name.
+    """Scopes and, if known, attributes that predicates may name.
 
     Parameters
     ----------
     scopes : tuple of str
-        The first is that of names without a scope.
+        Names without a scope belong to the first.
     bound : tuple of str
-        Those whose names become constants when a predicate is written (Mobius 2.2: the writer's context).
+        Scopes whose names become constants at the write (Mobius 2.2: the writer's context).
     schema : mapping of str to mapping, optional
-        The attributes of each scope. A scope that is not there may have any attribute.
+        Attributes of each scope, with their kinds. A scope that is not listed may have any attribute.
 
     Raises
     ------
     PredicateError
-        The schema names a kind or a scope that does not exist.
+        The schema names an unknown kind or scope.
 
     Examples
     --------
@@ -64,9 +64,9 @@ class Language:
         return _language, (self.scopes.names, tuple(self.scopes.bound), self.schema)
 
     def meant(self, scope: str, path: tuple[str, ...]) -> str | None:
-        """Give the name that was most likely meant, where a scope is misspelt; None: nothing looks like it.
+        """Return a suggestion for a misspelt scope; None: no name is similar.
 
-        ``reciever.age`` is a struct of the record, without a schema: SQL has no other way to read it.
+        Without a schema ``reciever.age`` is a struct of the record, as in SQL.
         """
         first = path[0]
         if len(path) == 1 or scope != self.scopes.names[0] or scope in self.schema:
@@ -75,12 +75,12 @@ class Language:
         return ".".join((near[0], *path[1:])) if near else None
 
     def kinds(self, name: tree.Name, text: str) -> int:
-        """Give the kinds that a name may have.
+        """Return the kinds that a name may have.
 
         Raises
         ------
         PredicateError
-            The schema does not know the name.
+            The schema does not have the name.
         """
         if name.scope not in self.schema:
             return EVERY_KIND
@@ -89,7 +89,7 @@ class Language:
     def kinds_of(
         self, scope: str, path: tuple[str, ...], *, text: str | None = None, at: tuple[int, int] | None = None
     ) -> int:
-        """Give the kinds of a path in a scope that the schema knows."""
+        """Return the kinds of a path in a scope of the schema."""
         attributes: str | Schema = self.schema[scope]
         before = ""
         for part in path:

@@ -25,16 +25,16 @@ _ANYTHING: Final = ("json", "variant")
 
 
 class Column(NamedTuple):
-    """A column that has another name than the attribute, or lies inside another column.
+    """Column with another name than its attribute, or inside another column.
 
     Parameters
     ----------
     name : str or tuple of str
-        Its name; for a point that is two columns of numbers, both names, latitude first.
+        Name; for a point in two columns of numbers both names, latitude first.
     kind : str
-        See :class:`Layout`.
+        Kind, as listed in :class:`Layout`.
     path : tuple of str
-        Fields of a Spark ``STRUCT`` on the way to it.
+        Fields of Spark ``STRUCT`` columns that contain it, outermost first.
     """
 
     name: str | tuple[str, str]
@@ -90,14 +90,14 @@ class Layout:
     Parameters
     ----------
     **scopes : str or mapping of str to (str or Column)
-        The columns of each scope. A text is the name of the one column that holds all attributes: JSON text
+        Columns of each scope. A string is the name of the one column that holds all attributes: JSON text
         in SQLite (valid, or NULL; :func:`to_json` writes it), a ``VARIANT`` in Spark. A mapping gives a kind
-        to each attribute, or a :class:`Column` when the column is called otherwise. A scope that is not given
-        has no data: its names are NULL.
+        to each attribute, or a :class:`Column` if the column has another name. A scope that is not given has
+        no data: its names are NULL.
 
     Notes
     -----
-    Kinds of columns; what a column holds of another kind than its own is NULL:
+    Kinds of columns; a value of another kind than that of its column is NULL:
 
     * ``'number'``; in Spark also a ``TIMESTAMP``, which is a number of seconds since 1970 UTC.
     * ``'date'``: a ``DATE`` or ``TIMESTAMP_NTZ`` of Spark, in seconds too.
@@ -105,12 +105,12 @@ class Layout:
     * ``'point'``: two columns of numbers, ``Column(("lat", "lon"), "point")``; or one column, in SQLite with
       JSON text, in Spark a ``STRUCT`` with ``lat`` and ``lon``.
     * ``'pair'``: a point as an ``ARRAY`` of two numbers (Spark).
-    * ``'struct'``: something that is there or not, and has no value.
+    * ``'struct'``: present or absent, without a value.
     * ``'json'`` (SQLite) and ``'variant'`` (Spark): a column with a value of any kind, also structs, into
       which paths may reach.
-    * ``'null'``: nothing that the language knows.
+    * ``'null'``: no kind of the language.
 
-    An attribute of a struct is named with dots, ``"home.city"``; in SQLite its column is called like that, in
+    An attribute of a struct is named with dots, ``"home.city"``; in SQLite this is the column's name, in
     Spark it is the field. A struct ``home`` of which only attributes are given is NULL when all of them are,
     and with ``home.lat`` and ``home.lon`` it may be a point.
 
@@ -135,13 +135,13 @@ class Layout:
                 }
 
     def find(self, name: Name, text: str | None = None) -> Resolved:
-        """Say where a name is.
+        """Return the column of a name.
 
         Parameters
         ----------
         name : Name
         text : str, optional
-            The predicate's text, for the error.
+            Text of the predicate, for the error.
 
         Raises
         ------

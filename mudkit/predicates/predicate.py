@@ -47,12 +47,12 @@ _KINDS: Final[dict[type, int]] = {float: NUMBER, str: STRING, _Unbound: -1}
 
 
 class Predicate:
-    """A condition over records, their readers and their writers.
+    """Condition over records, their readers and their writers (Mobius 2.2).
 
     Parameters
     ----------
     text : str
-        A SQL condition; see the design of the language for what it may hold and what it means.
+        SQL condition, such as ``topic = 'news' AND price < :most``.
     **parameters
         Constants for ``:name`` in the text: a number, string, boolean, ``None``, point (``{"lat", "lon"}`` or
         a pair), or after ``IN`` a list of these.
@@ -60,14 +60,14 @@ class Predicate:
     Raises
     ------
     PredicateError
-        The text is no condition of the language, or a parameter is missing, unknown or of no usable kind. The
-        error shows the place with a caret.
+        The text is not a condition of the language, or a parameter is missing, unknown or of a wrong kind.
+        The error marks the place with a caret.
 
     Notes
     -----
-    Mobius 2.2: writers and readers say in predicates who is meant. Each text is parsed once and each shape
-    compiled once in a process; both are kept for the 4,096 used last. Comparisons in a row, such as
-    ``1 < n < 3`` or ``n = 1 IS NULL``, are refused: engines take them for different things.
+    Writers name their intended readers, and readers the records they want. Each text is parsed once and
+    each shape compiled once per process; caches hold the 4,096 used last. Chained comparisons such as
+    ``1 < n < 3`` or ``n = 1 IS NULL`` are refused, since SQL engines evaluate them differently.
 
     Examples
     --------
@@ -87,19 +87,19 @@ class Predicate:
     def parse(
         cls, text: str, parameters: Mapping[str, Any] | None = None, *, language: Language = MOBIUS
     ) -> Predicate:
-        """Make a predicate of another language than that of Mobius, or one whose names are checked.
+        """Build a predicate of another language than that of Mobius, or one with a schema.
 
         Parameters
         ----------
         text : str
         parameters : mapping of str to object, optional
         language : Language
-            Its scopes, and what is known of their attributes.
+            Scopes and, if known, their attributes.
 
         Raises
         ------
         PredicateError
-            As for the class; with a schema also for a name that it does not have.
+            As for the class; also if the schema does not have a name.
         """
         made = cls.__new__(cls)
         made._make(text, parameters or {}, language)
@@ -142,12 +142,12 @@ class Predicate:
 
     @property
     def text(self) -> str:
-        """The text that it was made of."""
+        """Text of the condition."""
         return self._parsed.text
 
     @property
     def signature(self) -> str:
-        """The shape: names, operators and functions, with ``?kind`` for each constant.
+        """Shape: names, operators and functions, with ``?kind`` for each constant.
 
         Equal for equal shapes, whatever their constants, spacing or comments.
         """
@@ -155,16 +155,16 @@ class Predicate:
 
     @property
     def unbound(self) -> list[str]:
-        """Names that must be bound before it can be evaluated, for instance ``sender.loc``."""
+        """Names that must be bound before evaluation, for instance ``sender.loc``."""
         return list(self.form.unbound)
 
     def names(self) -> dict[str, set[str]]:
-        """Give the names that it looks at, by scope.
+        """Return the names in the condition, by scope.
 
         Returns
         -------
         dict of str to set of str
-            Every scope of its language; paths into structs with dots.
+            All scopes of the language; paths into structs with dots.
         """
         names: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
         for scope, path in self.form.names:
@@ -172,22 +172,22 @@ class Predicate:
         return names
 
     def bind(self, **scopes: Mapping[str, Any]) -> Predicate:
-        """Make the names of a scope constants: the writer's side, when a record is written.
+        """Replace the names of a scope by constants, as a writer's device does at the write.
 
         Parameters
         ----------
         **scopes : mapping
-            Data of the scope, for instance ``sender={"loc": (30.27, -97.74)}``. What is not there is NULL.
+            Data of the scope, for instance ``sender={"loc": (30.27, -97.74)}``; missing names are NULL.
 
         Returns
         -------
         Predicate
-            A new one.
+            New predicate.
 
         Raises
         ------
         PredicateError
-            The language does not bind this scope, or its data are no mapping.
+            The language does not bind this scope, or its data are not a mapping.
         """
         for scope, data in scopes.items():
             if scope not in self.language.scopes.bound:
@@ -240,7 +240,7 @@ class Predicate:
         return self.form.evaluate(self.constants, tables, record, *self.language.others)
 
     def arguments(self, record: Mapping[str, Any], scopes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Check the data of all scopes and put them into the language's order."""
+        """Return the data of all scopes in the language's order, after checking them."""
         names = self.language.scopes.names
         if type(record) is not dict:
             check_mapping(names[0], record)
@@ -280,23 +280,23 @@ class Predicate:
         tables: Mapping[str, Any] | None = None,
         **scopes: Mapping[str, Any],
     ) -> np.ma.MaskedArray[Any, Any]:
-        """Evaluate for many records at once, with NumPy.
+        """Evaluate many records at once with NumPy.
 
         Parameters
         ----------
         columns : mapping of str to array_like
             Columns of the first scope by name: arrays of numbers, booleans, times, strings or objects, of
             points an (n, 2) array, of structs an object array or one column a path (``"loc.lat"``). A masked
-            value is NULL. A value that is no array (a string, a number, a tuple, a dict) is the same for all.
+            value is NULL. A scalar (a string, number, tuple or dict) applies to all records.
         tables : mapping, optional
-            The tables for ``lookup``.
+            Tables for ``lookup``.
         **scopes : mapping of str to array_like
             Columns of the other scopes.
 
         Returns
         -------
         masked array of bool, shape (n,)
-            NULL is masked, with ``False`` beneath, so that ``rows[result]`` keeps those that match.
+            NULL is masked, with ``False`` as data, so that ``rows[result]`` selects the matches.
 
         Raises
         ------
@@ -310,19 +310,19 @@ class Predicate:
         return vectors.evaluate(self.form.root, self.constants, given, tables, self.text)
 
     def sql(self, dialect: Literal["sqlite", "spark"], layout: Layout) -> str:
-        """Write it for a SQL engine: an expression that is TRUE, FALSE or NULL exactly as in Python.
+        """Return a SQL expression that is TRUE, FALSE or NULL exactly as in Python.
 
         Parameters
         ----------
         dialect : {'sqlite', 'spark'}
             Dialect. For SQLite, call :func:`mudkit.predicates.register_functions` on the connection.
         layout : Layout
-            Where the attributes of each scope are.
+            Columns of the attributes of each scope.
 
         Returns
         -------
         str
-            Constants are literals in it, quoted.
+            Expression; constants are quoted literals.
 
         Raises
         ------
@@ -335,9 +335,9 @@ class Predicate:
         return dialects.write(self.form.root, self.constants, dialect, layout, self.text)
 
     def explain(self) -> str:
-        """Draw its tree, one node a line, with the kinds that are known; then names that look misspelt.
+        """Return the tree as text, one node per line with its kinds, and a note for names that look misspelt.
 
-        A name whose scope is misspelt is read as a name of the record, and NULL when no record has it.
+        A name with a misspelt scope is a name of the record, and NULL if no record has it.
         """
         lines = [tree.outline(self.form.root, self.constants)]
         for scope, path in self.form.names:
@@ -373,7 +373,7 @@ class Predicate:
 
     @classmethod
     def restore(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
-        """Make the predicate again that has this text and these :attr:`constants`."""
+        """Rebuild a predicate from its text and its :attr:`constants`."""
         return _restored(text, language, tuple(constants))
 
 

@@ -28,7 +28,7 @@ _TYPES: Final = {float: NUMBER, str: STRING, int: BOOLEAN}
 
 
 def register_functions(connection: sqlite3.Connection) -> None:
-    """Add the functions that predicates need to a connection, and those of users.
+    """Register the functions of predicates, and users' functions, on a SQLite connection.
 
     Parameters
     ----------
@@ -36,8 +36,7 @@ def register_functions(connection: sqlite3.Connection) -> None:
 
     Notes
     -----
-    Their names begin with ``mudkit_``. A function that is registered with
-    :func:`mudkit.predicates.function` later needs another call.
+    Their names begin with ``mudkit_``. Call it again after a later :func:`mudkit.predicates.function`.
     """
     known: dict[str, tuple[int, Callable[..., Any]]] = {
         "point": (-1, _point),

@@ -66,7 +66,7 @@ BIGGEST: Final = float(np.finfo(np.float64).max)
 
 
 class Point(NamedTuple):
-    """A place, degrees.
+    """Place in degrees.
 
     Parameters
     ----------

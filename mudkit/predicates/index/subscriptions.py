@@ -27,25 +27,25 @@ _SHIFT: Final = 40
 
 
 class SubscriptionIndex(Displayed):
-    """Subscriptions with their readers' data; finds those that a record and its writer both mean.
+    """Index of subscriptions: finds those that match a record and its writer predicate.
 
-    A subscription is a read predicate over records (it may also look at its own reader's data), and what its
-    reader says of itself. A record comes with a writer predicate over readers' data. Both must be TRUE.
+    A subscription is a read predicate over records (and its own reader's data) with the reader's data. A
+    record has a writer predicate over readers' data. Both must be TRUE.
 
     Parameters
     ----------
     tables : mapping of str to mapping, optional
-        The tables for ``lookup``: by name of the table, records by primary key.
+        Tables for ``lookup`` by name, each with records by primary key.
 
     Notes
     -----
     Mobius 2.2, 5: predicates on both sides, matched at the processors. Subscriptions of one shape share one
     signature (NiagaraCQ) and keep their constants in NumPy columns. Equalities and ``IN`` are looked up by
-    hash, bounds, boxes and circles in a tree (:mod:`mudkit.predicates.index.bounds`); what remains is
-    evaluated on the candidates, few of them one by one, many as one vectorised pass. Results are those of
-    evaluating every subscription.
+    hash, bounds, boxes and circles in a tree (:mod:`mudkit.predicates.index.bounds`); other parts are
+    evaluated on the candidates, one by one or vectorised. Results are those of evaluating every
+    subscription.
 
-    Not for use by several threads at once.
+    Not thread-safe.
 
     Examples
     --------
@@ -99,18 +99,18 @@ class SubscriptionIndex(Displayed):
         Parameters
         ----------
         identity : hashable
-            Its name, given back by :meth:`match`.
+            Name that :meth:`match` returns.
         predicate : Predicate
-            The read predicate.
+            Read predicate.
         receiver : mapping, optional
-            What the reader says of itself.
+            Data that the reader reports.
         auth : mapping, optional
-            Who the reader provably is.
+            Claims of the reader's token.
 
         Raises
         ------
         PredicateError
-            The name is taken, or the predicate is not bound or of another language.
+            The name is taken, or the predicate is unbound or of another language.
         """
         if identity in self._where:
             raise PredicateError(
@@ -144,13 +144,13 @@ class SubscriptionIndex(Displayed):
         receiver: Mapping[str, Any] | None = None,
         auth: Mapping[str, Any] | None = None,
     ) -> None:
-        """Give a subscription's reader other data: they replace those before.
+        """Replace the data of a subscription's reader.
 
         Parameters
         ----------
         identity : hashable
         receiver, auth : mapping, optional
-            What is not given stays.
+            New data; None: unchanged.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class SubscriptionIndex(Displayed):
                 self._see(**{scope: data})
 
     def remove(self, identity: Hashable) -> None:
-        """Take a subscription out.
+        """Remove a subscription.
 
         Raises
         ------
@@ -192,23 +192,23 @@ class SubscriptionIndex(Displayed):
         return self._groups[place >> _SHIFT], place & ((1 << _SHIFT) - 1)
 
     def match(self, record: Mapping[str, Any], writer: Predicate | None = None) -> list[Any]:
-        """Find the subscriptions that a record reaches.
+        """Return the subscriptions that a record matches.
 
         Parameters
         ----------
         record : mapping
         writer : Predicate, optional
-            Who may see it; by default everyone.
+            Writer predicate; by default all readers.
 
         Returns
         -------
         list
-            Names, in order of adding.
+            Names in the order in which they were added.
 
         Raises
         ------
         PredicateError
-            The writer predicate is not bound.
+            The writer predicate is unbound.
         """
         if writer is not None:
             _check(writer, "writer predicate")
@@ -235,23 +235,23 @@ class SubscriptionIndex(Displayed):
         records: Iterable[Mapping[str, Any]],
         writers: Predicate | Sequence[Predicate | None] | None = None,
     ) -> list[list[Any]]:
-        """Find the subscriptions for many records at once, faster than one by one.
+        """Return the subscriptions that each of many records matches, faster than one by one.
 
         Parameters
         ----------
         records : iterable of mapping
         writers : Predicate or sequence of Predicate, optional
-            One for all, or one a record; ``None`` is everyone.
+            One for all, or one per record; ``None``: all readers.
 
         Returns
         -------
         list of list
-            What :meth:`match` gives, for each record.
+            Result of :meth:`match` for each record.
 
         Raises
         ------
         PredicateError
-            A writer predicate is not bound, or there are not as many as records.
+            A writer predicate is unbound, or their number is not that of the records.
         """
         whole = list(records)
         each = [writers] * len(whole) if writers is None or isinstance(writers, Predicate) else list(writers)
@@ -298,7 +298,7 @@ class SubscriptionIndex(Displayed):
         return [sorted_ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def explain(self, record: Mapping[str, Any], writer: Predicate | None = None) -> pd.DataFrame:
-        """Say for each signature how a record was matched.
+        """Return for each signature how a record is matched.
 
         Parameters
         ----------
@@ -308,11 +308,11 @@ class SubscriptionIndex(Displayed):
         Returns
         -------
         DataFrame
-            A row a signature: ``signature``, ``subscriptions``, ``indexed`` (parts that are looked up, how),
-            ``evaluated`` (parts that are not), ``scanned`` (subscriptions that the lookup looked at),
-            ``candidates`` (those it gave), ``survivors`` (those whose read predicate is TRUE), ``matches``
-            (those whose reader the writer means, too), ``never_seen`` (names that no data have had so far:
-            perhaps misspelt; what may have been meant stands beside a name like that of a scope).
+            One row per signature: ``signature``, ``subscriptions``, ``indexed`` (parts that are looked up,
+            and how), ``evaluated`` (other parts), ``scanned`` (subscriptions that the lookup compared),
+            ``candidates`` (its result), ``survivors`` (those whose read predicate is TRUE), ``matches``
+            (those whose reader satisfies the writer predicate, too), ``never_seen`` (names that no data had
+            so far, perhaps misspelt, with a suggestion if a name resembles a scope).
         """
         import pandas as pd
 
