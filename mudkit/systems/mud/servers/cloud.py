@@ -11,7 +11,7 @@ from mudkit.display import Displayed, View
 from mudkit.events import Installed, Make, Network, Operation
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
-from mudkit.systems.mud.operations import Ship
+from mudkit.systems.mud.messages import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway

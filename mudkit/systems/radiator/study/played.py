@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ContextProblem, ParameterError, PropagationProblem
+from mudkit.arguments import check_arguments
+from mudkit.errors import ContextProblem, ParameterError, PropagationProblem, brief
 from mudkit.sources.parameters import number
 from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
@@ -81,6 +82,7 @@ class Played:
     problems: list[PropagationProblem]
 
 
+@check_arguments
 def play(
     application: Application,
     positions: pd.DataFrame | pa.Table | Loaded,
@@ -117,9 +119,7 @@ def play(
 
     number("every_s", every_s, 0.0, 1e9)
     retention_us = round(number("max_retention_s", max_retention_s, 1e-6, 1e9) * 1e6)
-    table: pd.DataFrame | pa.Table = getattr(positions, "positions", positions)
-    frame: pd.DataFrame = table if isinstance(table, pd.DataFrame) else table.to_pandas()
-    frame = frame.sort_values(["ts", "device"], kind="stable", ignore_index=True)
+    frame = _frame(positions).sort_values(["ts", "device"], kind="stable", ignore_index=True)
     names, stationary = set(frame["device"].unique()), dict(stationary or {})
     if not names or not set(watch) <= names or names & stationary.keys():
         raise ParameterError(
@@ -254,6 +254,26 @@ def _track(frame: pd.DataFrame, times_us: NDArray[np.int64], name: str) -> Track
 
 def _still(place: Place) -> Track:
     return np.zeros(1), np.array([place[0]]), np.array([place[1]])
+
+
+def _frame(positions: object) -> pd.DataFrame:
+    """Return positions as a DataFrame, or raise ParameterError if they are no table of positions."""
+    import pandas as pd
+
+    table = getattr(positions, "positions", positions)
+    converted = getattr(table, "to_pandas", None)
+    frame = converted() if callable(converted) else table
+    columns = list(frame.columns) if isinstance(frame, pd.DataFrame) else None
+    missing = {"device", "ts", "lat", "lon"}.difference(columns or ())
+    if missing or not isinstance(frame, pd.DataFrame):
+        raise ParameterError(
+            f"The positions lack columns: {', '.join(sorted(missing))}.",
+            where="positions",
+            found=brief(positions) if columns is None else ", ".join(map(str, columns)) or "no columns",
+            expected="a table with device, ts, lat and lon, or an object with one as its positions",
+            remedy="take lab.trace.positions, or what mudkit.trace.load returns",
+        )
+    return frame
 
 
 def _events(
