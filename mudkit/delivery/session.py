@@ -163,7 +163,7 @@ class Heard(Enum):
     STALE = "stale"
     """Older than the last one of the same incarnation: ignored."""
     STRANGER = "stranger"
-    """Of another incarnation, or without the nonce of the first question: a restarted device, or a late copy.
+    """Hello of another incarnation, or without the requested nonce: a restarted device, or a late copy.
     Ask for another hello with a nonce."""
 
 

@@ -136,4 +136,4 @@ class Incoming(Generic[_T]):
     def missing(self) -> Sequence[int]:
         """Missing sequence numbers before the last buffered message, in order."""
         newest = max(self._ahead, default=0)
-        return [each for each in range(self.last_seq + 1, newest) if each not in self._ahead]
+        return [seq for seq in range(self.last_seq + 1, newest) if seq not in self._ahead]

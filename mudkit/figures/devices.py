@@ -628,16 +628,16 @@ def _states_by_device(
 ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] | None:
     if links is None:
         return None
-    wanted = ("device", "ts", "up")
-    if not isinstance(links, pa.Table) or not {*wanted} <= {*links.column_names}:
+    columns = ("device", "ts", "up")
+    if not isinstance(links, pa.Table) or not {*columns} <= {*links.column_names}:
         raise ParameterError(
             "These are not the links of a fleet.",
             where="links",
             found=", ".join(links.column_names) if isinstance(links, pa.Table) else type(links).__name__,
-            expected=f"a pyarrow.Table with the columns {', '.join(wanted)}",
+            expected=f"a pyarrow.Table with the columns {', '.join(columns)}",
             remedy="pa.Table.from_pandas(frame) converts a pandas DataFrame",
         )
-    links = links.select(wanted).sort_by([("device", "ascending"), ("ts", "ascending")])
+    links = links.select(columns).sort_by([("device", "ascending"), ("ts", "ascending")])
     times, up = epoch_us(links["ts"]), np.asarray(links["up"].to_numpy(), dtype=np.bool_)
     names = np.asarray(links["device"].to_pylist(), dtype=object)
     begins = np.flatnonzero(np.concatenate([names[:1] == names[:1], names[1:] != names[:-1]]))

@@ -286,8 +286,8 @@ class Grid:
         (west, east), (south, north) = to_mercator([frame.south, frame.north], [frame.west, frame.east])
         width, height = float(east - west), float(south - north)
         stretch = np.cos(np.radians((frame.south + frame.north) / 2))
-        wanted = cell_km / (2 * np.pi * EARTH_RADIUS_KM * max(float(stretch), 1e-3))
-        side = max(wanted, width / max_side, height / max_side)
+        target = cell_km / (2 * np.pi * EARTH_RADIUS_KM * max(float(stretch), 1e-3))
+        side = max(target, width / max_side, height / max_side)
         columns, rows = (min(max(int(np.ceil(length / side)), 1), max_side) for length in (width, height))
         return cls(float(west), float(north), side, columns, rows)
 

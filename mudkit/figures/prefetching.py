@@ -529,11 +529,13 @@ def _life_traces(rows: list[dict[str, Any]]) -> list[go.Scatter]:
         ("on the device, and read", BLUE, True),
         ("on the device for nothing: waste", ORANGE, False),
     ):
-        held = _segments(
+        on_device = _segments(
             rows, "left", "over", lambda row, read=is_read: row["is_forwarded"] and row["is_read"] == read
         )
-        if held["x"]:
-            traces.append(go.Scatter(**held, name=name, mode="lines", line={"color": colour, "width": 5}))
+        if on_device["x"]:
+            traces.append(
+                go.Scatter(**on_device, name=name, mode="lines", line={"color": colour, "width": 5})
+            )
     for what, at, name, symbol, colour in (
         ("read", "over", "read", "circle", BLUE),
         ("expires", "over", "expires", "line-ns-open", INK),

@@ -37,12 +37,12 @@ _UNITS: Final = (
 
 def times_us(table: pd.DataFrame, name: str, what: str) -> Times:
     """Return a column of times as microseconds since 1970 (UTC), null as ``NO_TIME``."""
-    held = table[name]
-    if not held.isna().all() and pd.api.types.is_numeric_dtype(held):
-        problem: str | None = str(held.dtype)  # pandas would take numbers for nanoseconds
+    values = table[name]
+    if not values.isna().all() and pd.api.types.is_numeric_dtype(values):
+        problem: str | None = str(values.dtype)  # pandas would take numbers for nanoseconds
     else:
         try:
-            times = pd.to_datetime(held, utc=True)
+            times = pd.to_datetime(values, utc=True)
             problem = None
         except (ValueError, TypeError) as error:
             problem = str(error).split("\n")[0]

@@ -1,4 +1,4 @@
-"""What the report propagation shows: sums of the pipeline's job, cells over time, an application played."""
+"""Tables of the report propagation: sums of the pipeline's job, cells over time, a played application."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ __all__ = [
 ]
 
 MAX_PICTURES: Final = 48
-"""A map has so many pictures; of a longer trace neighbouring intervals are joined."""
+"""Maximum number of pictures of a map; neighbouring intervals of a longer trace are joined."""
 MAX_MAP_CELLS: Final = 8000
 """Cells in all pictures of a map, with fewer pictures where there are more; a page stays under 6 MB."""
 NEAR: Final = "in the middle"
 FAR: Final = "far away"
-"""Who stands and listens."""
+"""Stationary receivers."""
 _MOMENTS: Final = 40
 _POINT: Final = 0.01
 _SOURCES: Final = {"speed": "traffic", "devices": "popular spots"}
@@ -157,7 +157,7 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.T
 
 
 def busiest(shown: pa.Table) -> int:
-    """Give the number of the picture with the most messages.
+    """Return the number of the picture with the most messages.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def _application(quantity: str) -> Application:
 
 
 def played(positions: pa.Table, quantity: str, far_km: float) -> Played:
-    """Let an application run on positions, and two listen: in the middle of them, and a way north of it.
+    """Run an application on positions with two stationary receivers: in their middle, and north of it.
 
     Parameters
     ----------

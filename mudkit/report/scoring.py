@@ -401,7 +401,7 @@ class ScoreStudy:
         rows = []
         for task in self.board.tasks:
             for system in self.board.systems:
-                known, told = (
+                known, disclosed = (
                     entry[(entry["task"] == task) & (entry["system"] == system)].set_index("party")
                     for entry in (self.board.privacy, self.board.disclosures)
                 )
@@ -413,10 +413,10 @@ class ScoreStudy:
                         "items_read_by_relay": known["items_read"].get(RELAY, math.nan),
                         "items_not_for_it": known.loc[PHONE, "items_not_for_it"],
                         "pairs": known.loc[SERVERS, "pairs"],
-                        "places_share": told.loc[SERVERS, "places"],
-                        "wants_share": told.loc[SERVERS, "wants"],
-                        "places_by_others_share": told.loc[OTHERS, "places"],
-                        "wants_by_others_share": told.loc[OTHERS, "wants"],
+                        "places_share": disclosed.loc[SERVERS, "places"],
+                        "wants_share": disclosed.loc[SERVERS, "wants"],
+                        "places_by_others_share": disclosed.loc[OTHERS, "places"],
+                        "wants_by_others_share": disclosed.loc[OTHERS, "wants"],
                     }
                 )
         return pd.DataFrame(rows)

@@ -24,7 +24,7 @@ _OF_A_BOUND: Final = (
     "point_share",
     "missed_share",
 )
-"""What a bound is a bound on, and what it is given; in all else a policy may do better."""
+"""Measures that a bound bounds, and those that it is given; a policy may exceed it in all others."""
 
 Table = TypeVar("Table", "pd.DataFrame", pa.Table)
 
@@ -48,10 +48,10 @@ def keep(table: Table, name: str, folder: Path | None) -> Table:
 
 
 def bounded(table: pd.DataFrame) -> pd.DataFrame:
-    """Leave to the rows of bounds the measures that they bound, and what they are given.
+    """Blank the measures of bounds that they do not bound and are not given.
 
-    The fewest queries with so many stale answers are no bound on completeness or cost, which a policy may
-    have better.
+    The fewest queries at a share of stale answers are no bound on completeness or cost: a policy may
+    be better in these.
 
     Parameters
     ----------
