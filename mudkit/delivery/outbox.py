@@ -179,7 +179,7 @@ class Outbox(Generic[_T]):
 
     def acked(self, up_to_seq: int) -> list[tuple[int, _T]]:
         """Remove all items up to a sequence number, and return them."""
-        gone = [(seq, item) for seq, item in self._waiting.items() if seq <= up_to_seq]
+        gone = list(takewhile(lambda each: each[0] <= up_to_seq, self._waiting.items()))
         for seq, _ in gone:
             self.ack(seq)
         return gone
