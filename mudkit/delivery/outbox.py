@@ -179,10 +179,10 @@ class Outbox(Generic[_T]):
 
     def acked(self, up_to_seq: int) -> list[tuple[int, _T]]:
         """Remove all items up to a sequence number, and return them."""
-        gone = list(takewhile(lambda each: each[0] <= up_to_seq, self._waiting.items()))
-        for seq, _ in gone:
+        removed = list(takewhile(lambda pending: pending[0] <= up_to_seq, self._waiting.items()))
+        for seq, _ in removed:
             self.ack(seq)
-        return gone
+        return removed
 
     def _key(self, seq: int) -> str:
         return f"{self._name} {seq:019d}"

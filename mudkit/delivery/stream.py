@@ -79,10 +79,10 @@ class Outgoing(Generic[_T]):
 
     def acked(self, seq: int) -> Sequence[int]:
         """Remove all items up to a sequence number, and return their numbers."""
-        seqs = []
+        removed = []
         while self._waiting and self._waiting[0].seq <= seq:
-            seqs.append(self._waiting.popleft().seq)
-        return seqs
+            removed.append(self._waiting.popleft().seq)
+        return removed
 
     def again(self) -> list[StreamItem[_T]]:
         """Return the messages of all unacknowledged items."""
