@@ -390,7 +390,7 @@ def test_an_item_is_watched_in_the_browser(chromium, lab, screenshot):
 
         monitor.get_by_label("filter", exact=True).fill("NOT")
         page.keyboard.press("Tab")
-        monitor.get_by_role("alert").get_by_text("ends too soon").wait_for()
+        monitor.get_by_role("alert").get_by_text("is incomplete").wait_for()
         status.get_by_text("The item was uploaded, in clear.").wait_for()
         monitor.get_by_label("filter", exact=True).fill("")
         page.keyboard.press("Tab")

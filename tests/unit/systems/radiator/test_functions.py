@@ -310,7 +310,7 @@ def test_who_says_no_place_ends_nothing(said):
     )
     assert len(played.received)
     assert played.received["lat"].isna().all()
-    assert not len(played.heard)
+    assert not len(played.cells)
     assert played.problems
 
 
@@ -321,7 +321,7 @@ def test_cells_of_another_form_end_nothing(cells):
 
     played = play(replace(APPLICATIONS["traffic"], join=join), POSITIONS, watch=["a"])
     assert len(played.received)
-    assert not len(played.heard)
+    assert not len(played.cells)
     assert played.problems
 
 
