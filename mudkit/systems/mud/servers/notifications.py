@@ -1,26 +1,26 @@
-"""Notification server: knows the addresses of the devices of its range, and sends them what changed.
+"""Notification server: knows the addresses of the devices in its range, and sends them changes.
 
 Its rules (Mobius 5):
 
 ============  ========================================================================================
 any message   dropped unless its sender may send it; a client only about its own endpoint
-Hello         redirect, if another server is responsible; of another start of the client: ask for one with
-              a nonce; a late copy: ignored; a known session continues at the address of the hello, and
-              waiting items are sent there; else a new session begins
+Hello         redirect, if another server is responsible; of another start of the client: request one
+              with a nonce; a late copy: ignored; a known session continues at the address of the hello,
+              and waiting items are sent there; else a new session begins
 heartbeat     the same, but nothing is retransmitted
 StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: stored, and to
               every client of that app that follows such policies, or to those that it is for; one for
               all devices replaces all earlier ones
 StreamAck     remove from the queue
 SendFailed    the client is not reached until its next hello
-TimerFired    retransmit what is overdue; give up clients without heartbeats; a server that starts asks
-              the generator for the policies until it answers
+TimerFired    retransmit overdue items; give up clients without heartbeats; after a start, ask the
+              generator for the policies until it answers
 start         ask the clients that had a session for a hello, until they answer
-Whereabouts   ask a client that an old store does not know
+Whereabouts   ask a client that is missing in an old store
 ============  ========================================================================================
 
-A client is given up, too, when an item has waited for too long, or too many wait while it is not reached.
-It gets a new session at its next hello, and registers its continuous reads again. The same happens after a
+A client is given up, too, when an item has waited for too long, or too many wait while it is not reached. It
+gets a new session at its next hello, and registers its continuous reads again. The same happens after a
 restart of the server, whose state is soft.
 """
 
@@ -101,28 +101,17 @@ class _Session:
 
 @dataclass
 class _Unheard:
-    """Client that had a session before the start: its last address, and the question to it."""
+    """Client that had a session before the start: its last address, and the request for a hello."""
 
     address: str
     peer: Peer
 
 
 class NotificationServer:
-    """One notification server.
+    """Machine of a notification server.
 
-    Parameters
-    ----------
-    ports : Ports
-    number : int
-        Index of this server.
-    servers, processors : sequence of str
-        Addresses of all notification servers, and of the processors.
-    generator : str
-        Address of the policy generator.
-    max_waiting : int
-        Number of notifications that wait for one client.
-    longest_s : float
-        Longest time for which one waits, in seconds.
+    ``number`` is its index in ``servers``. At most ``max_waiting`` notifications wait for a client that is
+    not reached, each for at most ``longest_s``.
     """
 
     def __init__(
@@ -138,16 +127,16 @@ class NotificationServer:
         self._store, self._entropy = ports.store, ports.entropy
         self._number, self._servers = number, servers
         self._generator, self._cloud = generator, {generator, *processors}
-        self._most_waiting, self._longest_us = max_waiting, round(longest_s * 1e6)
+        self._max_waiting, self._longest_us = max_waiting, round(longest_s * 1e6)
         self._life = 0
         self._begun_us = 0
-        """When the last clients were added to those that are asked for a hello."""
+        """Time at which clients were added last to those that are asked for a hello."""
         self._sessions: dict[str, _Session] = {}
-        """By name."""
+        """Sessions by name."""
         self._session_of: dict[str, str] = {}
         """Name of the session of an endpoint."""
         self._heard: dict[str, None] = {}
-        """Names of sessions, the last one heard at the end."""
+        """Names of sessions in the order of their last hello."""
         self._incoming: dict[str, Incoming[ServerNotification]] = {}
         """By the name of the stream."""
         self._latest: dict[str, Incoming[ServerNotification]] = {}
@@ -162,10 +151,10 @@ class NotificationServer:
             key.removeprefix("address "): _Unheard(to, Peer()) for key, to in self._addresses.items()
         }
         """Clients that have not said hello since the start, by endpoint."""
-        self._asked: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
+        self._hello_requests: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
         self._count = 0
         self._is_sweeping = False
-        """Whether the timer for missing heartbeats is set."""
+        """True while the timer for missing heartbeats is set."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -184,7 +173,7 @@ class NotificationServer:
             case SendFailed(to=to, message=Identify(endpoint=endpoint)):
                 if endpoint in self._unheard and self._unheard[endpoint].address == to:
                     del self._unheard[endpoint]
-                    return self._asked.answered(now_us, endpoint)  # it says hello when it has a link
+                    return self._hello_requests.answered(now_us, endpoint)  # it says hello when it has a link
             case SendFailed(to=to, message=StreamItem(stream=name)):
                 session = self._sessions.get(name)
                 if session is not None and session.sender.address == to:
@@ -237,21 +226,21 @@ class NotificationServer:
             if endpoint in self._unheard:
                 unheard = self._unheard[endpoint]
                 effects.append(Send(unheard.address, Identify(endpoint, unheard.peer.ask(self._entropy))))
-                effects += self._asked.sent(now_us, endpoint)
+                effects += self._hello_requests.sent(now_us, endpoint)
         return effects
 
     def _identify_again(self, now_us: int) -> Sequence[Effect]:
-        """Ask again the clients that have not answered; forget those whose heartbeats are missing."""
-        late = self._asked.overdue(now_us)
+        """Ask again the clients that have not answered; remove those whose heartbeats are missing."""
+        late = self._hello_requests.overdue(now_us)
         if now_us - self._begun_us < _DEAD_US:
-            return [*self._identify(now_us, late), *self._asked.fired(now_us)]
+            return [*self._identify(now_us, late), *self._hello_requests.fired(now_us)]
         for endpoint in self._unheard:
             self._keep_address(endpoint, None)
         self._unheard.clear()
-        return self._asked.clear()
+        return self._hello_requests.clear()
 
     def _keep_address(self, endpoint: str, address: str | None) -> None:
-        """Store the address of a client; None: it has no session any more."""
+        """Store the address of a client; None: it has no session."""
         key = f"address {endpoint}"
         if address is None:
             self._addresses.pop(key, None)
@@ -274,7 +263,7 @@ class NotificationServer:
         peer.take(hello.incarnation, hello.seq)
         effects: list[Effect] = []
         if self._unheard.pop(endpoint, None) is not None:
-            effects += self._asked.answered(now_us, endpoint)
+            effects += self._hello_requests.answered(now_us, endpoint)
         session = None if hello.session is None else self._sessions.get(hello.session)
         is_known = session is not None and session.endpoint == endpoint
         if session is None or not is_known:
@@ -294,14 +283,14 @@ class NotificationServer:
         return effects
 
     def _peer(self, endpoint: str) -> Peer:
-        """Return what is known of the hellos of a client."""
+        """Return the state of a client's hellos."""
         if endpoint in self._unheard:
             return self._unheard[endpoint].peer
         name = self._session_of.get(endpoint)
         return Peer() if name is None else self._sessions[name].peer
 
     def _begin(self, now_us: int, source: str, hello: Hello, peer: Peer) -> _Session:
-        """Begin a session, with the policies that its client lacks in the queue."""
+        """Begin a session; queue the policies that its client lacks."""
         self._count += 1
         name = f"{self._servers[self._number]} {self._life}.{self._count}"
         sender = StreamSender[Notification](name, name, source)
@@ -344,7 +333,7 @@ class NotificationServer:
         if known.get(version) == policy:
             return ()
         if policy.to is None:
-            for older in [each for each in known if each < version]:
+            for older in [other for other in known if other < version]:
                 del known[older]
         known[version] = policy
         effects: list[Effect] = []
@@ -356,7 +345,7 @@ class NotificationServer:
     def _queue(self, now_us: int, session: _Session, body: Notification) -> Sequence[Effect]:
         sender = session.sender
         effects = sender.send(now_us, body)
-        is_full = len(sender) > self._most_waiting and not sender.is_reached
+        is_full = len(sender) > self._max_waiting and not sender.is_reached
         if is_full or sender.age_us(now_us) > self._longest_us:
             return self._give_up(sender.name)
         return effects
@@ -369,7 +358,7 @@ class NotificationServer:
         return self._give_up(session.sender.name) if is_too_late else session.sender.overdue(now_us)
 
     def _sweep(self, now_us: int) -> Sequence[Effect]:
-        """Give up the clients whose heartbeats are missing."""
+        """End the sessions of clients whose heartbeats are missing."""
         by_silence = (self._sessions[name] for name in self._heard)
         dead = list(takewhile(lambda session: now_us - session.heard_us >= _DEAD_US, by_silence))
         effects: list[Effect] = []
@@ -390,8 +379,8 @@ class NotificationServer:
         if self._session_of.get(session.endpoint) == name:
             del self._session_of[session.endpoint]
             self._keep_address(session.endpoint, None)
-        gone = [Send(each, Gone(name)) for each in sorted(self._processors)]
-        return [*session.sender.close(), *gone]
+        notices = [Send(processor, Gone(name)) for processor in sorted(self._processors)]
+        return [*session.sender.close(), *notices]
 
 
 def _number(session: _Session) -> int:
@@ -399,7 +388,7 @@ def _number(session: _Session) -> int:
 
 
 def _lacks(session: _Session, policy: ShippedPolicy) -> bool:
-    """Check whether a client follows policies of this app and kind, and has no version as new as this one."""
+    """Return whether a client follows policies of this app and kind, and has only older versions."""
     version = policy.version
     is_for = policy.to is None or netid_of(session.endpoint) in policy.to
     is_followed = policy.app == app_of(session.endpoint)
@@ -407,6 +396,6 @@ def _lacks(session: _Session, policy: ShippedPolicy) -> bool:
 
 
 def _for_client(session: _Session, policy: ShippedPolicy) -> Policy:
-    """Return a policy without the names of the other devices, and store its version."""
+    """Return a policy without the names of the other devices, and note its version."""
     session.policies[policy.policy] = policy.version
     return Policy(app=policy.app, policy=policy.policy, document=policy.document)

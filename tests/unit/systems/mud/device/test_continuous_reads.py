@@ -9,7 +9,7 @@ from mudkit.errors import ParameterError
 from mudkit.events import Complete, Notify, SetTimer
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.device.connection import Connection, Telling
+from mudkit.systems.mud.device.connection import Connection, Updating
 from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.messages import (
@@ -68,8 +68,8 @@ class Cell:
         if ask is None:
             return ()
         timer = self.connection.answered(0, ask)
-        if isinstance(ask.work, Telling):
-            return [*timer, *self.watching.told(ask.work, answer)]
+        if isinstance(ask.work, Updating):
+            return [*timer, *self.watching.updated(ask.work, answer)]
         return [*timer, *self.watching.registered(0, ask.work, ask, answer)]
 
     def welcome(self, session, seq=None, incarnation="first"):
