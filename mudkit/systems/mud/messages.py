@@ -937,10 +937,17 @@ class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
         _version_of(self.document)
 
 
+class Whereabouts(Struct, frozen=True, tag_field="what", tag="whereabouts"):
+    """Processor to notification server: last known address of a client whose session the server has lost."""
+
+    endpoint: Endpoint
+    address: Name
+
+
 Notification: TypeAlias = Tell | Life | Policy
 """Body of the stream from a notification server to a client."""
-ServerNotification: TypeAlias = Tell | Life | ShippedPolicy
-"""Body of the stream from a processor (Tell, Life) or the generator to a notification server."""
+ServerNotification: TypeAlias = Tell | Life | Whereabouts | ShippedPolicy
+"""Body of the stream from a processor (or of the generator: ShippedPolicy) to a notification server."""
 
 
 class FollowPolicies(Struct, frozen=True, tag_field="kind", tag="follow"):
@@ -958,9 +965,10 @@ class Gone(Struct, frozen=True, tag_field="kind", tag="gone"):
     endpoint: Endpoint | UnsetType = UNSET
 
 
-class Whereabouts(Struct, frozen=True, tag_field="kind", tag="whereabouts"):
-    """Processor to notification server: last known address of a client whose session the server has lost."""
+class Moved(Struct, frozen=True, tag_field="kind", tag="moved"):
+    """Notification server to processor: new address of a session's client; sent back as acknowledgement."""
 
+    session: Name
     endpoint: Endpoint
     address: Name
 
@@ -982,7 +990,7 @@ GATEWAY_FROM_PROCESSOR: Final = Accepts[Registered](Registered)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[
     PartitionRead | RoutedWrite | Registration | DataUpdate | Unregistration
 ](PartitionRead, RoutedWrite, Registration, DataUpdate, Unregistration)
-PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[Gone | StreamAck](Gone, StreamAck)
+PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[Gone | Moved | StreamAck](Gone, Moved, StreamAck)
 FOLLOWER_FROM_BACK_END: Final = Accepts[Log | State](Log, State)
 REPLICA_FROM_PROCESSOR: Final = Accepts[PartitionRead](PartitionRead)
 BACK_END_FROM_GATEWAY: Final = Accepts[Describe | Administer](Describe, Administer)
@@ -991,8 +999,8 @@ BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog
 )
 BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | Has](PartitionRead, FollowLog, Has)
 NOTIFICATION_SERVER_FROM_CLIENT: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
-NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Whereabouts | StreamItem[ServerNotification]](
-    Following, Whereabouts, StreamItem[ServerNotification]
+NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Moved | StreamItem[ServerNotification]](
+    Following, Moved, StreamItem[ServerNotification]
 )
 """From processors and the generator."""
 GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[FollowPolicies | StreamAck](FollowPolicies, StreamAck)

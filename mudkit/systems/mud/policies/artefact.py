@@ -35,6 +35,7 @@ from mudkit import words
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Branch, Displayed, View, tree
 from mudkit.errors import ParameterError, brief
+from mudkit.sources import parameters
 from mudkit.wire import Fields, Value
 
 __all__ = [
@@ -54,6 +55,7 @@ HOURS: Final = 24
 _MAX_CELLS: Final = 100_000
 
 
+@check_init
 @dataclass(frozen=True)
 class Density:
     """Write rate of places by hour: the table for the feature ``density``.
@@ -71,6 +73,9 @@ class Density:
 
     cell_deg: float
     cells: Mapping[tuple[int, int], tuple[float, ...]]
+
+    def __post_init__(self) -> None:
+        parameters.number("cell_deg", self.cell_deg, 1e-9, 360.0)
 
     def at(self, lat: float, lon: float, hour: float) -> float:
         """Return the points an hour in the cell of a place.
@@ -100,12 +105,12 @@ class Density:
                 pass
             case _:
                 raise _refused(
-                    "density", repr(document)[:200], "cell_deg, a number over 0, and cells, a list"
+                    "density", brief(document, 200), "cell_deg, a number over 0, and cells, a list"
                 )
         if len(cells) > _MAX_CELLS:
             raise _refused("density.cells", f"{len(cells):,} cells", f"at most {_MAX_CELLS:,}")
         read: dict[tuple[int, int], tuple[float, ...]] = {}
-        for number, cell in enumerate(cells):
+        for index, cell in enumerate(cells):
             match cell:
                 case [int(row), int(column), list() as rates] if (
                     (row, column) not in read and len(rates) == HOURS and all(map(_is_rate, rates))
@@ -113,7 +118,7 @@ class Density:
                     read[row, column] = tuple(float(rate) for rate in rates if _is_rate(rate))
                 case _:
                     expected = f"[row, column, {HOURS} numbers, 0 or more], each cell once"
-                    raise _refused(f"density.cells[{number}]", repr(cell)[:200], expected)
+                    raise _refused(f"density.cells[{index}]", brief(cell, 200), expected)
         return cls(float(size), read)
 
 

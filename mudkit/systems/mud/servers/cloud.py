@@ -47,7 +47,7 @@ class Cloud(Displayed):
         Number of machines of each kind; servers are those for notifications.
     max_waiting : int
         Maximum number of notifications that wait for a client that is not reached.
-    longest_s : float
+    max_wait_s : float
         Maximum time for which a notification waits, in seconds; then the client's continuous reads end.
 
     Raises
@@ -66,7 +66,7 @@ class Cloud(Displayed):
         processors: int = 2,
         servers: int = 2,
         max_waiting: int = 1000,
-        longest_s: float = 3600.0,
+        max_wait_s: float = 3600.0,
     ) -> None:
         check_lab(lab)
         whole_number("replicas", replicas, 0, 1000)
@@ -74,7 +74,7 @@ class Cloud(Displayed):
             whole_number(name, value, 1, 1000)
         lag_us = round(number("replica_lag_s", replica_lag_s, 0.0, 1e6) * 1e6)
         whole_number("max_waiting", max_waiting, 1, 1 << 31)
-        number("longest_s", longest_s, 0.0, 1e9)
+        number("max_wait_s", max_wait_s, 0.0, 1e9)
         self.authority = lab.authority
         self.back_end = _address("mud-store")
         self.replicas = _addresses("replica", replicas)
@@ -108,7 +108,7 @@ class Cloud(Displayed):
         for number_, address in enumerate(self.servers):
             install(address, partial(
                 NotificationServer, number=number_, servers=self.servers, processors=self.processors,
-                generator=self.generator, max_waiting=max_waiting, longest_s=longest_s,
+                generator=self.generator, max_waiting=max_waiting, max_wait_s=max_wait_s,
             ))  # fmt: skip
 
     def _view(self) -> View:

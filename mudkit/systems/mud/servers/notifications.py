@@ -6,7 +6,8 @@ Its rules (Mobius 5):
 any message   dropped unless its sender may send it; a client only about its own endpoint
 Hello         redirect, if another server is responsible; of another start of the client: request one
               with a nonce; a late copy: ignored; a known session continues at the address of the hello,
-              and waiting items are sent there; else a new session begins
+              and waiting items are sent there; a new address is sent to the processors with its reads
+              (Moved), until acknowledged; else a new session begins
 heartbeat     the same, but nothing is retransmitted
 StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: stored, and to
               every client of that app that follows such policies, or to those that it is for; one for
@@ -16,7 +17,7 @@ SendFailed    the client is not reached until its next hello
 TimerFired    retransmit overdue items; give up clients without heartbeats; after a start, ask the
               generator for the policies until it answers
 start         ask the clients that had a session for a hello, until they answer
-Whereabouts   ask a client that is missing in an old store
+Whereabouts   of a processor: ask a client that is missing in an old store, or not at this address
 ============  ========================================================================================
 
 A client is given up, too, when an item has waited for too long, or too many wait while it is not reached. It
@@ -27,7 +28,7 @@ restart of the server, whose state is soft.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
@@ -57,6 +58,7 @@ from mudkit.systems.mud.messages import (
     Hello,
     Identify,
     Life,
+    Moved,
     Notification,
     Policy,
     Redirect,
@@ -80,6 +82,7 @@ _DEAD_US: Final = 2 * HEARTBEAT_US + 60_000_000
 _SWEEP: Final = "sweep"
 _FOLLOW: Final = "follow"
 _IDENTIFY: Final = "identify"
+_MOVED: Final = "moved"
 _FOLLOW_US: Final = 10_000_000
 
 
@@ -88,7 +91,7 @@ class _Session:
     """Session of a client.
 
     ``number`` orders sessions by their beginning; ``policies`` has the version that the client has, or is
-    being sent, of each kind of policy that it follows.
+    being sent, of each kind of policy that it follows. ``processors`` are those with continuous reads of it.
     """
 
     number: int
@@ -97,21 +100,22 @@ class _Session:
     sender: StreamSender[Notification]
     policies: dict[str, int]
     peer: Peer
+    processors: set[str] = field(default_factory=set)
 
 
 @dataclass
 class _Unheard:
-    """Client that had a session before the start: its last address, and the request for a hello."""
+    """Client that had a session before the start: its possible addresses, and the request for a hello."""
 
-    address: str
-    peer: Peer
+    addresses: dict[str, None]
+    peer: Peer = field(default_factory=Peer)
 
 
 class NotificationServer:
     """Machine of a notification server.
 
     ``number`` is its index in ``servers``. At most ``max_waiting`` notifications wait for a client that is
-    not reached, each for at most ``longest_s``.
+    not reached, each for at most ``max_wait_s``.
     """
 
     def __init__(
@@ -122,12 +126,12 @@ class NotificationServer:
         processors: Sequence[str],
         generator: str,
         max_waiting: int,
-        longest_s: float,
+        max_wait_s: float,
     ) -> None:
         self._store, self._entropy = ports.store, ports.entropy
         self._number, self._servers = number, servers
         self._generator, self._cloud = generator, {generator, *processors}
-        self._max_waiting, self._longest_us = max_waiting, round(longest_s * 1e6)
+        self._max_waiting, self._max_wait_us = max_waiting, round(max_wait_s * 1e6)
         self._life = 0
         self._begun_us = 0
         """Time at which clients were added last to those that are asked for a hello."""
@@ -148,10 +152,12 @@ class NotificationServer:
         self._addresses = dict(self._store.items("address ", str))
         """Last address of each client with a session, as stored."""
         self._unheard = {
-            key.removeprefix("address "): _Unheard(to, Peer()) for key, to in self._addresses.items()
+            key.removeprefix("address "): _Unheard({to: None}) for key, to in self._addresses.items()
         }
         """Clients that have not said hello since the start, by endpoint."""
         self._hello_requests: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
+        self._moved: RetransmitTimer[tuple[str, str]] = RetransmitTimer(_MOVED, _FOLLOW_US, HEARTBEAT_US, 0)
+        """Unacknowledged new addresses, by processor and name of the session."""
         self._count = 0
         self._is_sweeping = False
         """True while the timer for missing heartbeats is set."""
@@ -171,9 +177,12 @@ class NotificationServer:
                     self._begun_us = now_us
                     return [*self._follow(), *self._identify(now_us, list(self._unheard))]
             case SendFailed(to=to, message=Identify(endpoint=endpoint)):
-                if endpoint in self._unheard and self._unheard[endpoint].address == to:
-                    del self._unheard[endpoint]
-                    return self._hello_requests.answered(now_us, endpoint)  # it says hello when it has a link
+                unheard = self._unheard.get(endpoint)
+                if unheard is not None:
+                    unheard.addresses.pop(to, None)
+                    if not unheard.addresses:
+                        del self._unheard[endpoint]
+                        return self._hello_requests.answered(now_us, endpoint)  # it says hello when it has a link
             case SendFailed(to=to, message=StreamItem(stream=name)):
                 session = self._sessions.get(name)
                 if session is not None and session.sender.address == to:
@@ -183,6 +192,8 @@ class NotificationServer:
                     return self._follow()
                 if name == _IDENTIFY:
                     return self._identify_again(now_us)
+                if name == _MOVED:
+                    return self._resend_moves(now_us)
                 return self._sweep(now_us) if name == _SWEEP else self._again(now_us, name)
         return ()
 
@@ -192,11 +203,11 @@ class NotificationServer:
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
             case Following() if is_generator:
                 return (CancelTimer(_FOLLOW),)
-            case Whereabouts(endpoint=endpoint, address=address) if not is_generator:
-                if endpoint in self._session_of or endpoint in self._unheard:
-                    return ()
-                self._begun_us, self._unheard[endpoint] = now_us, _Unheard(address, Peer())
-                return self._identify(now_us, [endpoint])
+            case Moved(session=name, address=address) if not is_generator:
+                session = self._sessions.get(name)
+                if session is None or session.sender.address == address:
+                    return self._moved.answered(now_us, (source, name))
+                return (self._move(session, source),)  # it acknowledges a late copy
             case StreamItem(stream=stream, body=body) as item if stream.rpartition(" ")[0] == source:
                 if isinstance(body, ShippedPolicy) is is_generator:
                     return self._stream(now_us, source, item)
@@ -225,7 +236,8 @@ class NotificationServer:
         for endpoint in endpoints:
             if endpoint in self._unheard:
                 unheard = self._unheard[endpoint]
-                effects.append(Send(unheard.address, Identify(endpoint, unheard.peer.ask(self._entropy))))
+                question = Identify(endpoint, unheard.peer.ask(self._entropy))
+                effects += [Send(address, question) for address in unheard.addresses]
                 effects += self._hello_requests.sent(now_us, endpoint)
         return effects
 
@@ -238,6 +250,21 @@ class NotificationServer:
             self._keep_address(endpoint, None)
         self._unheard.clear()
         return self._hello_requests.clear()
+
+    def _move(self, session: _Session, processor: str) -> Send:
+        sender = session.sender
+        return Send(processor, Moved(sender.name, session.endpoint, sender.address))
+
+    def _resend_moves(self, now_us: int) -> Sequence[Effect]:
+        """Send new addresses again to processors that have not acknowledged them."""
+        effects: list[Effect] = []
+        for key in self._moved.overdue(now_us):
+            processor, name = key
+            if name in self._sessions:
+                effects.append(self._move(self._sessions[name], processor))
+            else:
+                effects += self._moved.answered(now_us, key)
+        return [*effects, *self._moved.fired(now_us)]
 
     def _keep_address(self, endpoint: str, address: str | None) -> None:
         """Store the address of a client; None: it has no session."""
@@ -275,8 +302,12 @@ class NotificationServer:
         self._heard[name] = None
         self._keep_address(endpoint, source)
         effects.append(Send(source, Welcome(name, hello.incarnation, hello.seq)))
-        if not is_known or sender.address != source or hello.is_new or not sender.is_reached:
+        has_moved = is_known and sender.address != source
+        if not is_known or has_moved or hello.is_new or not sender.is_reached:
             effects += sender.resume(now_us, source)
+        for processor in sorted(session.processors) if has_moved else ():
+            effects.append(self._move(session, processor))
+            effects += self._moved.sent(now_us, (processor, name))
         if not self._is_sweeping:
             self._is_sweeping = True
             effects.append(SetTimer(_SWEEP, _DEAD_US))
@@ -319,12 +350,19 @@ class NotificationServer:
         if isinstance(body, ShippedPolicy):
             return self._shipped(now_us, body)
         self._processors.add(source)
+        if isinstance(body, Whereabouts):
+            if body.endpoint in self._session_of:
+                return ()
+            self._begun_us = now_us
+            self._unheard.setdefault(body.endpoint, _Unheard({})).addresses[body.address] = None
+            return self._identify(now_us, [body.endpoint])
         if isinstance(body, Life):
             sessions = list(self._sessions.values())  # one may be given up
             return [effect for session in sessions for effect in self._queue(now_us, session, body)]
         session = self._sessions.get(body.session)
         if session is None or session.endpoint != body.endpoint:
             return (Send(source, Gone(body.session, body.endpoint)),)
+        session.processors.add(source)
         return self._queue(now_us, session, body)
 
     def _shipped(self, now_us: int, policy: ShippedPolicy) -> Sequence[Effect]:
@@ -346,7 +384,7 @@ class NotificationServer:
         sender = session.sender
         effects = sender.send(now_us, body)
         is_full = len(sender) > self._max_waiting and not sender.is_reached
-        if is_full or sender.age_us(now_us) > self._longest_us:
+        if is_full or sender.age_us(now_us) > self._max_wait_us:
             return self._give_up(sender.name)
         return effects
 
@@ -354,7 +392,7 @@ class NotificationServer:
         session = self._sessions.get(name.removeprefix(AGAIN))
         if session is None:
             return ()
-        is_too_late = session.sender.age_us(now_us) > self._longest_us
+        is_too_late = session.sender.age_us(now_us) > self._max_wait_us
         return self._give_up(session.sender.name) if is_too_late else session.sender.overdue(now_us)
 
     def _sweep(self, now_us: int) -> Sequence[Effect]:

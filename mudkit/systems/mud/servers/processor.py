@@ -14,6 +14,7 @@ DataUpdate      in effect for later writes, unless newer data of this reader arr
 Unregistration  end the read; a late duplicate of its registration does not begin it again
 Gone            end the reads of a session that the notification server has given up; if it does not
                 know the client any more, send it the address
+Moved           store the address of a session's client, which a restored notification server may lack
 ==============  ======================================================================================
 
 A ``Remove`` is sent only to readers that were sent the record before: "when the old version matched" would
@@ -44,6 +45,7 @@ from mudkit.systems.mud.messages import (
     Gone,
     Life,
     Log,
+    Moved,
     PartitionRead,
     Registered,
     Registration,
@@ -214,7 +216,7 @@ class Processor:
     ) -> None:
         self._accepts: dict[
             str, Accepts[Log | State] | Accepts[PartitionRead | RoutedWrite | _OfContinuousRead]
-            | Accepts[Gone | StreamAck],
+            | Accepts[Gone | Moved | StreamAck],
         ] = {
             back_end: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
@@ -238,7 +240,7 @@ class Processor:
         """By the number of the table."""
         self._shown_to: dict[tuple[int, str], set[Handle]] = {}
         """Readers that were sent a record, by the number of the table and the key."""
-        self._senders: dict[str, StreamSender[Tell | Life]] = {}
+        self._senders: dict[str, StreamSender[Tell | Life | Whereabouts]] = {}
         """By the address of the notification server."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -260,7 +262,7 @@ class Processor:
         self,
         now_us: int,
         event: Received,
-        message: Log | State | PartitionRead | RoutedWrite | _OfContinuousRead | Gone | StreamAck,
+        message: Log | State | PartitionRead | RoutedWrite | _OfContinuousRead | Gone | Moved | StreamAck,
     ) -> Sequence[Effect]:
         match message:
             case Log() | State():
@@ -291,9 +293,14 @@ class Processor:
                 for handle in ended:
                     self._end(handle)
                 if isinstance(message.endpoint, str):
-                    return [
-                        Send(event.source, Whereabouts(message.endpoint, address)) for address in addresses
-                    ][-1:]
+                    sender = self._senders[event.source]
+                    for address in list(addresses)[-1:]:
+                        return sender.send(now_us, Whereabouts(message.endpoint, address))
+            case Moved(session=session, endpoint=endpoint, address=address):
+                for handle in self._handles.get(session, ()):
+                    if handle[0] == endpoint:  # a client cannot move another's reads
+                        self._readings[handle].address = address
+                return (Send(event.source, message),)
         return ()
 
     def _from_back_end(self, now_us: int, event: Received, message: Log | State) -> Sequence[Effect]:
@@ -320,7 +327,7 @@ class Processor:
         self._store.put("life", self._life)
         effects = [effect for sender in self._senders.values() for effect in sender.close()]
         for server in self._servers:
-            sender = StreamSender[Tell | Life](
+            sender = StreamSender[Tell | Life | Whereabouts](
                 f"{self._me} {self._life}", server, server, _TIMEOUT_US, _MAX_TIMEOUT_US, us_per_byte=0
             )
             self._senders[server] = sender

@@ -8,8 +8,8 @@ from typing import Final
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Aggregates, Language, Predicate
-from mudkit.predicates.form import Form
 from mudkit.predicates.language import MOBIUS
+from mudkit.predicates.predicate import Form
 from mudkit.predicates.tree import And, Call, Compare, Constant, In, Name, Node, walk
 from mudkit.predicates.values import Members
 from mudkit.systems.mud.tables.records import SentPredicate

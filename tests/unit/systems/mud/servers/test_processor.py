@@ -284,7 +284,7 @@ def test_a_registration_whose_function_is_gone_is_refused(cell, inverse):
     try:
         ((_, answer),) = cell.register(predicate=predicate)
     finally:
-        function("inverse", returns="number", takes=("number",))(lambda x: 1 / x)
+        function("inverse", returns="number", argument_kinds=("number",))(lambda x: 1 / x)
     assert answer["error"]["kind"] == "PredicateError"
 
 
@@ -322,6 +322,35 @@ def test_other_reader_data_count_from_then_on(cell):
     for handle in (1, 7):  # the latter is none
         told(cell.processor, "update_data", "gateway", handle=wire(handle), data_seq=2, reader={"age": 30})
     assert cell.change("a", 2, {}, secret) == [(1, "upsert", "a", 2)]
+
+
+OF_ADULTS = to_json(Predicate("receiver.age >= 21"))
+
+
+def update(cell, data_seq, age):
+    """Send an update of the reader's data; return the number that is acknowledged."""
+    message = {"handle": wire(1), "data_seq": data_seq, "reader": {"age": age}}
+    return told(cell.processor, "update_data", "gateway", **message)[0][1]["data_seq"]
+
+
+@pytest.mark.parametrize("late_seq", [1, 2])
+@pytest.mark.parametrize(("age", "expected"), [(30, [(1, "upsert", "a", 1)]), (10, [])])
+def test_a_late_copy_of_an_update_changes_nothing(cell, late_seq, age, expected):
+    cell.register(data_seq=1, reader={"age": 40 - age})
+    assert update(cell, 2, age) == 2
+    assert update(cell, late_seq, 40 - age) == 2
+    assert cell.change("a", 1, {}, OF_ADULTS) == expected
+
+
+@pytest.mark.parametrize("late_seq", [1, 2])
+@pytest.mark.parametrize(("age", "expected"), [(30, [(1, "upsert", "a", 1)]), (10, [])])
+def test_of_updates_before_the_registration_the_first_with_the_highest_number_counts(
+    cell, late_seq, age, expected
+):
+    assert update(cell, 2, age) == 2
+    assert update(cell, late_seq, 40 - age) == late_seq
+    assert cell.register(data_seq=1, reader={"age": 40 - age})[-1][1]["data_seq"] == 2
+    assert cell.change("a", 1, {}, OF_ADULTS) == expected
 
 
 def test_a_server_that_gives_a_session_up_ends_its_reads_and_no_others(cell):
@@ -372,6 +401,24 @@ def test_without_a_state_it_asks_for_it():
     assert told(processor, "log", "master", entries=[]) == [("master", {"kind": "follow", "turn": TURN})]
     said = sent(processor.handle(0, TimerFired("begin")))
     assert said == [("master", {"kind": "follow", "turn": TURN})]
+
+
+def test_a_client_that_has_moved_is_named_with_its_new_address(cell):
+    cell.register()
+    note = {"session": "s", "endpoint": "jane/news", "address": "away"}
+    assert told(cell.processor, "moved", "server", **note) == [("server", {"kind": "moved", **note})]
+    said = told(cell.processor, "gone", "server", session="s", endpoint="jane/news")
+    assert [each["body"] for _, each in said] == [
+        {"what": "whereabouts", "endpoint": "jane/news", "address": "away"}
+    ]
+
+
+def test_nobody_moves_the_reads_of_another(cell):
+    cell.register()
+    note = {"session": "s", "endpoint": "mallory/news", "address": "away"}
+    told(cell.processor, "moved", "server", **note)
+    said = told(cell.processor, "gone", "server", session="s", endpoint="jane/news")
+    assert said[0][1]["body"]["address"] != "away"
 
 
 MATCHED_TABLE = Table("t", "news", number=1)
