@@ -38,7 +38,6 @@ from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Heard, Peer
 from mudkit.delivery.stream import Incoming, StreamAck, StreamItem
 from mudkit.events import (
-    CancelTimer,
     Effect,
     Event,
     LinkUp,
@@ -155,6 +154,7 @@ class NotificationServer:
             key.removeprefix("address "): _Unheard({to: None}) for key, to in self._addresses.items()
         }
         """Clients that have not said hello since the start, by endpoint."""
+        self._policy_request: RetransmitTimer[str] = RetransmitTimer(_FOLLOW, _FOLLOW_US, _FOLLOW_US, 0)
         self._hello_requests: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
         self._moved: RetransmitTimer[tuple[str, str]] = RetransmitTimer(_MOVED, _FOLLOW_US, HEARTBEAT_US, 0)
         """Unacknowledged new addresses, by processor and name of the session."""
@@ -175,21 +175,23 @@ class NotificationServer:
                     self._life = max((self._store.get("life", int) or 0) + 1, now_us)
                     self._store.put("life", self._life)
                     self._begun_us = now_us
-                    return [*self._follow(), *self._identify(now_us, list(self._unheard))]
+                    return [*self._follow(now_us), *self._identify(now_us, list(self._unheard))]
             case SendFailed(to=to, message=Identify(endpoint=endpoint)):
                 unheard = self._unheard.get(endpoint)
                 if unheard is not None:
                     unheard.addresses.pop(to, None)
                     if not unheard.addresses:
                         del self._unheard[endpoint]
-                        return self._hello_requests.answered(now_us, endpoint)  # it says hello when it has a link
+                        return self._hello_requests.answered(
+                            now_us, endpoint
+                        )  # it says hello when it has a link
             case SendFailed(to=to, message=StreamItem(stream=name)):
                 session = self._sessions.get(name)
                 if session is not None and session.sender.address == to:
                     session.sender.is_reached = False
             case TimerFired(name=name):
                 if name == _FOLLOW:
-                    return self._follow()
+                    return [*self._follow(now_us), *self._policy_request.fired(now_us)]
                 if name == _IDENTIFY:
                     return self._identify_again(now_us)
                 if name == _MOVED:
@@ -202,7 +204,7 @@ class NotificationServer:
         source, is_generator = event.source, event.source == self._generator
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
             case Following() if is_generator:
-                return (CancelTimer(_FOLLOW),)
+                return self._policy_request.answered(now_us, _FOLLOW)
             case Moved(session=name, address=address) if not is_generator:
                 session = self._sessions.get(name)
                 if session is None or session.sender.address == address:
@@ -227,8 +229,8 @@ class NotificationServer:
                     return session.sender.acked(now_us, seq)
         return None
 
-    def _follow(self) -> Sequence[Effect]:
-        return Send(self._generator, FollowPolicies()), SetTimer(_FOLLOW, _FOLLOW_US)
+    def _follow(self, now_us: int) -> Sequence[Effect]:
+        return Send(self._generator, FollowPolicies()), *self._policy_request.sent(now_us, _FOLLOW)
 
     def _identify(self, now_us: int, endpoints: Sequence[str]) -> Sequence[Effect]:
         """Ask clients for a hello: what waited for them before the start is lost."""

@@ -254,7 +254,7 @@ class Processor:
                 return self._begin(now_us)
             case TimerFired(name=name):
                 if name == BEGIN:
-                    return self._log.begin()
+                    return self._log.overdue(now_us)
                 return self._senders[name.removeprefix(AGAIN)].overdue(now_us)
         return ()
 
@@ -312,12 +312,12 @@ class Processor:
         if not self._log.fits(message):
             return *effects, *dropped(event)
         if isinstance(message, State):
-            return *effects, *self._log.state(message)
+            return *effects, *self._log.state(now_us, message)
         return *effects, *self._follow(now_us, message)
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
         """Report to the notification servers that the continuous reads of the former life are lost."""
-        return () if self._life else [*self._begin_life(now_us), *self._log.begin()]
+        return () if self._life else [*self._begin_life(now_us), *self._log.begin(now_us)]
 
     def _begin_life(self, now_us: int) -> Sequence[Effect]:
         """Begin another life, without continuous reads: after a start, or when the log was restored."""
@@ -345,7 +345,7 @@ class Processor:
 
     def _follow(self, now_us: int, log: Log) -> Sequence[Effect]:
         if self._log.lsn < 0:
-            return self._log.begin()
+            return self._log.begin(now_us)
         effects: list[Effect] = []
         for entry in self._log.fresh(log):
             if isinstance(entry, RowEntry):

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
+from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Follower, Lineage, last_start, shared_seq, shared_since
 from mudkit.errors import MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
@@ -54,6 +55,7 @@ class LogFollower:
         self._tables: dict[str, _Place] = {}
         """Tables that exist at that entry, by name."""
         self._history = Follower()
+        self._request: RetransmitTimer[str] = RetransmitTimer(BEGIN, _BEGIN_US, _BEGIN_US, 0)
 
     @property
     def lineage(self) -> Lineage:
@@ -111,13 +113,18 @@ class LogFollower:
             tables = {**tables, name: place}
         return tables
 
-    def begin(self) -> Sequence[Effect]:
+    def begin(self, now_us: int) -> Sequence[Effect]:
         """Request the whole state, until it has arrived."""
         if self.lsn >= 0:
             return ()
-        return Send(self._master, FollowLog(self._turn)), SetTimer(BEGIN, _BEGIN_US)
+        return Send(self._master, FollowLog(self._turn)), *self._request.sent(now_us, self._turn)
 
-    def state(self, message: State) -> Sequence[Effect]:
+    def overdue(self, now_us: int) -> Sequence[Effect]:
+        """Repeat an overdue request after the timer fired."""
+        effects = self.begin(now_us) if self._request.overdue(now_us) else ()
+        return [*effects, *self._request.fired(now_us)]
+
+    def state(self, now_us: int, message: State) -> Sequence[Effect]:
         """Load the first state."""
         if message.turn != self._turn:
             return ()
@@ -125,7 +132,7 @@ class LogFollower:
             self.copy.load(message.lsn, message.tables, message.rows)
             self.lsn = self.copy.lsn
             self._tables = _places(message.tables)
-        return (self.has(),)
+        return self.has(), *self._request.answered(now_us, self._turn)
 
     def fresh(self, message: Log) -> Iterator[LogEntry]:
         """Iterate over the new entries, in order."""
@@ -207,8 +214,10 @@ class Replica:
                 accepts = self._accepts.get(event.source)
                 message = None if accepts is None else accepts.decode(event.message)
                 return dropped(event) if message is None else self._received(now_us, event, message)
-            case LinkUp() | TimerFired(name="begin"):
-                return self._log.begin()
+            case LinkUp():
+                return self._log.begin(now_us)
+            case TimerFired(name="begin"):
+                return self._log.overdue(now_us)
             case TimerFired():
                 return self._apply(now_us)
         return ()
@@ -227,9 +236,9 @@ class Replica:
         if not self._log.fits(message):
             return dropped(event)
         if isinstance(message, State):
-            return self._log.state(message)
+            return self._log.state(now_us, message)
         if self._log.lsn < 0:
-            return self._log.begin()
+            return self._log.begin(now_us)
         self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.fresh(message)]
         return self._log.has(), *self._apply(now_us)
 
