@@ -12,7 +12,7 @@ from mudkit.events import Complete, Notify, SetTimer
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
-from mudkit.systems.mud.device.connection import Connection, Telling
+from mudkit.systems.mud.device.connection import Connection, Updating
 from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.messages import (
@@ -71,8 +71,8 @@ class Cell:
         if ask is None:
             return ()
         timer = self.connection.answered(0, ask)
-        if isinstance(ask.work, Telling):
-            return [*timer, *self.watching.told(ask.work, answer)]
+        if isinstance(ask.work, Updating):
+            return [*timer, *self.watching.updated(ask.work, answer)]
         return [*timer, *self.watching.registered(0, ask.work, ask, answer)]
 
     def welcome(self, session, seq=None, incarnation="first"):
@@ -429,4 +429,4 @@ def test_a_change_costs_the_same_however_many_records_a_read_holds():
     ann.write("t", "k000", {"n": 0}).result()
     lab.faults.kill("bob")
     lab.faults.restart("bob")
-    assert len(lab.world.hosts["bob"].processes[0].machine._watching.watches()[0].held) == 200
+    assert len(lab.world.hosts["bob"].processes[0].machine._watching.watches()[0].delivered) == 200
