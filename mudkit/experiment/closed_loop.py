@@ -44,6 +44,10 @@ _LATER: Final = ("2010-03-01", "2010-03-08")
 """First days of the training period, and of the evaluation period a week later."""
 
 
+LABELLED_S: Final = 7200.0
+"""Age up to which answers are labelled; a tree knows nothing of older ones."""
+
+
 class Promised(NamedTuple):
     """A read policy, and the 95 % interval of the share of stale answers on devices that it has not seen."""
 
@@ -206,6 +210,8 @@ def close_the_loop(
         arrival_us=arrival_us,
         features=features,
     )
+    if traffic.reports == "driving":  # while parked, old answers stay complete, and the tree has seen none
+        promised = promised._replace(artefact=promised.artefact.up_to_age(LABELLED_S))
     ships: dict[str, list[Artefact]] = {"before": []}
     if write_artefact is None:
         ships["after"] = [promised.artefact]
@@ -241,10 +247,14 @@ def mine(driven: CommutersRun) -> Mined:
     with tempfile.TemporaryDirectory(prefix="mudkit-loop-") as place:
         folder = driven.lab.trace.to_parquet(Path(place) / "trace")
         positions, reads = (pipeline.read(spark, folder, name) for name in ("positions", "reads"))
+        if driven.written is not None:
+            written, timed = spark.createDataFrame(driven.written), "unix_micros(ts) AS t_us"
+            positions = positions.selectExpr("*", timed).join(written, ["device", "t_us"], "left_semi")
+            positions = positions.drop("t_us")
         return Mined(
             positions.toArrow(),
             reads.toArrow(),
-            pipeline.label_reads(positions, reads).toArrow(),
+            pipeline.label_reads(positions, reads, horizon_s=LABELLED_S).toArrow(),
             pipeline.label_writes(positions, reads).toArrow(),
         )
 

@@ -46,6 +46,8 @@ class CommutersRun(NamedTuple):
         Versions of the shipped read and write policies that the clients use in the end; 0: none.
     point_share : float
         Share of the writes that came to the cloud until the days ended.
+    written : pandas.DataFrame or None
+        ``device, t_us`` of the positions that were written, if parked cars do not report; None: all were.
     """
 
     lab: Lab
@@ -53,6 +55,7 @@ class CommutersRun(NamedTuple):
     versions: list[int]
     write_versions: list[int]
     point_share: float
+    written: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Commuters:
         Commuters of one town.
     days : int
     every_s : float
-        Time between two reports of a car, parked or not.
+        Time between two reports of a car.
     reads_per_day : float
         Mean number of queries of a driver: a Poisson process.
     box_km, window_s : float
@@ -74,6 +77,8 @@ class Commuters:
         Link profile with a latency.
     asks : {'any time', 'driving'}
         With ``driving``, only the queries count before which the car has moved since its last report.
+    reports : {'always', 'driving'}
+        With ``driving``, a car that has not moved since its last report does not report.
     """
 
     cars: int = 12
@@ -84,6 +89,7 @@ class Commuters:
     window_s: float = 7200.0
     link: str = "lte"
     asks: Literal["any time", "driving"] = "any time"
+    reports: Literal["always", "driving"] = "always"
 
     def __post_init__(self) -> None:
         whole_number("cars", self.cars, 1, 10_000)
@@ -91,6 +97,7 @@ class Commuters:
         for name, low in (("every_s", 1.0), ("reads_per_day", 1e-3), ("box_km", 1e-3), ("window_s", 1.0)):
             number(name, getattr(self, name), low, 1e6)
         one_of("asks", self.asks, ("any time", "driving"))
+        one_of("reports", self.reports, ("always", "driving"))
 
     def run(
         self,
@@ -175,7 +182,7 @@ class Drive:
         lab.world.ask_at((begun_us // self._every_us + 1) * self._every_us, self._report)
 
     def _report(self, _: Any) -> None:
-        """Write the place of every car."""
+        """Write the place of every car that reports."""
         now_us = self.lab.world.now_us
         for row, device in enumerate(self.devices):
             if device.loc is not None:
@@ -184,8 +191,10 @@ class Drive:
                     self._moves.add(row)
                 else:
                     self._moves.discard(row)
+                is_first = row not in self._last
                 self._last[row] = device.loc
-                self._write(row, *device.loc)
+                if is_first or row in self._moves or self._plan.reports == "always":
+                    self._write(row, *device.loc)
         self.lab.world.ask_at(now_us + self._every_us, self._report)
 
     def _write(self, row: int, lat: float, lon: float) -> None:
@@ -223,7 +232,15 @@ class Drive:
         )
         pending = sum(len(client.pending().result()) for client in self.clients)
         share = 1.0 - pending / max(len(self._written), 1)
-        return CommutersRun(self.lab, reads, versions, write_versions, share)
+        return CommutersRun(self.lab, reads, versions, write_versions, share, self._written_positions())
+
+    def _written_positions(self) -> pd.DataFrame | None:
+        import pandas as pd
+
+        if self._plan.reports == "always":
+            return None
+        rows = [(self.devices[row].name, self.lab.start_us + t_us) for row, t_us, _, _ in self._written]
+        return pd.DataFrame(rows, columns=["device", "t_us"])
 
     def answers(self) -> pd.DataFrame:
         """Compare the answers so far with all writes before each query."""
