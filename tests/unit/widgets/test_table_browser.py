@@ -178,7 +178,7 @@ def test_what_is_fresh_is_answered_without_the_cloud(lab, browser):
         ("record", '{"n":', "write", "The record cannot be read."),
         ("record", "[1]", "write", "The record is no object."),
         ("reader", "34", "read", "The reader is no object."),
-        ("predicate", "topic = ", "read", "ends too soon"),
+        ("predicate", "topic = ", "read", "is incomplete"),
         ("writer", 'receiver.name = "bob"', "write", "is a name in SQL"),
     ],
 )

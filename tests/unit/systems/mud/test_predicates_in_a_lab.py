@@ -297,7 +297,7 @@ def test_a_table_is_named_by_a_text(bob):
 
 
 def test_neither_aggregates_nor_what_is_uncommitted_look_into_tables(stories, bob):
-    with pytest.raises(PredicateError, match="aggregate looks into no other"):
+    with pytest.raises(PredicateError, match="aggregate cannot look up other tables"):
         bob.read("news", aggregate="min(lookup('members', by, 'city'))").result()
     with pytest.raises(ParameterError, match="looks into no other table"):
         bob.read("news", AUSTIN, "uncommitted").result()
