@@ -209,10 +209,9 @@ def close_the_loop(
         arrival_us=arrival_us,
         features=features,
     )
-    if (
-        traffic.report_when == "driving"
-    ):  # while parked, old answers stay complete, and the tree has seen none
-        promised = promised._replace(artefact=promised.artefact.up_to_age(_LABELLED_S))
+    if traffic.report_when == "driving":
+        # Parked cars keep old answers complete, and the tree was trained on none that is older.
+        generated = generated._replace(artefact=generated.artefact.up_to_age(_LABELLED_S))
     ships: dict[str, list[Artefact]] = {"before": []}
     if write_artefact is None:
         ships["after"] = [generated.artefact]
