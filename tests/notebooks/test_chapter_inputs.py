@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from ast import literal_eval
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from papermill.inspection import inspect_notebook
 from report_cells import run_notebook
 
 from mudkit.consistency import MODELS
@@ -94,7 +96,7 @@ RANGES: dict[str, dict[str, Any]] = {
     },
     "05_sender_filters": {
         "hours": (0.2, 1.5),
-        "say_minutes": (0.5, 10.0),
+        "publish_minutes": (0.5, 10.0),
         "area_km": (0.5, 20.0),
         "roam_km": (0.5, 30.0),
         "polling_s": (5.0, 900.0),
@@ -120,7 +122,7 @@ RANGES: dict[str, dict[str, Any]] = {
         "per_km": (0.0, 10.0),
         "cell_km": (0.2, 10.0),
         "chain": (0.01, 1.0),
-        "longest_s": (10.0, 900.0),
+        "max_retention_s": (10.0, 900.0),
         "link_kbps": (1.0, 100.0),
         "map_cars": (1, 30),
         "map_cell_km": (0.2, 10.0),
@@ -220,6 +222,14 @@ def play(chapter: str, values: dict[str, Any]) -> nbformat.NotebookNode:
 def beside_the_chapters(monkeypatch, tmp_path):
     monkeypatch.chdir(FOLDER)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+@pytest.mark.parametrize("chapter", RANGES)
+def test_each_parameter_has_a_range_that_its_default_does_not_leave_by_kind(chapter):
+    known = inspect_notebook(str(FOLDER / f"{chapter}.ipynb"))
+    assert set(RANGES[chapter]) == set(known)
+    for name, allowed in RANGES[chapter].items():
+        assert type(literal_eval(known[name]["default"])) is type(allowed[0]), name
 
 
 @pytest.mark.parametrize("chapter", RANGES)
