@@ -114,7 +114,7 @@ RANGES: dict[str, dict[str, Any]] = {
         "minutes": (3.0, 10.0),
         "every_s": (20.0, 200.0),
         "mobility": ["commute", "waypoint", "manhattan"],
-        "recorded": ["", "", "../data/sample/positions.csv.gz"],
+        "recorded": [""],
         "start": [""],
         "far_km": (0.5, 100.0),
         "near_km": (0.1, 10.0),
