@@ -24,7 +24,10 @@ _OF_A_BOUND: Final = (
     "point_share",
     "missed_share",
 )
-"""What a bound is a bound on, and what it is given; in all else a policy may do better."""
+"""Measures that a bound bounds, or is given; a policy may be better in any other."""
+
+_GIVEN: Final = ("stale_share", "missed_share")
+"""Limits that a bound keeps; they are given, not measured."""
 
 Table = TypeVar("Table", "pd.DataFrame", pa.Table)
 
@@ -51,7 +54,7 @@ def bounded(table: pd.DataFrame) -> pd.DataFrame:
     """Leave to the rows of bounds the measures that they bound, and what they are given.
 
     The fewest queries with so many stale answers are no bound on completeness or cost, which a policy may
-    have better.
+    have better. What a bound is given has no interval.
 
     Parameters
     ----------
@@ -62,6 +65,7 @@ def bounded(table: pd.DataFrame) -> pd.DataFrame:
     is_bound = shown["policy"].str.startswith("bound")
     for name in shown.columns:
         measure = name.removesuffix("_low").removesuffix("_high")
-        if measure not in _OF_A_BOUND:
+        is_bounded = measure in _OF_A_BOUND and (name == measure or measure not in _GIVEN)
+        if not is_bounded:
             shown.loc[is_bound, name] = float("nan")
     return shown
