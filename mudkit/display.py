@@ -638,14 +638,17 @@ def _column(head: Any, name: str, best: str | None) -> tuple[list[Cell], Align]:
     lows = [*head[f"{name}_low"]] if f"{name}_low" in head.columns else []
     highs = [*head[f"{name}_high"]] if f"{name}_high" in head.columns else []
     finite = [value for value in values if math.isfinite(value)]
-    best_value = None if best is None or len(set(finite)) < 2 else (min if best == "low" else max)(finite)
+    best_text = None
+    if best is not None and len({words.number(value, places) for value in finite}) > 1:
+        best_text = words.number((min if best == "low" else max)(finite), places)
     cells = []
     for at, value in enumerate(values):
         note = ""
         if lows and highs and math.isfinite(lows[at]) and math.isfinite(highs[at]) and lows[at] != highs[at]:
             ends = [words.number(end * scale, places) for end in (lows[at], highs[at])]
             note = f"{ends[0]} to {ends[1]}" if ends[0] != ends[1] else ""
-        cells.append(Cell(words.number(value, places), note, is_best=value == best_value))
+        text = words.number(value, places)
+        cells.append(Cell(text, note, is_best=text == best_text))
     return cells, "right"
 
 

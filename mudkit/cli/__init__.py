@@ -37,10 +37,10 @@ _INTERRUPTED = 130
 @app.command("doctor")
 def doctor(
     start: Annotated[
-        bool, typer.Option("--start", help="Start Spark as well, and say how long it takes.")
+        bool, typer.Option("--start", help="Start Spark as well, and print how long it takes.")
     ] = False,
 ) -> None:
-    """Print what is installed, what is missing, and the command that installs it.
+    """Check what is installed, and print the command that fixes what is missing.
 
     Example: mudkit doctor --start
     """
@@ -61,7 +61,7 @@ def _version(value: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass

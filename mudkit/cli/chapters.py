@@ -69,10 +69,10 @@ def judge(
 def lab(
     context: typer.Context,
     student: Annotated[
-        bool, typer.Option("--student", help="Without solutions, on copies in the folder `chapters`.")
+        bool, typer.Option("--student", help="Open copies without solutions, in the folder `chapters`.")
     ] = False,
     source: Annotated[
-        bool, typer.Option("--source", help="On the chapters themselves: for who writes them.")
+        bool, typer.Option("--source", help="Open the chapters themselves, to edit them.")
     ] = False,
 ) -> None:
     """Open JupyterLab on copies of the chapters, in the folder `work`; further arguments go to JupyterLab.

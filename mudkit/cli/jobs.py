@@ -93,7 +93,7 @@ def pipeline_run(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Run one job on Spark and write its result; resume a job that was stopped.
+    """Run one job on Spark and write its result; a stopped job continues where it was.
 
     `pipeline.spread` and `pipeline.aggregate_stream` are for Python only: they take a function, which no
     command line can express.

@@ -114,7 +114,7 @@ def trace_profile(
     rule: Rule = None,
     where: Where = None,
 ) -> None:
-    """Print a summary of a trace; `mudkit report trace_profile` prints more.
+    """Summarise a trace; `mudkit report trace_profile` shows more.
 
     Example: mudkit trace profile data/sample/positions.csv.gz
     """

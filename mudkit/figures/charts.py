@@ -62,7 +62,7 @@ def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
         x, across = axis.values(times_us(table, "start", "table") + HOUR_US // 2), axis.layout()
     for row, (name, colour) in enumerate((("positions", BLUE), ("reads", ORANGE)), start=1):
         figure.add_trace(go.Bar(x=x, y=table[name], name=name, marker_color=colour, showlegend=False), row, 1)
-        figure.update_yaxes(title_text=f"{name} an hour", rangemode="tozero", row=row, col=1)
+        figure.update_yaxes(title_text=f"{name} an hour", rangemode="tozero", tickformat=",", row=row, col=1)
     figure.update_xaxes(row=2, col=1, **across)
     return styled(figure, 440, _MARGIN, title, legend=_LEGEND, bargap=0)
 

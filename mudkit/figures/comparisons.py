@@ -185,7 +185,7 @@ def frontier(
     figure = go.Figure()
     for name, table, line, symbol in (
         ("bound: nobody sends less", bound, {"color": GREY, "dash": "dash"}, "circle-open"),
-        ("trees, a price each", trees, {"color": BLUE}, "circle"),
+        ("learnt policies", trees, {"color": BLUE}, "circle"),
     ):
         rows = table.sort_values([*_SHARES[::-1]], ascending=[True, False])
         figure.add_trace(

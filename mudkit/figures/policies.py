@@ -59,6 +59,8 @@ _DECISION_MARKS: Final = {
 _LANE_PX, _PANEL_PX, _DECISION_MARGINS_PX = 26, 40, 130
 _SEARCH_COLUMNS: Final = ("km", "minutes", "sent_share", "stale_share", "is_allowed")
 _SEARCH_ROW_PX, _SEARCH_MARGINS_PX = 38, 130
+_FINE_POINTS = 10
+"""Rules that differ by fewer points are shown with a decimal."""
 
 
 @described
@@ -468,6 +470,7 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
         )
     )
     low, high = np.nanmin(percent, initial=100), np.nanmax(percent, initial=0)
+    places = 1 if high - low < _FINE_POINTS else 0
     if not low < high:  # plotly would show shares above 100 %
         figure.data[0].update(zmin=max(high - 1, 0), zmax=max(high, 1))
     for row in range(len(km)):
@@ -478,7 +481,7 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
             figure.add_annotation(
                 x=ages[column],
                 y=distances[row],
-                text=f"{value:.0f}" if is_shown else f"({stale[row, column]:.0f} stale)",
+                text=words.number(value, places) if is_shown else f"({stale[row, column]:.0f} stale)",
                 showarrow=False,
                 font={"size": 13, "color": ("#ffffff" if is_dark else "#111111") if is_shown else INK},
             )

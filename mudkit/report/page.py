@@ -46,7 +46,7 @@ class FirstScreen:
 
     def _repr_html_(self) -> str:
         tiles = "".join(
-            f"<div class='tile'><b>{escape(value)}</b><span>{escape(text)}</span></div>"
+            f"<div class='tile'><b>{_marked(value)}</b><span>{_marked(text)}</span></div>"
             for value, text in self.tiles
         )
         more = f"<p class='soft'>{_marked(self.assumption)}</p>" if self.assumption else ""
@@ -81,5 +81,6 @@ class Answer:
 
 
 def _marked(text: str) -> str:
-    """Escape a text; what stands between backticks is code."""
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text, quote=False))
+    """Escape a text; what stands between backticks is code, and a number keeps its unit beside it."""
+    joined = re.sub(r"(?<=\d) (?=%|(?:km|m|d|h|min|s|kB|MB|GB|J|points?)\b)", "\N{NO-BREAK SPACE}", text)
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(joined, quote=False))

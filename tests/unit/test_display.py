@@ -90,6 +90,14 @@ def test_the_best_value_is_marked_by_more_than_colour() -> None:
     assert "<b>● 82</b>" in html
 
 
+def test_values_that_look_like_the_best_are_marked_too() -> None:
+    latencies = pd.DataFrame({"system": ["a", "b", "c"], "latency_s": [2.01, 2.04, 5055.0]})
+    html = show(latencies, best={"latency_s": "low"})._repr_html_()
+    assert html.count("<b>● 2</b>") == 2
+    alike = show(latencies[:2].assign(latency_s=[5055.1, 5055.2]), best={"latency_s": "low"})._repr_html_()
+    assert "●" not in alike
+
+
 def test_row_headings_have_a_scope() -> None:
     html = show(RUNS)._repr_html_()
     assert html.count("scope='col'") == 3

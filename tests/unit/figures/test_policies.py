@@ -259,6 +259,13 @@ def test_allowed_rules_show_what_they_send_and_the_others_what_is_stale():
     assert list(drawn.data[0].x) == ["5 min", "10 min"]
 
 
+def test_rules_that_hardly_differ_have_a_decimal():
+    rows = [(1.0, 5.0, 0.996, 0.0, True), (1.0, 10.0, 0.981, 0.02, True)]
+    table = pd.DataFrame(rows, columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"])
+    drawn = figures.rule_search(table, rule=FixedRule(1.0, 5.0), best=FixedRule(1.0, 10.0), title="Rules")
+    assert [each.text for each in drawn.layout.annotations] == ["99.6", "98.1"]
+
+
 def test_colours_of_equal_shares_end_at_100_percent():
     rows = [(km, age, 1.0, 0.0, True) for km in (1.0, 2.0) for age in (5.0, 10.0)]
     table = pd.DataFrame(rows, columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"])
