@@ -475,7 +475,7 @@ class Lab(Displayed):
                 "messages": messages,
                 "radio energy": f"{words.number(radio_mj / 1000)} J",
                 "links cut": words.listing(cut),
-                "killed": words.listing(killed),
+                "killed": words.listing(killed, 3),
                 "messages mangled": mangled,
                 "problems": self.trace.failures or None,
             },

@@ -16,7 +16,7 @@ from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described
 from mudkit.figures.labels import MIN_WIDTH_PX, point_labels
-from mudkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, heading, styled, text_colour
+from mudkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, heading, ink_on, styled, text_colour
 from mudkit.figures.tables import require_columns
 from mudkit.figures.times import HOUR_US, TimeAxis, times_us
 
@@ -391,7 +391,7 @@ def bar_panels(
     figure = make_subplots(rows=1, cols=len(measures), shared_yaxes=True, horizontal_spacing=0.06)
     marker = {
         "color": [ORANGE if mark else BLUE for mark in is_marked],
-        "pattern": {"shape": ["/" if mark else "" for mark in is_marked]},
+        "pattern": {"shape": ["/" if mark else "" for mark in is_marked], "fgcolor": "rgba(0,0,0,0.35)"},
     }
     for place, (measure, axis_title) in enumerate(measures.items(), start=1):
         values = table[measure]
@@ -402,6 +402,7 @@ def bar_panels(
                 x=values, y=names, orientation="h", marker=marker, showlegend=False, name=axis_title,
                 text=[_bar_label(value) for value in values], cliponaxis=False,
                 textposition="auto" if is_share else "outside",
+                insidetextfont={"color": [ink_on(colour) for colour in marker["color"]]},
             ), 1, place,
         )  # fmt: skip
         end = 100.0 if is_share else 1.35 * most or 1.0

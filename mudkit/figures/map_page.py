@@ -89,14 +89,14 @@ class MapPage(Page):
         )
 
     def _repr_html_(self, **kwargs: Any) -> str:
-        # JupyterLab removes the frame of an untrusted notebook, which uncovers the sentence behind it.
+        # JupyterLab removes the frame of an untrusted notebook, which uncovers the words behind it.
         title = html.escape(self.title or "", quote=True)
         return (
-            f'<div style="position:relative;width:100%;height:{self.height}">'
-            '<span style="opacity:0.75">To see this map, trust the notebook '
-            "(File, Trust Notebook, or run it).</span>"
+            '<div style="display:grid;width:100%">'
+            f'<div style="grid-area:1/1;opacity:0.75" aria-hidden="true">{title}<br>To see this map, run the '
+            "notebook, or trust it (File, Trust Notebook).</div>"
             f'<iframe title="{title}" srcdoc="{html.escape(self.render(**kwargs), quote=True)}" '
-            'style="position:absolute;left:0;top:0;width:100%;height:100%;box-sizing:border-box;'
+            f'style="grid-area:1/1;position:relative;width:100%;height:{self.height};box-sizing:border-box;'
             'border:1px solid rgba(128,128,128,0.4);border-radius:6px" allowfullscreen></iframe></div>'
         )
 

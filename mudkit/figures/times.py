@@ -27,7 +27,7 @@ _DAY_US: Final = 24 * HOUR_US
 _MAX_COUNTED_S: Final = 3600.0  # longer spans show the clock
 _MAX_MS_US: Final = 12 * HOUR_US  # longer spans are rounded to seconds, which keeps pages small
 _MIN_DAYS: Final = 4
-_MAX_NAMED_DAYS: Final = 9
+_MAX_NAMED_DAYS: Final = 7
 _DAY_GAP: Final = 0.03  # at both ends of a day, so that days do not touch
 _UNITS: Final = (
     ("days", 86_400.0, 3), ("h", 3600.0, 3), ("min", 60.0, 3), ("s", 1.0, 3), ("ms", 0.001, 0),
@@ -163,6 +163,7 @@ class TimeAxis:
             "range": [0, len(self.days)],
             "tickvals": [at + 0.5 for at in some],
             "ticktext": [f"{date.day} {date:%b}<br>{date.year}" for date in dates],
+            "tickangle": 0,
             "ticks": "",
             "minor": {
                 "tickvals": list(range(len(self.days) + 1)), "showgrid": True, "ticks": "outside",
