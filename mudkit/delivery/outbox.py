@@ -183,7 +183,7 @@ class Outbox(Generic[_T]):
 
     def acked(self, up_to_seq: int) -> list[tuple[int, _T]]:
         """Remove all items up to a sequence number, and return them."""
-        acknowledged = [(seq, item) for seq, item in self._waiting.items() if seq <= up_to_seq]
+        acknowledged = list(takewhile(lambda pending: pending[0] <= up_to_seq, self._waiting.items()))
         for seq, _ in acknowledged:
             self.ack(seq)
         return acknowledged

@@ -127,8 +127,6 @@ class Reading(Struct):
     listener : str
     since : dict of str to int
         Log position that was received from each processor.
-    held : dict of str to int
-        Version delivered last of each record that belongs to the read, by key.
     table : int or None
         Number of the table; None before the first answer.
     starts : dict of str to str
@@ -143,7 +141,6 @@ class Reading(Struct):
     sync_us: int | None
     listener: str
     since: dict[str, int] = field(default_factory=dict)
-    held: dict[str, int] = field(default_factory=dict)
     table: int | None = None
     starts: dict[str, str] = field(default_factory=dict)
 
@@ -154,6 +151,8 @@ class Watch(Struct):
     Parameters
     ----------
     reading : Reading
+    held : dict of str to int
+        Version delivered last of each record that belongs to the read, by key; durable, too.
     op_id : int or None
         The call that began it, until it is answered.
     request : int
@@ -168,6 +167,7 @@ class Watch(Struct):
     """
 
     reading: Reading
+    held: dict[str, int] = field(default_factory=dict)
     op_id: int | None = None
     request: int = 0
     lives: dict[str, int] = field(default_factory=dict)

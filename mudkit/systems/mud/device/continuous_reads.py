@@ -111,14 +111,15 @@ class ContinuousReads:
         self._incoming: Incoming[Notification] | None = None
         """Stream of the session; None before its first item."""
         self._watches = {
-            reading.handle: Watch(reading) for _, reading in ports.store.items("reading ", Reading)
+            reading.handle: Watch(reading, self._stored_held(reading.handle))
+            for _, reading in ports.store.items("reading ", Reading)
         }
         self._lives: dict[str, int] = {}
         """The latest life of each processor that was heard of."""
 
-    def readings(self) -> list[Reading]:
+    def watches(self) -> list[Watch]:
         """Return the continuous reads."""
-        return [watch.reading for watch in self._watches.values()]
+        return list(self._watches.values())
 
     def register(self, now_us: int, op_id: int, asked: Register) -> Sequence[Effect]:
         """Begin a continuous read."""
@@ -142,7 +143,7 @@ class ContinuousReads:
             sync_us=None if sync is None else round(sync * 1e6),
             listener=asked.listener,
         )
-        self._watches[handle] = watch = Watch(reading, op_id)
+        self._watches[handle] = watch = Watch(reading, op_id=op_id)
         self._save(reading)
         effects: list[Effect] = []
         if not self._is_greeted:
@@ -248,7 +249,7 @@ class ContinuousReads:
                 return RegisterRequest(
                     name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq,
                     request=work.request, session=work.session, predicate=reading.predicate,
-                    since=dict(reading.since), held=sorted(reading.held), sync_us=reading.sync_us,
+                    since=dict(reading.since), held=sorted(work.watch.held), sync_us=reading.sync_us,
                     table=reading.table, starts=dict(reading.starts) or UNSET,
                 )  # fmt: skip
             case Telling(is_over=True):
@@ -364,7 +365,7 @@ class ContinuousReads:
         older version is delivered, too.
         """
         reading, key = watch.reading, change.key
-        held = reading.held.get(key, 0)
+        held = watch.held.get(key, 0)
         version = held if change.ver is None else change.ver  # None: a registration said that it was held
         is_older = version <= held if is_known else version == held and isinstance(change, messages.Upsert)
         if change.ver is not None and is_older:
@@ -372,10 +373,12 @@ class ContinuousReads:
         if watch.since_asked is not None:
             watch.told_in.setdefault(body.processor, body.life)  # lives come in their order
         if isinstance(change, Remove):
-            if reading.held.pop(key, None) is None:
+            if watch.held.pop(key, None) is None:
                 return ()
+            self._store.delete(_held_key(reading.handle, key))
             return (Notify(reading.listener, Change("remove", key, None, version)),)
-        reading.held[key] = version
+        watch.held[key] = version
+        self._store.put(_held_key(reading.handle, key), version)
         return (Notify(reading.listener, Change("upsert", key, detached(change.data), version)),)
 
     def _register(self, now_us: int, watch: Watch) -> Sequence[Effect]:
@@ -434,6 +437,10 @@ class ContinuousReads:
             )
         return self._watches[handle]
 
+    def _stored_held(self, handle: int) -> dict[str, int]:
+        prefix = _held_key(handle, "")
+        return {key.removeprefix(prefix): version for key, version in self._store.items(prefix, int)}
+
     def _save(self, reading: Reading) -> None:
         self._store.put(f"reading {reading.handle:09d}", reading)
 
@@ -441,6 +448,13 @@ class ContinuousReads:
         handle = watch.reading.handle
         self._watches.pop(handle, None)
         self._store.delete(f"reading {handle:09d}")
+        for key in watch.held:
+            self._store.delete(_held_key(handle, key))
+
+
+def _held_key(handle: int, key: str) -> str:
+    """Return the store key of a version: each has its own, since a read may hold thousands of records."""
+    return f"read {handle:09d} {key}"
 
 
 def _advance(reading: Reading, processor: str, lsn: int, start: str | UnsetType | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from typing import Final, Generic, TypeVar
 
 from mudkit.delivery.retransmit import (
@@ -81,9 +80,8 @@ class StreamSender(Generic[_T]):
 
     def acked(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Remove the items up to a sequence number."""
-        gone = [each.seq for each in takewhile(lambda each: each.seq <= seq, self._stream.waiting)]
-        self._stream.acked(seq)
-        return [effect for each in gone for effect in self._unacknowledged.answered(now_us, each)]
+        seqs = self._stream.acked(seq)
+        return [effect for each in seqs for effect in self._unacknowledged.answered(now_us, each)]
 
     def overdue(self, now_us: int) -> Sequence[Effect]:
         """Retransmit overdue items, when the timer has fired."""
