@@ -127,6 +127,14 @@ class Authority:
     def verify(self, token: Any, now_s: float, device: str | None = None) -> Claims:
         """Return the claims of a valid token.
 
+        Parameters
+        ----------
+        token : str
+        now_s : float
+            Time at which the token must be valid, in seconds since 1970.
+        device : str, optional
+            Device that presents the token.
+
         Raises
         ------
         AccessDenied

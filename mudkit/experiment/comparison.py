@@ -326,7 +326,7 @@ class Scoreboard(Displayed):
         return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
 
     def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-        """Return one row per system and one column per measure, means of the seeds.
+        """Return one row per system and one column for each of ``measures``, means of the seeds.
 
         Ratios are those of all seeds together (:data:`RATIOS`).
         """

@@ -153,7 +153,7 @@ class MatchingLoad:
         return _index_of(self.draw())
 
     def records(self, many: int, seed: int = 1) -> list[dict[str, Any]]:
-        """Draw records with a topic, a place and a price."""
+        """Draw ``many`` records with a topic, a place and a price."""
         whole_number("many", many, 0, 1 << 31)
         rng = np.random.default_rng([self.seed, 2, seed])
         topics, places = self._topics(rng, many).tolist(), self._places(rng, many).tolist()

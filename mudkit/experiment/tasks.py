@@ -156,7 +156,7 @@ _NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
 
 
 class Interest:
-    """A want.
+    """Predicate of the readers to whom an item is useful.
 
     Parameters
     ----------
@@ -166,9 +166,9 @@ class Interest:
     Raises
     ------
     PredicateError
-        It is no predicate.
+        The text is not a predicate.
     ParameterError
-        It names nothing of the item.
+        The predicate names nothing of the item.
 
     Examples
     --------
@@ -199,7 +199,7 @@ class Interest:
         return "loc" in self.of_me
 
     def over_items(self, me: Mapping[str, Any], language: Language = _ANY) -> Predicate:
-        """Return the reader's predicate over items, with what she says of herself as constants."""
+        """Return a reader's predicate over items, in a ``language``, with the profile ``me`` as constants."""
         given = {name: me.get(name) for name in self.of_me}
         return Predicate.parse(self._written("", ":"), given, language=language)
 
@@ -208,7 +208,7 @@ class Interest:
         return self._by_writer.bind(sender={name: item.get(name) for name in self.of_item})
 
     def as_text(self, me: Mapping[str, Any]) -> str:
-        """Return the text of the reader's predicate over items, with what she says of herself as literals."""
+        """Return the text of the reader's predicate over items, with her profile (``me``) as literals."""
 
         def written(match: re.Match[str]) -> str:
             return match[2] if match[1] == "item" else _literal(me.get(match[2]))
@@ -300,7 +300,7 @@ def called(text: str) -> str:
 MetadataOf: TypeAlias = Callable[[int, str, int, "tuple[float, float] | None"], Mapping[str, Any]]
 """Function of the seed, sender, number and sender's place; returns the metadata of an item."""
 ProfilesOf: TypeAlias = Callable[[int, Sequence[str], Sequence[str]], Sequence[Mapping[str, Any]]]
-"""Function of the seed, phones and senders; returns what each phone's user says of herself."""
+"""Function of the seed, phones and senders; returns the profile of each phone's user."""
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,8 @@ class Task:
     scenario : Scenario
         The phones, and when items are published; ``receivers`` is not used.
     metadata, profiles : callable
-        Return the metadata of an item, and what users say of themselves.
+        Functions that return the metadata of an item (:data:`MetadataOf`), and the profiles of all users
+        (:data:`ProfilesOf`).
     feeds : int
         Senders that are no phones: always connected, without a battery. 0: the phones send.
     is_shown : bool

@@ -284,7 +284,7 @@ class Testbed:
     # -- for an adapter
 
     def profile(self, phone: str) -> dict[str, Any]:
-        """Return what a phone says of itself now: what its user wants, and where it is (``loc``)."""
+        """Return the current profile of a phone: that of its user, and its place (``loc``)."""
         profile = dict(self._profiles[phone])
         if self.task.want.uses_place and (loc := self.lab.devices[phone].loc) is not None:
             profile["loc"] = loc
@@ -362,7 +362,7 @@ class Testbed:
     # -- for the run
 
     def attach(self, adapter: Adapter) -> None:
-        """Start the system; phones that move report it from now on."""
+        """Attach the adapter of a system, which is notified of moves from now on."""
         self._adapter = adapter
         if self.task.want.uses_place:
             self._look_around(None)

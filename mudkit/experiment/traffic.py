@@ -53,7 +53,7 @@ class TrafficRun:
     lab: Lab
 
     def delays(self, near_km: float) -> tuple[float, float]:
-        """Return the mean delays, in s, of messages about cells near the receiver and beyond."""
+        """Return the mean delays, in s, of messages about cells within ``near_km`` and beyond."""
         is_near = self.cells["distance_km"] <= near_km
         return _mean_delay_s(self.cells[is_near]), _mean_delay_s(self.cells[~is_near])
 
@@ -130,7 +130,7 @@ class Traffic:
         check_ranges(self)
 
     def reports(self, seed: int) -> pd.DataFrame:
-        """Return the reports in order: ``t_s, car, lat, lon, speed_kmh``.
+        """Return the reports of a ``seed`` in order: ``t_s, car, lat, lon, speed_kmh``.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Traffic:
         table = table[table["t_s"] < 60 * self.minutes].sort_values("t_s", ignore_index=True)
         if not table["speed_mps"].notna().any():
             raise ParameterError(
-                "No car says anything.",
+                "No car reports a speed.",
                 where="mobility",
                 found="no speed that is known",
                 expected="moves within the time",
@@ -175,7 +175,7 @@ class Traffic:
 
     @staticmethod
     def application(aggregability: Function | Aggregability, cell_km: float = 1.0) -> Application:
-        """Return the application ``traffic`` with another function and cells of another size."""
+        """Return the application ``traffic`` with this ``aggregability`` and cells of ``cell_km``."""
         function = aggregability if isinstance(aggregability, Aggregability) else Aggregability(aggregability)
         join = partial(joins.mean_per_cell, km=cell_km)
         return replace(APPLICATIONS["traffic"], aggregability=function, join=join)
@@ -254,6 +254,13 @@ class Traffic:
         max_retention_s: float = 300.0,
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Apply the server's rules without a network, for the listeners only, which is quick.
+
+        Parameters
+        ----------
+        reports : pandas.DataFrame
+            Result of :meth:`reports`.
+        aggregability, cell_km, max_retention_s
+            As for :meth:`run`.
 
         Returns
         -------

@@ -76,7 +76,7 @@ class ReceivedCells:
         return np.sort(rows[arrived[last]]).astype(np.int64)
 
     def columns(self, rows: NDArray[np.int64], *names: str) -> list[NDArray[Any]]:
-        """Return columns of some rows."""
+        """Return the columns ``names`` of some rows."""
         return [self._columns[name][rows] for name in names]
 
     def known(self, receiver: str, t_s: float) -> pd.DataFrame:

@@ -47,7 +47,7 @@ class Always:
     """Always ask the server."""
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
-        """Never answer locally."""
+        """Return False for all ``pairs``: never answer locally."""
         return np.zeros(len(pairs.read), dtype=np.bool_)
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class FixedRule:
         number("minutes", self.minutes, 0.0, 1e9)
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
-        """Answer locally when both limits are kept."""
+        """Return the ``pairs`` within both limits, which are answered locally."""
         return (pairs.distance_km <= self.km) & (pairs.age_s <= self.minutes * 60)
 
     def __str__(self) -> str:

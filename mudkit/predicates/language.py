@@ -71,7 +71,7 @@ class Language:
         return _restore, (self.scopes.names, tuple(self.scopes.bound), self.schema)
 
     def meant(self, scope: str, path: tuple[str, ...]) -> str | None:
-        """Return the name that was probably meant where a scope is misspelt; ``None`` if no scope is similar.
+        """Return a suggestion for a ``path`` with a misspelt scope; None if no scope is similar.
 
         Without a schema ``reciever.age`` is an attribute of a struct of the record.
         """
@@ -82,7 +82,7 @@ class Language:
         return ".".join((near[0], *path[1:])) if near else None
 
     def kinds(self, name: tree.Name, text: str) -> int:
-        """Return the kinds that a name may have.
+        """Return the kinds that a name may have; ``text`` is the predicate, for the error.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Language:
     def kinds_of(
         self, scope: str, path: tuple[str, ...], *, text: str | None = None, at: tuple[int, int] | None = None
     ) -> int:
-        """Return the kinds of a path in a scope of the schema.
+        """Return the kinds of a path in a scope of the schema; ``text`` and ``at`` locate an error.
 
         Raises
         ------

@@ -259,7 +259,7 @@ class Predicate:
         return self.form.evaluate(self.constants, tables, record, *self.language.others)
 
     def arguments(self, record: Mapping[str, Any], scopes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return the data of all scopes, checked, in the order of the language."""
+        """Return the data of ``record`` and all scopes, checked, in the order of the language."""
         names = self.language.scopes.names
         if type(record) is not dict:
             check_mapping(names[0], record)

@@ -96,13 +96,13 @@ class Contrail(System):
             sealed = Sealed({"called": name}, text_of(batch).encode())
             port.publish(sealed, only=only, called=f"{source}: {name}")
 
-    def on_move(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
-        """Replace the filters of a phone by those for where it is now."""
+    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
+        """Replace the filters of a phone by those for its current place."""
         if self._chooses:
             self._install(phone)
 
     def on_look(self, phone: str) -> None:
-        """Read, or show, what has arrived."""
+        """Read, or show, the items that have arrived on a phone."""
         if self._task.is_addressed:
             self._ports[phone].receive_all()
         else:

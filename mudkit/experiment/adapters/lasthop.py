@@ -83,8 +83,8 @@ class LastHop(System):
         else:
             self._up.send(item)
 
-    def on_move(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
-        """Subscribe to what is wanted here instead."""
+    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
+        """Replace the subscription of a phone by one for its current place."""
         if not self._chooses:
             return
         before = self._subscribed[phone]

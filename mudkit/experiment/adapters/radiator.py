@@ -122,13 +122,13 @@ class Radiator(System):
             about = {"called": self._note(batch), "text": text_of(batch)}
         self._clients[source].propagate_context(Context(people, about))
 
-    def on_move(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
-        """Register again, with where the phone is now."""
+    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
+        """Register a phone again, with its current place."""
         if self._chooses:
             self._clients[phone].register(self._attributes(phone))
 
     def on_look(self, phone: str) -> None:
-        """Read, or show, what has arrived."""
+        """Read, or show, the items that have arrived on a phone."""
         if self._task.is_addressed:
             self._clients[phone].installed.call("read")
         else:

@@ -58,7 +58,7 @@ class StoreAndForward(System):
             self._clients[source].send(receiver, item.filler, item.name)
 
     def on_look(self, phone: str) -> None:
-        """Read, or show, what has arrived."""
+        """Read, or show, the items that have arrived on a phone."""
         if self._task.is_addressed:
             self._clients[phone].read()
         else:
@@ -106,7 +106,7 @@ class Direct(System):
             self._machines[source].call(Submit(receiver, item.filler, item.name))
 
     def on_look(self, phone: str) -> None:
-        """Read what has arrived."""
+        """Read the items that have arrived on a phone."""
         self._machines[phone].call(Read())
 
 

@@ -88,13 +88,13 @@ class System(ABC):
 
     @abstractmethod
     def send(self, source: str, batch: Batch) -> None:
-        """Send a batch; in a second part, the source is the phone that it is for."""
+        """Send a batch from its source; in a second part of a chain, the source is the receiving phone."""
 
-    def on_move(self, phone: str, about: Mapping[str, Any] | None = None) -> None:  # noqa: B027 - most ignore it
-        """Handle what a phone says of itself now; None: as the testbed has it. By default it is ignored."""
+    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:  # noqa: B027 - most ignore it
+        """Handle the new profile of a phone; None: that of the testbed. By default it is ignored."""
 
     def on_look(self, phone: str) -> None:
-        """Show what has arrived."""
+        """Show the user of a phone the items that have arrived."""
         self._testbed.show(phone)
 
     def _note(self, batch: Batch) -> str:

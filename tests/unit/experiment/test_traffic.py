@@ -131,7 +131,7 @@ def test_nobody_says_anything():
     ts = pd.to_datetime(["2020-01-01 00:00", "2020-01-01 02:00"], utc=True)
     table = pd.DataFrame({"device": "a", "ts": ts, "lat": 30.0, "lon": [-97.0, -97.02]})
     gap = Replay(pa.Table.from_pandas(table, preserve_index=False))
-    with pytest.raises(ParameterError, match="No car says anything"):
+    with pytest.raises(ParameterError, match="No car reports a speed"):
         Traffic(cars=1, minutes=2.0, mobility=gap).reports(1)
 
 

@@ -106,7 +106,7 @@ class SharedLocation:
         self._port = _port(module, "location", "location")
 
     def at(self, lat: float, lon: float) -> Operation:
-        """Publish the current location, in degrees; it leaves the device only if a filter matches."""
+        """Publish the location ``lat, lon``, in degrees; it leaves the device only if a filter matches."""
         return self._port.publish(Item({"loc": (lat, lon)}), _POSITION)
 
 
@@ -190,12 +190,12 @@ class Photos:
             port.on_accepted(partial(self._answer_search, hops))
 
     def share(self, name: str, photo: bytes, **tags: Value) -> None:
-        """Add a photo to the library and publish it to friends whose search matches."""
+        """Add a photo with its ``tags`` to the library and publish it to friends whose search matches."""
         self._own[name] = Item({**tags, "owner": self._me, "name": name}, photo)
         self._publish(f"{self._me}/{name}", self._own[name])
 
     def search(self, predicate: str | Predicate, hops: int = 0, lifetime_s: float = 3600.0) -> None:
-        """Search the photos of friends, and those up to ``hops`` friends further."""
+        """Search photos by a ``predicate`` for ``lifetime_s``, up to ``hops`` friends beyond friends."""
         for friend in self._friends:
             self._ports[hops].install_filter(
                 predicate, to=(friend, f"photos {hops}"), lifetime_s=lifetime_s, item_expires_s=lifetime_s
@@ -242,7 +242,7 @@ class Sensor:
         self._port = _port(module, "readings", "location")
 
     def read(self, value: float) -> Operation:
-        """Publish a reading."""
+        """Publish a reading: its ``value``."""
         return self._port.publish(Item({"value": value}), "reading")
 
 

@@ -86,7 +86,7 @@ class Forwarding:
 
     @classmethod
     def of(cls, given: str | Forwarding, **settings: int | float | str | None) -> Forwarding:
-        """Return a policy, or build one by its kind; Figure 7 learns what is not set."""
+        """Return ``given`` if it is a policy, else build one of this kind; Figure 7 learns unset values."""
         if isinstance(given, Forwarding):
             if settings:
                 raise ParameterError(

@@ -141,7 +141,7 @@ class Spool:
     def notification(
         self, now_us: int, identity: Hashable, rank: float, expires_us: int = FOREVER_US
     ) -> None:
-        """Add a message, or change the rank of one."""
+        """Add the message ``identity`` until ``expires_us``, or change the rank of a known one."""
         if self.due_us <= now_us:
             self.timeout(now_us)
         if identity in self._known:
@@ -223,14 +223,14 @@ class Spool:
         return taken
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Record an earlier read on the device."""
+        """Record an earlier read on the device: its time ``at_us`` and the ``identities`` of its messages."""
         read_there = list(identities)
         self._off_device(at_us, read_there)
         self.habits.read(at_us, len(read_there))
         self._learn()
 
     def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
-        """Record messages that the device evicted."""
+        """Record the messages that the device evicted, by ``identities``."""
         self._off_device(now_us, identities)
 
     def network(self, now_us: int, *, is_up: bool) -> None:

@@ -58,11 +58,11 @@ class Expiration:
 
     @classmethod
     def of(cls, given: Expiration | float) -> Expiration:
-        """Return an expiration, or the exponential one with a mean in seconds."""
+        """Return ``given`` if it is an expiration, else the exponential one with this mean in seconds."""
         return given if isinstance(given, Expiration) else cls(given)
 
     def draw_us(self, seed: int, count: int) -> NDArray[np.int64]:
-        """Draw ``count`` times from arrival to expiration, at least 1 µs."""
+        """Draw ``count`` times from arrival to expiration by ``seed``, in µs, at least 1."""
         stream, step = Stream(seed, "lasthop expiration"), np.arange(count)
         match self.law:
             case "exponential":

@@ -127,7 +127,7 @@ class ClientLists:
         return list(entries.values())
 
     def drop(self, count: int) -> None:
-        """Count messages dropped for receivers because they cannot be joined."""
+        """Add ``count`` messages that were dropped for receivers because they cannot be joined."""
         self._dropped += count
 
     def put_back(self, entry: Entry, retry_us: int) -> None:

@@ -258,7 +258,7 @@ class Policy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> int | None:
-        """Return the rule that fires, from 0; None: none does."""
+        """Return the index of the rule that fires, or None; arguments as of :meth:`decide`."""
         state = {**variables, **automatic}
         clock, tables = {"now_s": now_s}, Tables(state)
         for number, matches, constants, _ in self._decides:
@@ -308,7 +308,7 @@ class Policy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> list[Seen]:
-        """Return what each rule saw, up to the one that fired; the arguments are not changed."""
+        """Return the values of each rule up to the one that fires; arguments as of :meth:`decide`."""
         scopes = {"message": message, "state": {**variables, **automatic}, "clock": {"now_s": now_s}}
         seen = []
         for number, compiled in enumerate(self._compiled):
