@@ -22,7 +22,7 @@ setup: $(READY)
 
 # The stamp is written last, so a set-up that was stopped goes on at the next call.
 $(READY): requirements.txt requirements-node.txt pyproject.toml tools/setup.sh tools/fetch_assets.py \
-          mudkit/figures/assets/package.json mudkit/figures/assets/package-lock.json
+          $(wildcard mudkit/figures/assets/package*.json tests/browser/assets/package*.json)
 	@PYTHON="$(PYTHON)" sh tools/setup.sh $(VENV)
 	@touch $@
 
@@ -95,5 +95,5 @@ mutants: $(READY)
 	@$(BIN)/python tests/faults/mutations.py
 
 clean:
-	rm -rf $(VENV) build dist reports/build data/derived node_modules .mypy_cache .ruff_cache .import_linter_cache .hypothesis mudkit/figures/assets/vendor
+	rm -rf $(VENV) build dist reports/build data/derived node_modules .mypy_cache .ruff_cache .import_linter_cache .hypothesis mudkit/figures/assets/vendor tests/browser/assets/vendor
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -94,7 +94,7 @@ def brief(value: object, length: int = 120) -> str:
     try:
         return repr(value)[:length]
     except Exception:  # RecursionError included, and what a user's __repr__ raises
-        return f"a {type(value).__name__} that cannot be written"
+        return f"a value of type {type(value).__name__} that cannot be printed"
 
 
 def did_you_mean(

@@ -226,7 +226,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "j_per_look": Label("radio energy", "J per look"),
     "reader_bytes": Label("bytes of a phone", "kB a write", 1e-3),
     "reader_j": Label("radio of a phone", "J a write"),
-    "meant_share": Label("readers who are meant", "%", 100.0),
+    "intended_share": Label("intended readers", "%", 100.0),
     "article_bytes": Label("size of the message", "kB", 1e-3),
     "agreement": Label("same readers found", "% of records", 100.0),
     "scanned": Label("looked at"),

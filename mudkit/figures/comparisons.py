@@ -142,7 +142,12 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
 
 @described
 def frontier(
-    trees: pd.DataFrame, bound: pd.DataFrame, policies: pd.DataFrame, *, title: str, most: float | None = None
+    trees: pd.DataFrame,
+    bound: pd.DataFrame,
+    policies: pd.DataFrame,
+    *,
+    title: str,
+    max_stale_share: float | None = None,
 ) -> go.Figure:
     """Draw stale answers over queries sent: trees and the bound as lines, policies as points.
 
@@ -159,7 +164,7 @@ def frontier(
         ``policy`` and the same columns.
     title : str
         Title of the figure.
-    most : float, optional
+    max_stale_share : float, optional
         Largest share of stale answers that is shown; by default all are.
 
     Returns
@@ -216,8 +221,8 @@ def frontier(
     drawn = pd.concat([trees, bound, policies])
     spans = [_axis_range((100 * drawn[name]).tolist()) for name in _SHARES]
     spans = [[0.0, min(high, 100.0)] for _, high in spans]
-    if most is not None:
-        spans[1] = [0.0, 100 * most or 1.0]
+    if max_stale_share is not None:
+        spans[1] = [0.0, 100 * max_stale_share or 1.0]
     least = float((100 * drawn.loc[100 * drawn["stale_share"] <= spans[1][1], "sent_share"]).min())
     if least > _ALL_LARGE:  # else lines and points crowd at the right edge
         spans[0][0] = min(max(10.0 * np.floor((least - 0.3 * (100 - least)) / 10), 0.0), 90.0)
@@ -375,7 +380,7 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
     ----------
     table : pandas.DataFrame
         ``system``, two columns of numbers, and ``is_best``, as
-        :func:`mudkit.experiment.front` returns it. A system without a value is left out, and
+        :func:`mudkit.experiment.pareto_front` returns it. A system without a value is left out, and
         named below the title.
     x, y : str
         Columns of the two measures.

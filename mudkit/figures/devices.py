@@ -364,8 +364,8 @@ def location_exposure(
     Parameters
     ----------
     places : pandas.DataFrame
-        A row per place: ``at`` (time), ``lat, lon`` (degrees), ``away`` (outside of the area) and ``left``
-        (sent to the relay).
+        A row per place: ``at`` (time), ``lat, lon`` (degrees), ``is_away`` (outside of the area) and
+        ``is_sent`` (to the relay).
     area : (float, float, float, float)
         South, west, north, east, degrees.
     title : str
@@ -382,7 +382,7 @@ def location_exposure(
     TraceContentError
         It has no row.
     """
-    require_columns(places, "places", ("at", "lat", "lon", "away", "left"))
+    require_columns(places, "places", ("at", "lat", "lon", "is_away", "is_sent"))
     if not len(places):
         raise TraceContentError(
             "There is no place to draw.", where="places", found="no rows", expected="a row for each place"
@@ -414,8 +414,8 @@ def location_exposure(
         )
     )
     at = km(places["lat"], places["lon"])
-    left = places["left"].to_numpy(bool)
-    for (name, (colour, symbol)), chosen in zip(_PLACE_MARKS.items(), (~left, left), strict=True):
+    is_sent = places["is_sent"].to_numpy(bool)
+    for (name, (colour, symbol)), chosen in zip(_PLACE_MARKS.items(), (~is_sent, is_sent), strict=True):
         figure.add_trace(
             go.Scatter(
                 x=at[chosen, 1],
@@ -427,7 +427,10 @@ def location_exposure(
                 hovertemplate="%{text} UTC<extra></extra>",
             )
         )
-    for column, lane, name, colour in (("away", 1.0, "away", ORANGE), ("left", 0.0, "something came", BLUE)):
+    for column, lane, name, colour in (
+        ("is_away", 1.0, "away", ORANGE),
+        ("is_sent", 0.0, "something came", BLUE),
+    ):
         shown = places["at"][places[column].to_numpy(bool)]
         figure.add_trace(go.Scatter(
             x=shown, y=np.full(len(shown), lane), mode="markers", name=name, showlegend=False,

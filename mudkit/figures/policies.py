@@ -48,7 +48,7 @@ _TREE_COLUMNS: Final = ("node", "parent", "is_right", "feature", "threshold", "a
 _ACTION_MARKS: Final = {"local": (BLUE, "circle"), "remote": (ORANGE, "square"), "never": (GREY, "x")}
 _DELAY_MARK: Final = (BLUE, "triangle-up")
 _TREE_LINE_PX, _TREE_MARGINS_PX, _MIN_LEVELS = 24, 90, 5
-_DECISION_COLUMNS: Final = ("t_s", "lane", "what", "told", "is_alarm")
+_DECISION_COLUMNS: Final = ("t_s", "lane", "decision", "text", "is_alarm")
 _DECISION_MARKS: Final = {
     "sent whole": ("circle", BLUE, 11),
     "sent in part": ("diamond", GREEN, 10),
@@ -176,7 +176,7 @@ def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_d
     Parameters
     ----------
     policy : LearntReads or LearntWrites or pandas.DataFrame
-        Learnt policy, or the nodes of its tree as :func:`mudkit.experiment.nodes` returns them.
+        Learnt policy, or the nodes of its tree as :func:`mudkit.experiment.tree_nodes` returns them.
     title : str
         Title of the figure.
     max_depth : int
@@ -305,9 +305,9 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
     """Return the nodes of a tree, parents before their children, and the depth of each."""
     table = policy
     if not isinstance(policy, pd.DataFrame) and hasattr(policy, "tree"):
-        from mudkit.experiment import nodes
+        from mudkit.experiment import tree_nodes
 
-        table = nodes(policy)
+        table = tree_nodes(policy)
     remedy = "pass the learnt policy of CacheBench.run, or its nodes"
     rows = require_columns(table, "policy", _TREE_COLUMNS, remedy=remedy).to_dict("records")
     depth = [0] * len(rows)
@@ -336,19 +336,19 @@ def _node_label(row: Mapping[Any, Any], is_end: bool, total: int) -> tuple[str, 
 
 @described
 def decisions(
-    tables: Mapping[str, pd.DataFrame], *, title: str, wrong: Mapping[str, int] | None = None
+    tables: Mapping[str, pd.DataFrame], *, title: str, marked: Mapping[str, int] | None = None
 ) -> go.Figure:
     """Draw what policies did with messages over time, a panel per policy and a mark per message.
 
     Parameters
     ----------
     tables : mapping of str to pandas.DataFrame
-        Decisions by the name of the policy: ``t_s`` (seconds), ``lane`` (for instance the patient), ``what``
-        (``sent whole``, ``sent in part``, ``held back``, ``dropped`` or ``stopped``), ``told`` (text for the
-        pointer) and ``is_alarm``, which draws a ring around the mark.
+        Decisions by the name of the policy: ``t_s`` (seconds), ``lane`` (for instance the patient),
+        ``decision`` (``sent whole``, ``sent in part``, ``held back``, ``dropped`` or ``stopped``), ``text``
+        (shown at the pointer) and ``is_alarm``, which draws a ring around the mark.
     title : str
         Title of the figure.
-    wrong : mapping of str to int, optional
+    marked : mapping of str to int, optional
         Row of a policy's table to which a large mark points, by the policy's name.
 
     Returns
@@ -362,10 +362,10 @@ def decisions(
     """
     for table in tables.values():
         require_columns(table, "table", _DECISION_COLUMNS)
-        if unknown := sorted(set(table["what"]) - set(_DECISION_MARKS)):
+        if unknown := sorted(set(table["decision"]) - set(_DECISION_MARKS)):
             raise ParameterError(
                 "The table has unknown decisions.",
-                where="what",
+                where="decision",
                 found=", ".join(map(str, unknown)),
                 expected=", ".join(_DECISION_MARKS),
             )
@@ -388,10 +388,10 @@ def decisions(
         for what, (symbol, colour, size) in reversed(_DECISION_MARKS.items()):  # sent messages lie on top
             line = {"width": 1.5, "color": colour}
             marker = {"symbol": symbol, "color": colour, "size": size, "line": line}
-            traces.append((what, table[table["what"] == what], marker))
-        if wrong is not None and name in wrong:
+            traces.append((what, table[table["decision"] == what], marker))
+        if marked is not None and name in marked:
             pointer = {"symbol": "triangle-down", "color": INK, "size": 13}
-            traces.append(("here", table.iloc[[wrong[name]]], pointer))
+            traces.append(("here", table.iloc[[marked[name]]], pointer))
         for what, part, marker in traces:
             if not len(part):
                 continue
@@ -400,7 +400,7 @@ def decisions(
                 go.Scatter(
                     x=part["t_s"] / scale, y=[lanes.index(str(lane)) - shift for lane in part["lane"]],
                     mode="markers", name=what, meta=name, legendgroup=what, showlegend=what not in named,
-                    marker=marker, customdata=part["told"], hovertemplate="%{customdata}<extra></extra>",
+                    marker=marker, customdata=part["text"], hovertemplate="%{customdata}<extra></extra>",
                 ), row, 1,
             )  # fmt: skip
             named.add(what)

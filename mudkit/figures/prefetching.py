@@ -376,7 +376,7 @@ def message_lifecycles(
     starts_up: bool = True,
     until_us: int = 0,
     from_us: int = 0,
-    most: int = 60,
+    max_messages: int = 60,
     title: str,
 ) -> go.Figure:
     """Draw each message as a line: thin while it waits at the server, thick while it is on the device.
@@ -401,7 +401,7 @@ def message_lifecycles(
         End of the window, µs.
     from_us : int
         Beginning of the window, µs.
-    most : int
+    max_messages : int
         Largest number of messages; of more, half are those that the first policy wastes or loses, and
         all are nearest to the middle of the window.
     title : str
@@ -430,9 +430,11 @@ def message_lifecycles(
         over_us = table["read_us"].where(table["read_us"] >= 0, table["expires_us"])
         is_drawn |= table["forwarded_us"].between(0, until_us) & (over_us >= from_us)
     note = ""
-    if (count := int(is_drawn.sum())) > most:
-        is_drawn = _nearest(next(iter(tables.values())), best, is_drawn, (from_us + until_us) // 2, most)
-        note = f"{most} of {count:,} messages"
+    if (count := int(is_drawn.sum())) > max_messages:
+        is_drawn = _nearest(
+            next(iter(tables.values())), best, is_drawn, (from_us + until_us) // 2, max_messages
+        )
+        note = f"{max_messages} of {count:,} messages"
     drawn = {
         name: _life_rows(table[is_drawn], best[is_drawn], from_us, until_us) for name, table in tables.items()
     }

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.systems.mud.policies.density import HOURS, Density
+from mudkit.systems.mud.policies.artefact import HOURS, Density
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, solar_time
 

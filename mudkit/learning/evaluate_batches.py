@@ -34,7 +34,7 @@ def evaluate_writes(
     policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
     *,
     folds: Folds = "device",
-    turns: int = 3,
+    repeats: int = 3,
     radio: RadioModel | None = None,
 ) -> pd.DataFrame:
     """Replay policies for writes: 10 % are learnt from, the other 90 % tested on (Mobius 7.3).
@@ -49,7 +49,7 @@ def evaluate_writes(
     folds : {'device', 'time'}
         ``device``: a tenth of the devices, another in each turn. ``time``: the first tenth of the days, in
         one turn. Of either two at least.
-    turns : int
+    repeats : int
         How many times training and test are drawn anew, from 1 to 10.
     radio : RadioModel, optional
         What messages take; by default LTE. Nothing but these messages is carried, see
@@ -74,12 +74,12 @@ def evaluate_writes(
         raise ParameterError(
             "There are no such folds.", where="folds", found=repr(folds), expected="device or time"
         )
-    turns = whole_number("turns", turns, 1, _TENTHS)
+    repeats = whole_number("repeats", repeats, 1, _TENTHS)
     carried = RadioModel() if radio is None else radio
     writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
     by: Groups = "device" if folds == "device" else "day"
     measured = []
-    for learnt_from in _parts(writes, folds, turns):
+    for learnt_from in _parts(writes, folds, repeats):
         test = writes.take(~learnt_from)
         train = writes.take(learnt_from)
         measured.append([_shares(policy, train, test, requests, by, carried) for policy in policies])
@@ -113,10 +113,10 @@ def trained_on(writes: Writes, turn: int = 0) -> NDArray[np.bool_]:
     return np.isin(writes.device, devices[turn % parts :: parts])
 
 
-def _parts(writes: Writes, folds: Folds, turns: int) -> list[NDArray[np.bool_]]:
+def _parts(writes: Writes, folds: Folds, repeats: int) -> list[NDArray[np.bool_]]:
     """Choose what is learnt from, in each turn."""
     if folds == "device":
-        return [trained_on(writes, turn) for turn in range(turns)]
+        return [trained_on(writes, turn) for turn in range(repeats)]
     day = writes.t_us // _US_PER_DAY
     days = np.unique(day)
     parts = min(_TENTHS, len(days) // 2)

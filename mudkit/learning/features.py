@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError
 from mudkit.learning.density import densities
 from mudkit.learning.pairs import Pairs
-from mudkit.systems.mud.policies.density import Density
+from mudkit.systems.mud.policies.artefact import Density
 from mudkit.units import solar_time
 
 __all__ = ["FEATURE_SETS", "WRITE_FEATURES", "Features", "read_features", "write_features"]

@@ -17,7 +17,7 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.trees import CostTree, Groups, groups_by, grow
 from mudkit.sources.parameters import number
-from mudkit.systems.mud.policies.density import Density
+from mudkit.systems.mud.policies.artefact import Density
 
 __all__ = ["Always", "Bound", "Decided", "FixedRule", "Learner", "LearntReads", "Policy", "Tree"]
 

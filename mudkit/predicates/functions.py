@@ -145,7 +145,7 @@ def function(
     name: str,
     *,
     returns: KindName,
-    takes: tuple[str, ...] | None = None,
+    argument_kinds: tuple[str, ...] | None = None,
     numpy: Callable[..., Any] | None = None,
     sqlite: str | None = None,
     spark: str | None = None,
@@ -158,7 +158,7 @@ def function(
         Name in predicates, in any case.
     returns : {'number', 'string', 'boolean', 'point'}
         Kind of the result; a result of another kind is NULL.
-    takes : tuple of str, optional
+    argument_kinds : tuple of str, optional
         Kinds of the arguments; by default from its annotations (``float``, ``int``, ``str``, ``bool``,
         ``Point``).
     numpy : callable, optional
@@ -197,12 +197,12 @@ def function(
             raise PredicateError(
                 f"{key} is a function of the language.", found=repr(name), expected="a new name"
             )
-        kinds = takes if takes is not None else _annotated(python)
+        kinds = argument_kinds if argument_kinds is not None else _annotated(python)
         known = all(kind in KINDS and kind != "struct" for kind in (*kinds, returns))
         if not known:
             raise PredicateError(
                 f"The kinds of {key} are not known.",
-                found=f"takes={kinds!r}, returns={returns!r}",
+                found=f"argument_kinds={kinds!r}, returns={returns!r}",
                 expected="number, string, boolean or point",
             )
         forms = {dialect: sql for dialect, sql in (("sqlite", sqlite), ("spark", spark)) if sql is not None}
@@ -229,7 +229,7 @@ def _annotated(python: Callable[..., Any]) -> tuple[str, ...]:
             raise PredicateError(
                 f"The kind of the argument {parameter} is not known.",
                 found=repr(hints.get(parameter, "no annotation")),
-                expected="float, int, str, bool, Point, or takes=(…)",
+                expected="float, int, str, bool, Point, or argument_kinds=(…)",
             )
         kinds.append(by_bit[_ANNOTATIONS[hints[parameter]]])
     return tuple(kinds)

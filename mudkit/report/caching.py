@@ -10,7 +10,7 @@ import pandas as pd
 
 from mudkit import words
 from mudkit.errors import TraceContentError
-from mudkit.experiment import nodes
+from mudkit.experiment import tree_nodes
 from mudkit.learning import (
     Always,
     Batch,
@@ -335,7 +335,7 @@ class ReadStudy:
 
     def tree_nodes(self) -> pd.DataFrame | None:
         """Return the nodes of the learnt tree; None without one."""
-        return None if self.trees is None else nodes(self.trees.learnt)
+        return None if self.trees is None else tree_nodes(self.trees.learnt)
 
 
 def study_reads(

@@ -289,7 +289,11 @@ def _application(quantity: str) -> Application:
     """Return the application that reports a quantity, near by within a minute, elsewhere in half an hour."""
     source = APPLICATIONS[_SOURCES[quantity]]
     return replace(
-        APPLICATIONS["noise map"], name=quantity, sense=source.sense, join=source.join, tells=_TOLD[quantity]
+        APPLICATIONS["noise map"],
+        name=quantity,
+        sense=source.sense,
+        join=source.join,
+        quantity=_TOLD[quantity],
     )
 
 
@@ -307,7 +311,7 @@ def played(positions: pa.Table, quantity: str, far_km: float) -> Played:
     """
     lat, lon = middle(positions["lat"].to_numpy(), positions["lon"].to_numpy())
     north = min(lat + far_km / float(KM_PER_DEGREE), 89.0)
-    return play(_application(quantity), positions, stand={NEAR: (lat, lon), FAR: (north, lon)})
+    return play(_application(quantity), positions, stationary={NEAR: (lat, lon), FAR: (north, lon)})
 
 
 def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | None:
@@ -321,17 +325,17 @@ def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | N
         The positions that are drawn as the ground.
     quantity : str
     """
-    if not len(run.heard):
+    if not len(run.cells):
         return None
-    cells = len(run.heard.groupby(["lat", "lon"]))
-    last_s = float(run.heard["t_s"].max())
+    cells = len(run.cells.groupby(["lat", "lon"]))
+    last_s = float(run.cells["t_s"].max())
     pictures_ = max(min(_MOMENTS, MAX_MAP_CELLS // (2 * cells)), 1)
     return figures.knowledge_map(
-        run.heard,
+        run.cells,
         positions.select(["lat", "lon"]).to_pandas(),
         (NEAR, FAR),
         value="value",
-        label=_application(quantity).tells,
+        label=_application(quantity).quantity,
         every_s=last_s / pictures_,
         until_s=last_s,
         first_s=last_s / 2,
@@ -368,7 +372,7 @@ def known_answer(run: Played, quantity: str, near_km: float = 5.0) -> Answer:
         f"{words.count(received['sender'].nunique(), 'device')} report, at most once a minute; "
         f"{'; '.join(costs)}."
     )
-    if not len(run.heard):
+    if not len(run.cells):
         text += " In no cell are enough devices to report it."
     return Answer(
         f"What happens in the middle is known there after {ages[NEAR]}, far away after {ages[FAR]}", text

@@ -91,8 +91,12 @@ class LinkReplay:
 
     Examples
     --------
-    >>> replay = LinkReplay(load_links("throughput.csv.gz"), device="mob-TCP")  # doctest: +SKIP
-    >>> replay.capacity(0).down_kbps[:2]  # doctest: +SKIP
+    >>> import pyarrow as pa
+    >>> links = pa.table({"device": ["a", "a"], "ts": [0, 30_000_000], "up": [True, True],
+    ...                   "down_kbps": [800.0, 400.0], "up_kbps": [100.0, 50.0], "latency_ms": [40.0, 90.0]})
+    >>> replay = LinkReplay(links)
+    >>> replay.capacity(0).down_kbps[:2]
+    array([800., 400.])
     """
 
     def __init__(

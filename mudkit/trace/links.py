@@ -89,7 +89,7 @@ class LoadedLinks(Displayed):
         Returns
         -------
         pyarrow.Table
-            ``device, ts, lasts_s``, ordered by device and time. An outage ends with its recording at the
+            ``device, ts, duration_s``, ordered by device and time. An outage ends with its recording at the
             latest: what comes after is not known.
         """
         t_us, lasts_us, begins = self._timeline()
@@ -97,7 +97,7 @@ class LoadedLinks(Displayed):
         first, total_us = stretches(down, begins, lasts_us)
         first, total_us = first[down[first]], total_us[down[first]]
         columns = {"device": self.links["device"].take(pa.array(first)), "ts": timestamps(t_us[first])}
-        return pa.table(columns | {"lasts_s": pa.array(total_us / US_PER_S)})
+        return pa.table(columns | {"duration_s": pa.array(total_us / US_PER_S)})
 
     def summary(self) -> pd.DataFrame:
         """Describe the links in a few rows: ``what`` and ``value``, both text."""
@@ -108,7 +108,7 @@ class LoadedLinks(Displayed):
         names = self.links["device"].unique().to_pylist()
         per_device = Counter(outages["device"].to_pylist())
         measured_s = lasts_us.sum() / US_PER_S
-        down_s = float(pc.sum(outages["lasts_s"]).as_py() or 0.0)
+        down_s = float(pc.sum(outages["duration_s"]).as_py() or 0.0)
         rows = [("source", str(self.source.get("name", ""))), ("format", str(self.source.get("format", "")))]
         rows += [(name, f"{len(getattr(self, name)):,}") for name in ("links", "rejected")]
         rows += [(f"rejected: {reason}", f"{count:,}") for reason, count in self.rejected_by_reason().items()]
@@ -122,7 +122,7 @@ class LoadedLinks(Displayed):
             ("outages", f"{len(outages):,}"),
         ]
         if len(outages):
-            rows += [("longest outage", f"{pc.max(outages['lasts_s']).as_py():g} s")]
+            rows += [("longest outage", f"{pc.max(outages['duration_s']).as_py():g} s")]
         if len(names) <= 20:  # more lines than that are no summary
             rows += [(f"outages: {name}", f"{per_device[name]:,}") for name in names]
         return pd.DataFrame(rows, columns=["what", "value"])

@@ -87,7 +87,7 @@ OTHER = {
     },
     "05_sender_filters": {
         "hours": 1.0,
-        "say_minutes": 2.0,
+        "publish_minutes": 2.0,
         "area_km": 4.0,
         "roam_km": 12.0,
         "polling_s": 45.0,
@@ -127,7 +127,7 @@ OTHER = {
         "per_km": 2.0,
         "cell_km": 2.0,
         "chain": 0.5,
-        "longest_s": 120.0,
+        "max_retention_s": 120.0,
         "link_kbps": 6.0,
         "map_cars": 12,
         "map_cell_km": 1.5,

@@ -286,7 +286,7 @@ def test_what_is_not_known():
     for call in (lambda: lab.radio("jane-phone"), lambda: lab.battery("jane-phone")):
         with pytest.raises(ParameterError, match="messages=True"):
             call()
-    with pytest.raises(ParameterError, match="held=True"):
+    with pytest.raises(ParameterError, match="record_held=True"):
         lab.held()
     lab = Lab()
     lab.device("jane-phone")

@@ -37,7 +37,7 @@ class Sublim(System):
 
     label: ClassVar = "SUBLIM"
     charged: ClassVar = NAME
-    cannot: ClassVar = {
+    unsupported: ClassVar = {
         "traffic alerts": "The system does not keep places: who moves sets her policy anew.",
         "friends nearby": "The system does not keep places: who moves sets her policy anew.",
         "news with ranks": "The access point does not know when she looks: all that is wanted comes.",
@@ -65,30 +65,30 @@ class Sublim(System):
         for phone, subscriber in self._subscribers.items():
             if not is_addressed:
                 subscriber.on_message(partial(self._receive, phone))
-            self._set_policy(phone, self._testbed.about(phone))
+            self._set_policy(phone, self._testbed.profile(phone))
 
     def send(self, source: str, batch: Batch) -> None:
         """Publish a batch for its phone, or its receivers; of a first part for all, when it has come up."""
         item = batch[0]
         if self._task.is_addressed:
-            for receiver in item.about["to"]:
+            for receiver in item.metadata["to"]:
                 self._net.publish({"to": receiver, "text": item.filler}, item.name)
         elif self._up is None:
             self._publish({"to": source}, batch)
         else:
             self._up.send(item)
 
-    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
+    def on_move(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
         """Set the policy again, if what the phone says of itself matters to it."""
         if self._drops:
-            self._set_policy(phone, self._testbed.about(phone) if about is None else about)
+            self._set_policy(phone, self._testbed.profile(phone) if about is None else about)
 
-    def look(self, phone: str) -> None:
+    def on_look(self, phone: str) -> None:
         """Read, or show, what has arrived."""
         if self._task.is_addressed:
             self._subscribers[phone].read()
         else:
-            super().look(phone)
+            super().on_look(phone)
 
     def _set_policy(self, phone: str, about: Mapping[str, Any]) -> None:
         variables = as_state(phone, about if self._drops else {})
@@ -96,7 +96,7 @@ class Sublim(System):
 
     def _publish(self, to: Mapping[str, str], batch: Batch) -> None:
         name = self._note(batch)
-        about = batch[0].about if self._drops else {}
+        about = batch[0].metadata if self._drops else {}
         self._net.publish({**about, **to, "called": name, "text": text_of(batch)}, name)
 
 

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.systems.mud.api import Client
-    from mudkit.systems.mud.blocking import BlockingClient
+    from mudkit.systems.mud.api import BlockingClient, Client, PubSub
     from mudkit.systems.mud.device.policy_slot import ShippedPolicy
-    from mudkit.systems.mud.policies.artefact import Artefact
-    from mudkit.systems.mud.policies.density import Density
+    from mudkit.systems.mud.policies.artefact import Artefact, Density
     from mudkit.systems.mud.policies.policies import (
         AlwaysRemote,
         Freshness,
@@ -36,9 +34,7 @@ if TYPE_CHECKING:
         freshness,
         latency,
     )
-    from mudkit.systems.mud.problems import Conflict
-    from mudkit.systems.mud.pubsub import PubSub
-    from mudkit.systems.mud.result import Change, ReadResult
+    from mudkit.systems.mud.result import Change, Conflict, ReadResult
     from mudkit.systems.mud.servers.cloud import Cloud
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Final, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mudkit.arguments import check_calls
-from mudkit.errors import ParameterError, brief
+from mudkit.arguments import check_calls, check_init
+from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device
 from mudkit.systems.displays import OnHost
-from mudkit.systems.mud.administration import TableAdministration, check_app
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.write_path import WriteType
-from mudkit.systems.mud.operations import (
+from mudkit.systems.mud.messages import (
+    Alter,
+    Create,
     Delete,
+    Drop,
     Held,
     Pending,
     Policies,
@@ -30,13 +34,16 @@ from mudkit.systems.mud.operations import (
 )
 from mudkit.systems.mud.policies.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
-from mudkit.systems.mud.result import Change
+from mudkit.systems.mud.result import Change, ReadResult
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
+from mudkit.systems.mud.tables.table import Level
+from mudkit.tokens import Authority
 from mudkit.wire import Fields, Value
 
-__all__ = ["Client"]
+__all__ = ["BlockingClient", "Client", "PubSub"]
+
 
 _MAX_NAME: Final = 400
 """Characters of the names of a device and an app together: messages are named after them."""
@@ -45,7 +52,7 @@ _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as 
 
 
 @check_calls
-class Client(OnHost, TableAdministration):
+class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
 
     Every call gives an :class:`~mudkit.events.Operation`. What cannot be is refused at once, before anything
@@ -114,7 +121,7 @@ class Client(OnHost, TableAdministration):
                 found=brief(app, 120),
                 expected=f"at most {_MAX_NAME} characters together",
             )
-        check_app(app, token, cloud.authority)
+        _check_app(app, token, cloud.authority)
         settings = Settings(
             device.name,
             app,
@@ -140,6 +147,57 @@ class Client(OnHost, TableAdministration):
 
     def _own_facts(self) -> dict[str, Value]:
         return {"device": self.device.name, "app": self._app}
+
+    # -- tables
+
+    def create(
+        self,
+        table: str,
+        *,
+        acl: Level = "app",
+        apps: Sequence[str] | None = None,
+        split: Sequence[str] = (),
+        schema: Mapping[str, str] | None = None,
+    ) -> Operation:
+        """Create a table.
+
+        Parameters
+        ----------
+        table : str
+        acl : {'public', 'app', 'user'}
+            Who comes in: everyone, apps that prove who they are, users that do.
+        apps : sequence of str, optional
+            The only apps that come in.
+        split : sequence of str
+            First keys of all partitions but the first.
+        schema : mapping of str to str, optional
+            ``text``, ``number``, ``boolean``, ``point`` or ``any``, by column.
+
+        Returns
+        -------
+        Operation
+            Its result raises :class:`~mudkit.errors.ParameterError` for a property that cannot be,
+            :class:`~mudkit.errors.AccessDenied` without a token of the app, and
+            :class:`~mudkit.errors.TableProblem` when there is such a table already.
+        """
+        properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        return self.installed.call(Create(table, properties))
+
+    def alter(
+        self,
+        table: str,
+        *,
+        acl: Level | None = None,
+        add: Mapping[str, str] | None = None,
+        remove: Sequence[str] = (),
+    ) -> Operation:
+        """Change a table's level, and add or remove columns; only the app that created it may."""
+        properties = {"acl": acl, "add": add, "remove": remove}
+        return self.installed.call(Alter(table, properties))
+
+    def drop(self, table: str) -> Operation:
+        """Delete a table with all its records; only the app that created it may."""
+        return self.installed.call(Drop(table))
 
     # -- records
 
@@ -363,8 +421,188 @@ class Client(OnHost, TableAdministration):
         return made
 
 
+def _check_app(app: str, token: str | None, authority: Authority) -> None:
+    """Refuse a token of another app; one that cannot be read is left to the cloud, which says why."""
+    if token is None:
+        return
+    try:
+        proven = authority.read(token).app
+    except AccessDenied:
+        if not isinstance(token, str):
+            raise  # the cloud takes no message with such a token
+        return
+    if proven != app:
+        raise ParameterError(
+            "This token is of another app.",
+            where="token",
+            found=f"app {proven!r}",
+            expected=f"app {app!r}",
+            remedy=f"take one for this app: lab.token(user=…, app={app!r})",
+        )
+
+
 def _parsed(predicate: str | Predicate) -> Predicate:
     if not isinstance(predicate, Predicate):
         predicate = Predicate(predicate)  # refuses what is no text
     tables_of(predicate)  # refuses tables without a name
     return predicate
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _waiting(
+    call: Callable[Concatenate[Client, _P], Operation], result: Callable[[Operation, float], _T]
+) -> Callable[Concatenate[BlockingClient, _P], _T]:
+    """Return a method that calls a method of :class:`Client` and waits for its result."""
+
+    @wraps(call)
+    def wait(client: BlockingClient, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
+        return result(call(client.client, *arguments, **named), client.timeout_s)
+
+    wait.__doc__ = f"{result.__doc__} See :meth:`Client.{call.__name__}`."
+    vars(wait)["__signature__"] = signature(call).replace(
+        return_annotation=signature(result).return_annotation
+    )
+    return wait
+
+
+def _nothing(operation: Operation, timeout_s: float) -> None:
+    """Wait until it is done."""
+    operation.result(timeout_s)
+
+
+def _version(operation: Operation, timeout_s: float) -> int:
+    """Return the new version of the record."""
+    version: int = operation.result(timeout_s)
+    return version
+
+
+def _records(operation: Operation, timeout_s: float) -> ReadResult | int:
+    """Return the records, or the handle of a continuous read."""
+    records: ReadResult | int = operation.result(timeout_s)
+    return records
+
+
+@check_init
+class BlockingClient:
+    """A client whose calls return results and raise errors.
+
+    Parameters
+    ----------
+    client : Client
+    timeout_s : float
+        Virtual seconds that a call waits.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> from mudkit.systems.mud import Cloud
+    >>> lab = Lab(seed=7)
+    >>> token = lab.token(user="jane", app="news")
+    >>> jane = BlockingClient(Client(lab.device("jane-phone"), Cloud(lab), app="news", token=token))
+    >>> jane.create("news")
+    >>> jane.write("news", "a17", {"topic": "arts"})
+    1
+    """
+
+    def __init__(self, client: Client, timeout_s: float = 86_400) -> None:
+        self.client = client
+        self.timeout_s = timeout_s
+
+    create = _waiting(Client.create, _nothing)
+    alter = _waiting(Client.alter, _nothing)
+    drop = _waiting(Client.drop, _nothing)
+    write = _waiting(Client.write, _version)
+    delete = _waiting(Client.delete, _version)
+    read = _waiting(Client.read, _records)
+    update_data = _waiting(Client.update_data, _nothing)
+    unregister = _waiting(Client.unregister, _nothing)
+
+
+@check_calls
+class PubSub:
+    """Topics in a table: a message is a record with a column ``topic``, under a key of its own.
+
+    Parameters
+    ----------
+    client : Client
+    table : str
+        One that was created.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> from mudkit.systems.mud import Cloud
+    >>> lab = Lab(seed=7)
+    >>> token = lab.token(user="jane", app="chat")
+    >>> jane = Client(lab.device("jane-phone"), Cloud(lab), app="chat", token=token)
+    >>> jane.create("chat").result()
+    >>> chat = PubSub(jane, "chat")
+    >>> handle = chat.subscribe("friends", lambda message: print(message["text"])).result()
+    >>> chat.publish("friends", text="lunch?").result()
+    1
+    >>> lab.run(seconds=10)
+    lunch?
+    """
+
+    def __init__(self, client: Client, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def publish(self, topic: str, /, predicate: str | Predicate | None = None, **message: Value) -> Operation:
+        """Publish a message.
+
+        Parameters
+        ----------
+        topic : str
+        predicate : str or Predicate, optional
+            The condition over subscribers' data: it says whom the message reaches.
+        **message
+            Its columns.
+        """
+        if "topic" in message:
+            raise ParameterError(
+                "A message has one topic.",
+                where="topic",
+                found=brief(message["topic"]),
+                remedy="give the topic first, and the column another name",
+            )
+        return self._client.write(self._table, None, {"topic": topic, **message}, predicate=predicate)
+
+    def subscribe(
+        self,
+        topic: str,
+        callback: Callable[[Fields], None],
+        data: Fields | None = None,
+        sync_timestamp: float | None = None,
+    ) -> Operation:
+        """Have a function called with each message of a topic.
+
+        Parameters
+        ----------
+        topic : str
+        callback : callable
+            Called with the message's columns.
+        data : mapping, optional
+            What the subscriber says of itself.
+        sync_timestamp : float, optional
+            Also what was published before, from then on.
+
+        Returns
+        -------
+        Operation
+            The operation, which gives the handle that :meth:`unsubscribe` takes.
+        """
+
+        def changed(change: Change | Fields) -> None:
+            if isinstance(change, Change) and change.record is not None:
+                callback(change.record)
+
+        wanted = Predicate("topic = :topic", topic=topic)
+        return self._client.read(self._table, wanted, "continuous", data, None, sync_timestamp, changed)
+
+    def unsubscribe(self, handle: int) -> Operation:
+        """End a subscription."""
+        return self._client.unregister(handle)

@@ -8,14 +8,25 @@ checked where they are used.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from zlib import crc32
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mudkit.delivery.session import Lineage
 from mudkit.delivery.stream import StreamAck, StreamItem
+from mudkit.errors import (
+    AccessDenied,
+    MudkitError,
+    ParameterError,
+    PredicateError,
+    TableProblem,
+    TokenExpired,
+)
 from mudkit.predicates import Predicate
-from mudkit.predicates.exchange import from_json, to_json
+from mudkit.systems.mud.policies.utility import Utility
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import Accepts, Count, Name
 from mudkit.tokens import Claims
@@ -41,15 +52,19 @@ __all__ = [
     "Administer",
     "Administered",
     "AdministrationRequest",
+    "Alter",
     "AlterRequest",
     "Ask",
     "AskBatch",
     "Complete",
     "ContinuousReadRequest",
+    "Create",
     "CreateRequest",
     "DataUpdate",
+    "Delete",
     "Describe",
     "Described",
+    "Drop",
     "DropEntry",
     "DropRequest",
     "Endpoint",
@@ -59,6 +74,7 @@ __all__ = [
     "Following",
     "Gone",
     "Has",
+    "Held",
     "Hello",
     "IdentifiedRequest",
     "Identify",
@@ -67,44 +83,244 @@ __all__ = [
     "LogEntry",
     "Lsn",
     "Notification",
+    "Operation",
     "Outcome",
     "Part",
     "PartitionRead",
+    "Pending",
     "PlacedPart",
     "PlacedRegistered",
+    "Policies",
     "Policy",
+    "Read",
     "ReadRequest",
     "Redirect",
     "Refused",
+    "Register",
     "RegisterRequest",
     "Registered",
     "Registration",
     "Remove",
+    "Renew",
     "Request",
     "Restarted",
     "RoutedWrite",
     "Row",
     "RowEntry",
-    "SentPredicate",
     "ServerNotification",
+    "Ship",
     "ShippedPolicy",
     "State",
     "TableEntry",
     "TableResult",
     "Tell",
+    "Unregister",
     "UnregisterRequest",
     "Unregistration",
+    "UpdateData",
     "UpdateDataRequest",
     "Upsert",
     "Welcome",
+    "Write",
     "WriteRequest",
     "WriteResult",
+    "app_of",
+    "decode_error",
+    "encode_error",
+    "netid_of",
+    "processor_of",
+    "server_of",
 ]
+
+
+# -- operations of applications
+
+
+class Create(Struct, frozen=True, tag_field="operation", tag="create"):
+    """Create a table (Mobius 3.1)."""
+
+    table: str
+    properties: Fields
+
+
+class Alter(Struct, frozen=True, tag_field="operation", tag="alter"):
+    """Alter the properties of a table (Mobius 3.1)."""
+
+    table: str
+    properties: Fields
+
+
+class Drop(Struct, frozen=True, tag_field="operation", tag="drop"):
+    """Drop a table (Mobius 3.1)."""
+
+    table: str
+
+
+class Write(Struct, frozen=True, tag_field="operation", tag="write"):
+    """Write a record (Mobius 3.1).
+
+    Parameters
+    ----------
+    table : str
+    key : str or None
+        None: one that no other record has.
+    record : mapping or None
+        Its columns; None: the record is deleted.
+    type : {'blind', 'conditional'}
+    predicate : Predicate or None
+        The writer predicate.
+    utility : Utility or None
+        Input of the write policy.
+    reader : mapping
+        The writer's own data as a reader.
+    """
+
+    table: str
+    key: str | None
+    record: Fields | None
+    type: str
+    predicate: Predicate | None
+    utility: Utility | None
+    reader: Fields
+
+
+class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
+    """Delete a record (Mobius 3.1): a write without a record."""
+
+
+class Read(Struct, frozen=True, tag_field="operation", tag="read"):
+    """Read records once (Mobius 3.1).
+
+    Parameters
+    ----------
+    table : str
+    predicate : Predicate or None
+        None: all records.
+    type : {'uncommitted', 'committed', 'committed_wio'}
+    reader : mapping
+        The reader's data.
+    utility : Utility or None
+        None: nothing held counts as fresh.
+    latest : bool
+        Whether only the store's latest versions will do.
+    aggregate : str or None
+        Aggregates that are wanted instead of records.
+    """
+
+    table: str
+    predicate: Predicate | None
+    type: str
+    reader: Fields
+    utility: Utility | None
+    latest: bool
+    aggregate: str | None
+
+
+class Register(Struct, frozen=True, tag_field="operation", tag="register"):
+    """Register a continuous read (Mobius 5).
+
+    Parameters
+    ----------
+    table : str
+    predicate : Predicate
+    reader : mapping
+        The reader's data.
+    sync_timestamp : float or None
+        Commit time at the store in seconds from which existing records are delivered; None: none of them.
+    listener : str
+        The listener that is notified of changes.
+    """
+
+    table: str
+    predicate: Predicate
+    reader: Fields
+    sync_timestamp: float | None
+    listener: str
+    type: Literal["continuous"] = "continuous"
+
+
+class UpdateData(Struct, frozen=True, tag_field="operation", tag="update_data"):
+    """Replace the reader's data of a continuous read."""
+
+    handle: int
+    reader: Fields
+
+
+class Unregister(Struct, frozen=True, tag_field="operation", tag="unregister"):
+    """End a continuous read."""
+
+    handle: int
+
+
+class Renew(Struct, frozen=True, tag_field="operation", tag="renew"):
+    """Use another token of the same app and user."""
+
+    token: str
+
+
+class Policies(Struct, frozen=True, tag_field="operation", tag="policies"):
+    """List the shipped policies in use."""
+
+
+class Pending(Struct, frozen=True, tag_field="operation", tag="pending"):
+    """List the writes that the cloud has not answered."""
+
+
+class Held(Struct, frozen=True, tag_field="operation", tag="held"):
+    """List the versions of a table's records that the device holds."""
+
+    table: str
+    reader: Fields
+
+
+class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
+    """Ship a policy to the clients of an app (Mobius 6).
+
+    Parameters
+    ----------
+    app : str
+    document : mapping
+        The artefact as JSON.
+    to : sequence of str or None
+        The only devices that receive it; None: all.
+    """
+
+    app: str
+    document: Fields
+    to: Sequence[str] | None
+
+
+Operation = (
+    Create | Alter | Drop | Write | Delete | Read | Register | UpdateData | Unregister | Renew | Policies
+    | Pending | Held
+)  # fmt: skip
+"""Operations of a client."""
+
 
 Lsn: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 62)]
 """Position in the log; -1: no entry."""
 Endpoint: TypeAlias = Annotated[str, Meta(max_length=1024, pattern=r"\A[^\n]+/[^/\n]+\Z")]
 """``netid/appid``."""
+
+
+def netid_of(endpoint: str) -> str:
+    """Give the device of an endpoint ``netid/appid``; its name may have a slash in it, an app's has none."""
+    return endpoint.rpartition("/")[0]
+
+
+def app_of(endpoint: str) -> str:
+    """Give the app of an endpoint."""
+    return endpoint.rpartition("/")[2]
+
+
+def processor_of(table: int, partition: int, processors: int) -> int:
+    """Give the number of the processor of a partition."""
+    return (table + partition) % processors
+
+
+def server_of(netid: str, servers: int) -> int:
+    """Give the number of the notification server of a device: each has a range of the netids' hashes."""
+    return crc32(netid.encode()) * servers >> 32
 
 
 def _check_consistent(is_consistent: bool) -> None:
@@ -116,37 +332,6 @@ def _check_consistent(is_consistent: bool) -> None:
 # -- parts of messages
 
 
-class SentPredicate(Struct, frozen=True):
-    """A bound predicate as text and constants; a part of messages."""
-
-    text: str
-    constants: list[Value]
-
-    @classmethod
-    def of(cls, predicate: Predicate | None) -> SentPredicate | None:
-        """Encode a predicate.
-
-        Raises
-        ------
-        PredicateError
-            The predicate is not bound.
-        """
-        sent = to_json(predicate)
-        return None if sent is None else cls(sent["text"], sent["constants"])
-
-    def predicate(self) -> Predicate:
-        """Decode the predicate.
-
-        Raises
-        ------
-        PredicateError
-            The text or a constant is malformed.
-        """
-        predicate = from_json({"text": self.text, "constants": self.constants})
-        assert predicate is not None
-        return predicate
-
-
 class Error(Struct, frozen=True):
     """An error of :mod:`mudkit.errors`; a part of messages. Absent fields are None in the error."""
 
@@ -156,6 +341,27 @@ class Error(Struct, frozen=True):
     expected: str | UnsetType = UNSET
     remedy: str | UnsetType = UNSET
     where: str | UnsetType = UNSET
+
+
+_KINDS: Final[dict[str, type[MudkitError]]] = {
+    each.__name__: each for each in (AccessDenied, ParameterError, PredicateError, TableProblem, TokenExpired)
+}
+_FIELDS: Final = ("found", "expected", "remedy", "where")
+
+
+def encode_error(error: MudkitError) -> Error:
+    """Encode an error for a message."""
+    return Error(
+        type(error).__name__,
+        error.summary,
+        **{name: value for name in _FIELDS if (value := getattr(error, name)) is not None},
+    )
+
+
+def decode_error(error: Error) -> MudkitError:
+    """Decode an error of a message."""
+    fields = {name: value for name in _FIELDS if (value := getattr(error, name)) is not UNSET}
+    return _KINDS.get(error.kind, MudkitError)(error.summary, **fields)
 
 
 class Row(Struct, frozen=True):
@@ -765,10 +971,17 @@ class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
         _version_of(self.document)
 
 
+class Whereabouts(Struct, frozen=True, tag_field="what", tag="whereabouts"):
+    """Processor to notification server: last known address of a client whose session the server has lost."""
+
+    endpoint: Endpoint
+    address: Name
+
+
 Notification: TypeAlias = Tell | Life | Policy
 """Body of the stream from a notification server to a client."""
-ServerNotification: TypeAlias = Tell | Life | ShippedPolicy
-"""Body of the stream from a processor (Tell, Life) or the generator to a notification server."""
+ServerNotification: TypeAlias = Tell | Life | Whereabouts | ShippedPolicy
+"""Body of the stream from a processor (or of the generator: ShippedPolicy) to a notification server."""
 
 
 class FollowPolicies(Struct, frozen=True, tag_field="kind", tag="follow"):
@@ -786,9 +999,10 @@ class Gone(Struct, frozen=True, tag_field="kind", tag="gone"):
     endpoint: Endpoint | UnsetType = UNSET
 
 
-class Whereabouts(Struct, frozen=True, tag_field="kind", tag="whereabouts"):
-    """Processor to notification server: last known address of a client whose session the server has lost."""
+class Moved(Struct, frozen=True, tag_field="kind", tag="moved"):
+    """Notification server to processor: new address of a session's client; sent back as acknowledgement."""
 
+    session: Name
     endpoint: Endpoint
     address: Name
 
@@ -810,7 +1024,7 @@ GATEWAY_FROM_PROCESSOR: Final = Accepts[Registered](Registered)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[
     PartitionRead | RoutedWrite | Registration | DataUpdate | Unregistration
 ](PartitionRead, RoutedWrite, Registration, DataUpdate, Unregistration)
-PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[Gone | StreamAck](Gone, StreamAck)
+PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[Gone | Moved | StreamAck](Gone, Moved, StreamAck)
 FOLLOWER_FROM_BACK_END: Final = Accepts[Log | State](Log, State)
 REPLICA_FROM_PROCESSOR: Final = Accepts[PartitionRead](PartitionRead)
 BACK_END_FROM_GATEWAY: Final = Accepts[Describe | Administer](Describe, Administer)
@@ -819,8 +1033,8 @@ BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog
 )
 BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | Has](PartitionRead, FollowLog, Has)
 NOTIFICATION_SERVER_FROM_CLIENT: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
-NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Whereabouts | StreamItem[ServerNotification]](
-    Following, Whereabouts, StreamItem[ServerNotification]
+NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Moved | StreamItem[ServerNotification]](
+    Following, Moved, StreamItem[ServerNotification]
 )
 """From processors and the generator."""
 GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[FollowPolicies | StreamAck](FollowPolicies, StreamAck)

@@ -28,12 +28,10 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
-from mudkit.systems.mud.messages import DataUpdate, Row
-from mudkit.systems.mud.operations import Write
+from mudkit.systems.mud.messages import DataUpdate, Row, Write
 from mudkit.systems.mud.servers import backend
 from mudkit.systems.mud.servers.backend import BackEnd
-from mudkit.systems.mud.servers.matching import Handle, Matching
-from mudkit.systems.mud.servers.processor import Processor
+from mudkit.systems.mud.servers.processor import Handle, Matching, Processor
 from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables.table import Table
 from mudkit.verify.campaign.judge import play

@@ -51,7 +51,7 @@ class Campaign:
             processors=draw.randint(1, 3),
             servers=draw.randint(1, 3),
             max_waiting=draw.choice([3, 1000]),
-            longest_s=draw.choice([10.0, 60.0, 3600.0]),
+            max_wait_s=draw.choice([10.0, 60.0, 3600.0]),
         )
         self.minutes = draw.choices(MINUTES, [2, 1])[0]
         self.expires_us: dict[str, float] = {}

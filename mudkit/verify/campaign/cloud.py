@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Received, Send, SendFailed, TimerFired
-from mudkit.systems.mud.servers.sender import AGAIN
+from mudkit.systems.mud.servers.stream_sender import AGAIN
 from mudkit.verify.campaign.client import StreamSeen
 
 __all__ = [
@@ -126,7 +126,7 @@ class ProcessorSeen:
                 yield "processor: register, not yet or not any more"
             else:
                 yield "processor: register" if len(sent) > 1 else "processor: register, known"
-        elif kind in ("write", "update_data", "unregister", "confirmed", "gone"):
+        elif kind in ("write", "update_data", "unregister", "confirmed", "gone", "moved"):
             yield f"processor: {kind}"
 
 
@@ -238,6 +238,8 @@ class NotificationServerSeen:
                 yield "notifications: life"
             elif body["what"] == "policy":
                 yield "notifications: policy, sent" if "stream" in kinds else "notifications: policy, kept"
+            elif body["what"] == "whereabouts":
+                pass  # only of a server that was restored
             elif "gone" in kinds:
                 is_known = body["session"] in self._sessions
                 yield "notifications: tell, given up" if is_known else "notifications: tell, stranger"

@@ -24,13 +24,13 @@ from mudkit.systems.mud.policies.policies import NearAndRecent
 )
 def test_the_alarm_rings_when_the_share_can_hardly_be_what_was_promised(reads, stale, rings):
     alarm = DriftAlarm(0.05, 0.12)
-    half = alarm.seen(reads // 2, stale // 2)
-    assert half.seen(reads - reads // 2, stale - stale // 2).rings is rings
-    assert not alarm.rings
+    half = alarm.add(reads // 2, stale // 2)
+    assert half.add(reads - reads // 2, stale - stale // 2).is_raised is rings
+    assert not alarm.is_raised
 
 
 def test_wilsons_interval():
-    low, high = DriftAlarm(0.0, 1.0).seen(10, 1).interval  # Brown, Cai and DasGupta (2001) give it so
+    low, high = DriftAlarm(0.0, 1.0).add(10, 1).interval  # Brown, Cai and DasGupta (2001) give it so
     assert (round(low, 4), round(high, 4)) == (0.0179, 0.4042)
     assert DriftAlarm(0.0, 1.0).interval == (0.0, pytest.approx(0.7935, abs=1e-3))
 
@@ -40,7 +40,7 @@ def test_bad_input():
         with pytest.raises(ParameterError):
             DriftAlarm(low, high)
     with pytest.raises(ParameterError):
-        DriftAlarm(0.0, 1.0).seen(3, 4)
+        DriftAlarm(0.0, 1.0).add(3, 4)
     for options in ({"cars": 0}, {"days": 0}, {"every_s": 0}, {"reads_per_day": -1}):
         with pytest.raises(ParameterError):
             Commuters(**options)

@@ -28,7 +28,7 @@ def checkout(tool, tmp_path, monkeypatch):
     )
     (folder / "package-lock.json").write_text("{}")
     monkeypatch.setattr(tool, "ROOT", tmp_path)
-    monkeypatch.setattr(tool, "ASSETS", folder)
+    monkeypatch.setattr(tool, "ASSETS", (folder,))
     use_npm(tool, monkeypatch, tmp_path)
     return folder
 
@@ -60,8 +60,9 @@ def test_nothing_is_missing_after_set_up():
     assert assets.missing_map_files() == []
 
 
-def test_the_lock_file_has_hashes_and_no_addresses(repository):
-    folder = repository / "mudkit" / "figures" / "assets"
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_lock_file_has_hashes_and_no_addresses(tool, number):
+    folder = tool.ASSETS[number]
     packages = json.loads((folder / "package-lock.json").read_text())["packages"]
     wanted = json.loads((folder / "package.json").read_text())["dependencies"]
     locked = {name.removeprefix("node_modules/"): entry for name, entry in packages.items() if name}

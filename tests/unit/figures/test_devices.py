@@ -250,8 +250,8 @@ def places():
             "at": at,
             "lat": [37.1, 37.3, 37.1, 37.0],
             "lon": [-122.0, -122.0, -121.8, -122.0],
-            "away": [False, True, True, False],
-            "left": [False, True, False, False],
+            "is_away": [False, True, True, False],
+            "is_sent": [False, True, False, False],
         }
     )
 
@@ -270,7 +270,7 @@ def test_each_place_is_drawn_once_by_whether_it_left(places):
 
 def test_bad_tables_are_told(places):
     with pytest.raises(ParameterError, match="away"):
-        figures.location_exposure(places.drop(columns="away"), AREA)
+        figures.location_exposure(places.drop(columns="is_away"), AREA)
     with pytest.raises(TraceContentError, match="no place"):
         figures.location_exposure(places[:0], AREA)
 

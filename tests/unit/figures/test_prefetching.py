@@ -294,7 +294,7 @@ def test_of_many_messages_about_as_many_as_asked_for_are_drawn():
     online = many.assign(read_us=many["came_us"] + 5 * HOUR_US)
     figure = figures.message_lifecycles(
         {"a": many, "b": online}, online, reads_us=[], switches_us=[], starts_up=True, until_us=36 * HOUR_US,
-        most=20, title="T",
+        max_messages=20, title="T",
     )  # fmt: skip
     assert figure.layout.title.subtitle.text.startswith("20 of ")
     waits = [trace for trace in figure.data if trace.name == "waits at the server"]

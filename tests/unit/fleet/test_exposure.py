@@ -130,5 +130,5 @@ def test_in_a_lab():
     held = lab.held()
     assert set(held["how"]) == {"received", "stored"}
     assert (held["first"] <= lab.now).all()
-    with pytest.raises(ParameterError, match="held=True"):
+    with pytest.raises(ParameterError, match="record_held=True"):
         Lab().held()

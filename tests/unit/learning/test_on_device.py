@@ -9,8 +9,7 @@ from mudkit.learning.density import CELL_DEG
 from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES, read_features, write_features
 from mudkit.learning.pairs import Pairs
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, ShippedWrites
-from mudkit.systems.mud.policies.artefact import Artefact
-from mudkit.systems.mud.policies.density import Density
+from mudkit.systems.mud.policies.artefact import Artefact, Density
 from mudkit.systems.mud.policies.policies import Asked, Cached
 
 PAIRS = Pairs.of(*labelled_reads(devices=4, days=2))

@@ -63,7 +63,7 @@ def test_registered_function_in_all_evaluators() -> None:
     @function(
         "score",
         returns="number",
-        takes=("number",),
+        argument_kinds=("number",),
         numpy=lambda x: np.sqrt(x),
         sqlite="sqrt({0})",
         spark="sqrt({0})",
@@ -92,10 +92,10 @@ def test_invalid_registrations_are_errors() -> None:
         ("lower", {}, "function of the language"),
         ("a b", {}, "cannot be the name"),
         ("score", {"returns": "text"}, "kinds of score"),
-        ("score", {"takes": ("struct",)}, "kinds of score"),
+        ("score", {"argument_kinds": ("struct",)}, "kinds of score"),
     ):
         with pytest.raises(PredicateError, match=says):
-            function(name, **{"returns": "number", "takes": ("number",), **more})(lambda x: x)
+            function(name, **{"returns": "number", "argument_kinds": ("number",), **more})(lambda x: x)
     with pytest.raises(PredicateError, match="argument x"):
         function("score", returns="number")(lambda x: x)
     with pytest.raises(PredicateError, match="No such function"):

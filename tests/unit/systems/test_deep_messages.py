@@ -180,7 +180,7 @@ def test_what_cannot_be_written_is_named_by_its_type():
         def __repr__(self):
             raise ZeroDivisionError
 
-    assert brief(nested(100_000)) == "a list that cannot be written"
-    assert brief(Mute()) == "a Mute that cannot be written"
+    assert brief(nested(100_000)) == "a value of type list that cannot be printed"
+    assert brief(Mute()) == "a value of type Mute that cannot be printed"
     assert brief("x" * 500, 10) == "'xxxxxxxxx"
-    assert brief(10**5000) == "a int that cannot be written"
+    assert brief(10**5000) == "a value of type int that cannot be printed"

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, listed
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
@@ -27,6 +28,7 @@ _MAX_ACKNOWLEDGED: Final = 1000
 """Number of recent items in an acknowledgement."""
 
 
+@check_init
 class Outbound:
     """Sender that stores published items until all receivers have acknowledged them.
 
@@ -130,6 +132,7 @@ class Outbound:
                     del self._open[name]
 
 
+@check_init
 class Inbound:
     """Receiver that acknowledges items.
 

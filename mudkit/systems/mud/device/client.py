@@ -46,45 +46,41 @@ from mudkit.systems.mud.device.connection import (
     error_in,
 )
 from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
-from mudkit.systems.mud.device.holding import holdings
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
-from mudkit.systems.mud.device.prefetching import LOOK, Prefetching
-from mudkit.systems.mud.device.read_path import ReadPath, asked_of
+from mudkit.systems.mud.device.read_path import LOOK, Prefetching, ReadPath, asked_of
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
     CLIENT_FROM_GATEWAY,
     CLIENT_FROM_NOTIFICATION_SERVER,
     Administered,
     AdministrationRequest,
-    AlterRequest,
-    CreateRequest,
-    DropRequest,
-    Identify,
-    Outcome,
-    Redirect,
-    Refused,
-    Restarted,
-    Welcome,
-)
-from mudkit.systems.mud.operations import (
     Alter,
+    AlterRequest,
     Create,
+    CreateRequest,
     Drop,
+    DropRequest,
     Held,
+    Identify,
     Operation,
+    Outcome,
     Pending,
     Policies,
     Read,
+    Redirect,
+    Refused,
     Register,
     Renew,
+    Restarted,
     Unregister,
     UpdateData,
+    Welcome,
     Write,
+    decode_error,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
-from mudkit.systems.mud.problems import decode_error
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name
@@ -287,7 +283,7 @@ class ClientMachine:
             case Held():
                 auth = {} if self._cache.claims is None else self._cache.claims.auth
                 name = check_name(asked.table)
-                return (Complete(op_id, list(holdings(self.local, name, asked.reader, auth, now_us))),)
+                return (Complete(op_id, list(self.local.holdings(name, asked.reader, auth, now_us))),)
             case Create() | Alter() | Drop():
                 return self._connection.ask(now_us, *_administering(op_id, asked))
         raise TypeError(f"{type(asked).__name__} is no operation of a client of MUD tables")

@@ -33,13 +33,13 @@ from mudkit.systems.mud.messages import (
     Refused,
     RegisterRequest,
     Request,
-    SentPredicate,
     UnregisterRequest,
     UpdateDataRequest,
     WriteRequest,
+    netid_of,
 )
 from mudkit.systems.mud.policies.policies import Asked
-from mudkit.systems.mud.tables.partitioning import netid_of
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields

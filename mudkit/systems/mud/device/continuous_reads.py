@@ -49,18 +49,20 @@ from mudkit.systems.mud.messages import (
     Notification,
     PlacedRegistered,
     Policy,
+    Register,
     RegisterRequest,
     Remove,
-    SentPredicate,
     Tell,
+    Unregister,
     UnregisterRequest,
+    UpdateData,
     UpdateDataRequest,
     Welcome,
+    decode_error,
 )
-from mudkit.systems.mud.operations import Register, Unregister, UpdateData
-from mudkit.systems.mud.problems import decode_error
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import detached
 
 __all__ = ["HEARTBEAT", "HELLO", "ContinuousReads"]

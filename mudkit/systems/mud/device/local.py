@@ -10,7 +10,7 @@ records that were deleted, are hidden, or no longer match.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Final, Literal, TypeAlias
 
@@ -19,12 +19,15 @@ from msgspec.structs import replace
 
 from mudkit.delivery.outbox import Outbox
 from mudkit.events import Ports, Store
-from mudkit.systems.mud.messages import Row, SentPredicate
-from mudkit.systems.mud.tables.records import value_hash
+from mudkit.systems.mud.messages import Row
+from mudkit.systems.mud.tables.queries import tables_of_sent
+from mudkit.systems.mud.tables.records import SentPredicate, value_hash
+from mudkit.systems.mud.tables.replica import columns_of, is_visible
 from mudkit.systems.mud.tables.table import Table
-from mudkit.wire import Fields
+from mudkit.wire import Fields, Value
 
 __all__ = ["HeldRow", "Local", "PendingWrite", "Version"]
+
 
 _WRITES: Final = "write"
 """Name of the outbox of pending writes."""
@@ -345,6 +348,32 @@ class Local:
         if number <= table and seen.get(str(partition), 0) < lsn:
             self._seen[name] = kept = _Seen(table, {**seen, str(partition): lsn})
             self._store.put(f"seen {name}", kept)
+
+    def holdings(
+        self, name: str, reader: Fields, auth: Mapping[str, str], now_us: int
+    ) -> Iterator[dict[str, Value]]:
+        """Yield the versions held of a table's records, by key; pending ones after the committed one.
+
+        ``auth`` is the verified identity of the reader. ``version`` is None while it is pending, ``record``
+        after a delete, ``type`` unless it is a pending write, and ``visible`` where only the cloud can
+        evaluate the writer predicate.
+        """
+        table = self.tables.get(name)
+        rows = {row.key: row for row in self.rows(name)}
+        for key in sorted({*rows, *self.pending_keys(name)}):
+            versions: list[Version] = [rows[key]] if key in rows else []
+            for version in [*versions, *self.pending(name, key)]:
+                predicate = version.predicate
+                needs_cloud = predicate is not None and bool(tables_of_sent(predicate))
+                yield {
+                    "key": key,
+                    "version": version.ver if isinstance(version, HeldRow) else None,
+                    "record": None if version.data is None else columns_of(version, table),
+                    "predicate": None if predicate is None else predicate.text,
+                    "type": version.type if isinstance(version, PendingWrite) else None,
+                    "visible": None if needs_cloud else is_visible(version, reader, auth, table),
+                    "age_s": (now_us - version.held_us) / 1e6 if isinstance(version, HeldRow) else 0.0,
+                }
 
     def _seen_of(self, name: str) -> _Seen:
         return self._seen.get(name, _NOTHING_SEEN)

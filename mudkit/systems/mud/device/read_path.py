@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from mudkit.errors import MudkitError, ParameterError, PredicateError
-from mudkit.events import Complete, Effect, Record, size_bytes
+from mudkit.events import Complete, Effect, Record, SetTimer, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud import messages
 from mudkit.systems.mud.device.cache import Cache, Held
@@ -33,16 +35,17 @@ from mudkit.systems.mud.device.connection import Answer, Connection, PendingAsk,
 from mudkit.systems.mud.device.local import HeldRow, Local, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
-from mudkit.systems.mud.messages import PlacedPart, ReadRequest, SentPredicate
-from mudkit.systems.mud.operations import Read
-from mudkit.systems.mud.policies.policies import Asked, ReadPolicy
-from mudkit.systems.mud.problems import decode_error
+from mudkit.systems.mud.messages import PlacedPart, Read, ReadRequest, decode_error
+from mudkit.systems.mud.policies.policies import Asked, Expected, PrefetchPolicy, ReadPolicy
+from mudkit.systems.mud.policies.utility import Plan, freshness
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names, keys_of, only_key, tables_of
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, detached
 from mudkit.wire import Fields
 
-__all__ = ["READ_TYPES", "ReadPath", "asked_of"]
+__all__ = ["LOOK", "READ_TYPES", "Prefetching", "ReadPath", "asked_of"]
+
 
 READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
@@ -368,3 +371,77 @@ class ReadPath:
         if query.op_id is None or not self._order.remove(query.op_id):
             return ()
         return [*self._writes.unblocked(now_us), *self.settled(now_us)]
+
+
+LOOK: Final = "look"
+_KEPT: Final = 64
+
+
+@dataclass
+class _Habit:
+    asked: Asked
+    times: int
+    first_us: int
+    last_us: int
+
+
+class Prefetching:
+    """The prefetching of one client.
+
+    Parameters
+    ----------
+    cache : Cache
+    planner : Planner
+    policy : PrefetchPolicy
+    reads : ReadPath
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        planner: Planner,
+        policy: PrefetchPolicy,
+        reads: ReadPath,
+    ) -> None:
+        self._cache = cache
+        self._planner = planner
+        self._policy = policy
+        self._reads = reads
+        self._habits: list[_Habit] = []
+        """The one asked for last stands last."""
+
+    def asked(self, now_us: int, asked: Asked) -> None:
+        """Take note of a read."""
+        first = _Habit(asked, 0, now_us, now_us)
+        habit = next((each for each in self._habits if each.asked == asked), first)
+        habit.times, habit.last_us = habit.times + 1, now_us
+        self._habits = [*(each for each in self._habits if each is not habit), habit][-_KEPT:]
+
+    def look(self, now_us: int, context: Fields) -> Sequence[Effect]:
+        """Fetch what the policy picks, and look again later."""
+        if self._planner.remote(now_us, "").source != "remote":
+            return ()  # the link wakes it
+        expected = [self._expected(now_us, habit) for habit in self._habits if habit.times > 1]
+        effects: list[Effect] = []
+        for asked in self._policy.wanted(expected, context):
+            effects += self._reads.fetch(now_us, asked)
+        return [*effects, SetTimer(LOOK, round(self._policy.every_s * 1e6))]
+
+    def _expected(self, now_us: int, habit: _Habit) -> Expected:
+        """Say when a read is expected again, and what it would be worth to have its answer then."""
+        asked = habit.asked
+        gap_us = (habit.last_us - habit.first_us) / (habit.times - 1)
+        due_us = max(habit.last_us + gap_us - now_us, 0.0)
+        then_us = now_us + round(due_us)
+        held = self._cache.find(then_us, asked, keys_of(asked.predicate), latest=False)
+        utility = asked.utility if asked.utility is not None else freshness(0.0)
+        plans = self._planner.plans(now_us, asked.table, utility, None if held is None else held.quality)
+        changed = self._planner.changed_share(asked.table, due_us / 1e6)
+        fetched = Plan("local", due_us / 1e6, 0.0, changed_share=changed)
+        without = max(utility.value(plan) - utility.cost(plan) for plan in plans)
+        # Nobody waits for what is fetched: it costs what it takes, but no time.
+        cost = utility.cost(replace(self._planner.remote(now_us, asked.table), latency_s=0.0))
+        # It may not come again after all: by Laplace's rule of succession it does with this probability.
+        share = habit.times / (habit.times + 1)
+        gain_s = share * (utility.value(fetched) - utility.cost(fetched) - without) - cost
+        return Expected(asked, habit.times, due_us / 1e6, gain_s)

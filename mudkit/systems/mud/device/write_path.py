@@ -28,13 +28,12 @@ from msgspec.structs import replace
 
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
-from mudkit.systems.mud import operations
 from mudkit.systems.mud.device.connection import Connection, Query, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.messages import Outcome, Refused, Row, SentPredicate, WriteRequest
+from mudkit.systems.mud.messages import Outcome, Refused, Row, Write, WriteRequest, decode_error
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
-from mudkit.systems.mud.problems import Conflict, decode_error
-from mudkit.systems.mud.tables.records import check_key, check_record, value_hash
+from mudkit.systems.mud.result import Conflict
+from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
 from mudkit.wire import Fields, as_wire
 
 __all__ = ["DUE", "WRITE_TYPES", "ReadOrder", "WritePath"]
@@ -117,7 +116,7 @@ class WritePath:
         self._blocked: set[int] = set()
         self._refused: set[int] = set()
 
-    def write(self, now_us: int, op_id: int, asked: operations.Write, context: Fields) -> Sequence[Effect]:
+    def write(self, now_us: int, op_id: int, asked: Write, context: Fields) -> Sequence[Effect]:
         """Store a write or a delete as pending (stage 1), and send it if nothing holds it."""
         name, key = asked.table, asked.key
         if asked.type not in WRITE_TYPES:
@@ -253,9 +252,7 @@ class WritePath:
         named = writes.name(writes.last_seq + 1)
         return f"{self._connection.endpoint} {named.incarnation} {named.number}"
 
-    def _delay(
-        self, now_us: int, write: PendingWrite, asked: operations.Write, context: Fields
-    ) -> PendingWrite:
+    def _delay(self, now_us: int, write: PendingWrite, asked: Write, context: Fields) -> PendingWrite:
         """Return a write with the time at which the policy has it sent."""
         if isinstance(self._policy, Now):
             return write

@@ -158,7 +158,7 @@ class _Freshness(Utility):
 @dataclass(frozen=True)
 class _Completeness(Utility):
     worth_s: float
-    least: float
+    min_share: float
     weighs_completeness = True
 
     @property
@@ -166,7 +166,7 @@ class _Completeness(Utility):
         return self.worth_s
 
     def value(self, plan: Plan) -> float:
-        return self.worth_s * plan.completeness if plan.completeness >= self.least else 0.0
+        return self.worth_s * plan.completeness if plan.completeness >= self.min_share else 0.0
 
 
 @dataclass(frozen=True)
@@ -184,13 +184,13 @@ class _Costs(Utility):
 @dataclass(frozen=True)
 class _Matrix(Utility):
     stale_s: float
-    needless_s: float
+    unnecessary_s: float
     most = 0.0
 
     def cost(self, plan: Plan) -> float:
         if plan.source == "local":
             return self.stale_s * plan.changed_share
-        return self.needless_s * (1.0 - plan.changed_share)
+        return self.unnecessary_s * (1.0 - plan.changed_share)
 
 
 @check_arguments
@@ -208,17 +208,17 @@ def freshness(max_age_s: float) -> Utility:
 
 
 @check_arguments
-def completeness(worth_s: float = _WORTH_S, least: float = 0.0) -> Utility:
+def completeness(worth_s: float = _WORTH_S, min_share: float = 0.0) -> Utility:
     """Return a utility in which an answer is worth more the more of its records it certainly contains.
 
     Parameters
     ----------
     worth_s : float
         The worth of a complete answer, in seconds; others are worth their proportion.
-    least : float
+    min_share : float
         An answer with a smaller share of its records is worth nothing.
     """
-    return _Completeness(number("worth_s", worth_s, 0.0, 1e12), number("least", least, 0.0, 1.0))
+    return _Completeness(number("worth_s", worth_s, 0.0, 1e12), number("min_share", min_share, 0.0, 1.0))
 
 
 @check_arguments
@@ -270,7 +270,7 @@ def energy(per_j_s: float) -> Utility:
 
 
 @check_arguments
-def cost_matrix(stale_s: float, needless_s: float) -> Utility:
+def cost_matrix(stale_s: float, unnecessary_s: float) -> Utility:
     """Return the utility of a cost matrix: stale answers against needless queries (Mobius 6).
 
     What a right decision costs is nothing.
@@ -279,19 +279,19 @@ def cost_matrix(stale_s: float, needless_s: float) -> Utility:
     ----------
     stale_s : float
         What an answer from here costs that is no longer what the cloud holds.
-    needless_s : float
+    unnecessary_s : float
         What it costs to ask for what is held.
     """
     stale_s = number("stale_s", stale_s, 0.0, 1e12)
-    needless_s = number("needless_s", needless_s, 0.0, 1e12)
-    if stale_s == needless_s == 0.0:
+    unnecessary_s = number("unnecessary_s", unnecessary_s, 0.0, 1e12)
+    if stale_s == unnecessary_s == 0.0:
         raise ParameterError(
             "A cost matrix without costs decides nothing.",
-            where="stale_s, needless_s",
+            where="stale_s, unnecessary_s",
             found="0, 0",
-            expected="at least one above 0",
+            expected="at min_share one above 0",
         )
-    return _Matrix(stale_s, needless_s)
+    return _Matrix(stale_s, unnecessary_s)
 
 
 def best(plans: Sequence[Plan], utility: Utility) -> Plan:

@@ -57,15 +57,14 @@ from mudkit.systems.mud.messages import (
     RoutedWrite,
     Row,
     RowEntry,
-    SentPredicate,
     TableEntry,
     TableResult,
     WriteResult,
+    encode_error,
 )
-from mudkit.systems.mud.problems import encode_error
-from mudkit.systems.mud.servers.reading import answered
+from mudkit.systems.mud.servers.replica import answered
 from mudkit.systems.mud.tables.queries import check_names, tables_of
-from mudkit.systems.mud.tables.records import check_key, check_record
+from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record
 from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, shown
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped

@@ -11,7 +11,7 @@ from mudkit.display import Displayed, View
 from mudkit.events import Installed, Make, Network, Operation
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
-from mudkit.systems.mud.operations import Ship
+from mudkit.systems.mud.messages import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway
@@ -46,7 +46,7 @@ class Cloud(Displayed):
         The number of machines of each kind; servers are those for notifications.
     max_waiting : int
         The number of notifications that wait for one client that is not there.
-    longest_s : float
+    max_wait_s : float
         The longest time for which a notification waits, in seconds; then the client's continuous reads are
         ended.
 
@@ -66,7 +66,7 @@ class Cloud(Displayed):
         processors: int = 2,
         servers: int = 2,
         max_waiting: int = 1000,
-        longest_s: float = 3600.0,
+        max_wait_s: float = 3600.0,
     ) -> None:
         check_lab(lab)
         count = {
@@ -79,7 +79,7 @@ class Cloud(Displayed):
             whole_number(name, value, least, 1000)
         lag_us = round(number("replica_lag_s", replica_lag_s, 0.0, 1e6) * 1e6)
         whole_number("max_waiting", max_waiting, 1, 1 << 31)
-        number("longest_s", longest_s, 0.0, 1e9)
+        number("max_wait_s", max_wait_s, 0.0, 1e9)
         self.authority = lab.authority
         self.back_end = _address("mud-store")
         self.replicas = [_address(f"mud-replica-{each}") for each in range(1, replicas + 1)]
@@ -119,7 +119,7 @@ class Cloud(Displayed):
         for number_, address in enumerate(self.servers):
             install(address, partial(
                 NotificationServer, number=number_, servers=self.servers, processors=self.processors,
-                generator=self.generator, max_waiting=max_waiting, longest_s=longest_s,
+                generator=self.generator, max_waiting=max_waiting, longest_s=max_wait_s,
             ))  # fmt: skip
 
     def _view(self) -> View:

@@ -62,9 +62,10 @@ from mudkit.systems.mud.messages import (
     Unregistration,
     UpdateDataRequest,
     WriteRequest,
+    encode_error,
+    netid_of,
+    processor_of,
 )
-from mudkit.systems.mud.problems import encode_error
-from mudkit.systems.mud.tables.partitioning import netid_of, processor_of
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.table import Table

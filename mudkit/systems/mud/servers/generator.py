@@ -26,11 +26,11 @@ from mudkit.systems.mud.messages import (
     GENERATOR_FROM_NOTIFICATION_SERVER,
     Following,
     FollowPolicies,
+    Ship,
     ShippedPolicy,
 )
-from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
-from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
+from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import dropped
 
 __all__ = ["Generator"]

@@ -6,7 +6,8 @@ Its rules (Mobius 5):
 any message   dropped unless its sender may send it; a client only about its own endpoint
 Hello         redirect, if another server is responsible; of another start of the client: ask for one with
               a nonce; a late copy: ignored; a known session continues at the address of the hello, and
-              waiting items are sent there; else a new session begins
+              waiting items are sent there; a new address is sent to the processors with its reads (Moved),
+              until acknowledged; else a new session begins
 heartbeat     the same, but nothing is retransmitted
 StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: stored, and to
               every client of that app that follows such policies, or to those that it is for; one for
@@ -16,7 +17,7 @@ SendFailed    the client is not reached until its next hello
 TimerFired    retransmit what is overdue; give up clients without heartbeats; a server that starts asks
               the generator for the policies until it answers
 start         ask the clients that had a session for a hello, until they answer
-Whereabouts   ask a client that an old store does not know
+Whereabouts   of a processor: ask a client that an old store does not know, or not at this address
 ============  ========================================================================================
 
 A client is given up, too, when an item has waited for too long, or too many wait while it is not reached.
@@ -27,7 +28,7 @@ restart of the server, whose state is soft.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
@@ -57,6 +58,7 @@ from mudkit.systems.mud.messages import (
     Hello,
     Identify,
     Life,
+    Moved,
     Notification,
     Policy,
     Redirect,
@@ -64,9 +66,11 @@ from mudkit.systems.mud.messages import (
     ShippedPolicy,
     Welcome,
     Whereabouts,
+    app_of,
+    netid_of,
+    server_of,
 )
-from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
-from mudkit.systems.mud.tables.partitioning import app_of, netid_of, server_of
+from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import dropped
 
 __all__ = ["HEARTBEAT_US", "NotificationServer"]
@@ -78,6 +82,7 @@ _DEAD_US: Final = 2 * HEARTBEAT_US + 60_000_000
 _SWEEP: Final = "sweep"
 _FOLLOW: Final = "follow"
 _IDENTIFY: Final = "identify"
+_MOVED: Final = "moved"
 _FOLLOW_US: Final = 10_000_000
 
 
@@ -86,7 +91,7 @@ class _Session:
     """Session of a client.
 
     ``number`` orders sessions by their beginning; ``policies`` has the version that the client has, or is
-    being sent, of each kind of policy that it follows.
+    being sent, of each kind of policy that it follows. ``processors`` are those with continuous reads of it.
     """
 
     number: int
@@ -95,14 +100,15 @@ class _Session:
     sender: StreamSender[Notification]
     policies: dict[str, int]
     peer: Peer
+    processors: set[str] = field(default_factory=set)
 
 
 @dataclass
 class _Unheard:
-    """Client that had a session before the start: its last address, and the question to it."""
+    """Client that had a session before the start: where it may be, and the question to it."""
 
-    address: str
-    peer: Peer
+    addresses: dict[str, None]
+    peer: Peer = field(default_factory=Peer)
 
 
 class NotificationServer:
@@ -157,10 +163,12 @@ class NotificationServer:
         self._addresses = dict(self._store.items("address ", str))
         """Last address of each client with a session, as stored."""
         self._unheard = {
-            key.removeprefix("address "): _Unheard(to, Peer()) for key, to in self._addresses.items()
+            key.removeprefix("address "): _Unheard({to: None}) for key, to in self._addresses.items()
         }
         """Clients that have not said hello since the start, by endpoint."""
         self._asked: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
+        self._moved: RetransmitTimer[tuple[str, str]] = RetransmitTimer(_MOVED, _FOLLOW_US, HEARTBEAT_US, 0)
+        """Unacknowledged new addresses, by processor and name of the session."""
         self._count = 0
         self._is_sweeping = False
         """Whether the timer for missing heartbeats is set."""
@@ -180,9 +188,12 @@ class NotificationServer:
                     self._begun_us = now_us
                     return [*self._follow(), *self._identify(now_us, list(self._unheard))]
             case SendFailed(to=to, message=Identify(endpoint=endpoint)):
-                if endpoint in self._unheard and self._unheard[endpoint].address == to:
-                    del self._unheard[endpoint]
-                    return self._asked.answered(now_us, endpoint)  # it says hello when it has a link
+                unheard = self._unheard.get(endpoint)
+                if unheard is not None:
+                    unheard.addresses.pop(to, None)
+                    if not unheard.addresses:
+                        del self._unheard[endpoint]
+                        return self._asked.answered(now_us, endpoint)  # it says hello when it has a link
             case SendFailed(to=to, message=StreamItem(stream=name)):
                 session = self._sessions.get(name)
                 if session is not None and session.sender.address == to:
@@ -192,6 +203,8 @@ class NotificationServer:
                     return self._follow()
                 if name == _IDENTIFY:
                     return self._identify_again(now_us)
+                if name == _MOVED:
+                    return self._resend_moves(now_us)
                 return self._sweep(now_us) if name == _SWEEP else self._again(now_us, name)
         return ()
 
@@ -201,11 +214,11 @@ class NotificationServer:
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
             case Following() if is_generator:
                 return (CancelTimer(_FOLLOW),)
-            case Whereabouts(endpoint=endpoint, address=address) if not is_generator:
-                if endpoint in self._session_of or endpoint in self._unheard:
-                    return ()
-                self._begun_us, self._unheard[endpoint] = now_us, _Unheard(address, Peer())
-                return self._identify(now_us, [endpoint])
+            case Moved(session=name, address=address) if not is_generator:
+                session = self._sessions.get(name)
+                if session is None or session.sender.address == address:
+                    return self._moved.answered(now_us, (source, name))
+                return (self._move(session, source),)  # it acknowledges a late copy
             case StreamItem(stream=stream, body=body) as item if stream.rpartition(" ")[0] == source:
                 if isinstance(body, ShippedPolicy) is is_generator:
                     return self._stream(now_us, source, item)
@@ -234,7 +247,8 @@ class NotificationServer:
         for endpoint in endpoints:
             if endpoint in self._unheard:
                 unheard = self._unheard[endpoint]
-                effects.append(Send(unheard.address, Identify(endpoint, unheard.peer.ask(self._entropy))))
+                question = Identify(endpoint, unheard.peer.ask(self._entropy))
+                effects += [Send(address, question) for address in unheard.addresses]
                 effects += self._asked.sent(now_us, endpoint)
         return effects
 
@@ -247,6 +261,21 @@ class NotificationServer:
             self._keep_address(endpoint, None)
         self._unheard.clear()
         return self._asked.clear()
+
+    def _move(self, session: _Session, processor: str) -> Send:
+        sender = session.sender
+        return Send(processor, Moved(sender.name, session.endpoint, sender.address))
+
+    def _resend_moves(self, now_us: int) -> Sequence[Effect]:
+        """Send new addresses again to processors that have not acknowledged them."""
+        effects: list[Effect] = []
+        for key in self._moved.overdue(now_us):
+            processor, name = key
+            if name in self._sessions:
+                effects.append(self._move(self._sessions[name], processor))
+            else:
+                effects += self._moved.answered(now_us, key)
+        return [*effects, *self._moved.fired(now_us)]
 
     def _keep_address(self, endpoint: str, address: str | None) -> None:
         """Store the address of a client; None: it has no session any more."""
@@ -284,8 +313,12 @@ class NotificationServer:
         self._heard[name] = None
         self._keep_address(endpoint, source)
         effects.append(Send(source, Welcome(name, hello.incarnation, hello.seq)))
-        if not is_known or sender.address != source or hello.is_new or not sender.is_reached:
+        has_moved = is_known and sender.address != source
+        if not is_known or has_moved or hello.is_new or not sender.is_reached:
             effects += sender.resume(now_us, source)
+        for processor in sorted(session.processors) if has_moved else ():
+            effects.append(self._move(session, processor))
+            effects += self._moved.sent(now_us, (processor, name))
         if not self._is_sweeping:
             self._is_sweeping = True
             effects.append(SetTimer(_SWEEP, _DEAD_US))
@@ -328,12 +361,19 @@ class NotificationServer:
         if isinstance(body, ShippedPolicy):
             return self._shipped(now_us, body)
         self._processors.add(source)
+        if isinstance(body, Whereabouts):
+            if body.endpoint in self._session_of:
+                return ()
+            self._begun_us = now_us
+            self._unheard.setdefault(body.endpoint, _Unheard({})).addresses[body.address] = None
+            return self._identify(now_us, [body.endpoint])
         if isinstance(body, Life):
             sessions = list(self._sessions.values())  # one may be given up
             return [effect for session in sessions for effect in self._queue(now_us, session, body)]
         session = self._sessions.get(body.session)
         if session is None or session.endpoint != body.endpoint:
             return (Send(source, Gone(body.session, body.endpoint)),)
+        session.processors.add(source)
         return self._queue(now_us, session, body)
 
     def _shipped(self, now_us: int, policy: ShippedPolicy) -> Sequence[Effect]:

@@ -14,6 +14,7 @@ DataUpdate      in effect for later writes, unless newer data of this reader arr
 Unregistration  end the read; a late duplicate of its registration does not begin it again
 Gone            end the reads of a session that the notification server has given up; if it does not know
                 the client any more: tell it the address
+Moved           store the address of a session's client, which a restored notification server may lack
 ==============  ======================================================================================
 
 A ``Remove`` is sent only to readers that were sent the record before: "when the old version matched" would
@@ -22,7 +23,7 @@ name keys that a reader has never seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final, TypeAlias
@@ -31,8 +32,9 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from mudkit.delivery.stream import StreamAck
-from mudkit.errors import MudkitError, TokenExpired
+from mudkit.errors import MudkitError, PredicateError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
+from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
@@ -43,6 +45,7 @@ from mudkit.systems.mud.messages import (
     Gone,
     Life,
     Log,
+    Moved,
     PartitionRead,
     Registered,
     Registration,
@@ -56,19 +59,128 @@ from mudkit.systems.mud.messages import (
     Unregistration,
     Upsert,
     Whereabouts,
+    encode_error,
+    netid_of,
+    processor_of,
+    server_of,
 )
-from mudkit.systems.mud.problems import encode_error
-from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
-from mudkit.systems.mud.servers.matching import Handle, Matching
-from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
-from mudkit.systems.mud.tables.partitioning import netid_of, processor_of, server_of
-from mudkit.systems.mud.tables.replica import Joined, is_visible, shown
+from mudkit.systems.mud.servers.replica import BEGIN, LogFollower
+from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
+from mudkit.systems.mud.tables.queries import tables_of
+from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of, shown
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.tokens import Claims
 from mudkit.wire import Fields
 
-__all__ = ["Processor"]
+__all__ = ["Handle", "Matching", "Processor"]
+
+
+Handle: TypeAlias = tuple[str, str]
+"""Endpoint ``netid/appid``, and incarnation and number of the continuous read there."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    predicate: Predicate
+    data: Fields
+    auth: Mapping[str, str]
+
+
+class Matching:
+    """Continuous reads of one table.
+
+    Reads that look up records in other tables, in ``copy``, are evaluated one by one: each reader sees other
+    records there. Changes of those tables affect later writes only.
+    """
+
+    def __init__(self, copy: TableReplica) -> None:
+        self._copy = copy
+        self._index = SubscriptionIndex()
+        self._joining: dict[Handle, _Reader] = {}
+        self._others: dict[Handle, _Reader] = {}
+        """Reads in the index."""
+
+    def add(self, handle: Handle, predicate: Predicate, data: Fields, auth: Mapping[str, str]) -> None:
+        """Add a continuous read with the data and the verified identity of its reader."""
+        reader = _Reader(predicate, data, auth)
+        if tables_of(predicate):
+            self._joining[handle] = reader
+            return
+        self._index.add(handle, predicate, receiver=data, auth=auth)
+        self._others[handle] = reader
+
+    def update(self, handle: Handle, data: Fields) -> None:
+        """Replace the data of a reader."""
+        if handle in self._joining:
+            self._joining[handle].data = data
+            return
+        self._index.update(handle, receiver=data)
+        self._others[handle].data = data
+
+    def remove(self, handle: Handle) -> None:
+        """Remove a continuous read."""
+        if self._joining.pop(handle, None) is None:
+            del self._others[handle]
+            self._index.remove(handle)
+
+    def match(self, row: Row, table: Table) -> tuple[list[Handle], dict[Handle, MudkitError]]:
+        """Find the continuous reads that a version reaches; the version has data.
+
+        Returns
+        -------
+        list
+            Reads whose predicate is TRUE and to whose reader the writer shows the record, in order of adding;
+            those that join come last. A writer predicate that fails for a reader hides the record.
+        dict
+            Reads whose predicate fails on a record that their reader may see, with the error. Predicates are
+            not evaluated on hidden records: a failure would reveal them.
+        """
+        record = record_of(row, table)
+        failed: dict[Handle, MudkitError] = {}
+        try:
+            reached = self._index.match(record, None if row.predicate is None else row.predicate.predicate())
+        except PredicateError:  # also if a writer predicate has a lookup, which the index does not support
+            reached = self._one_by_one(row, table, record, failed)
+        for handle, reader in self._joining.items():
+            if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed):
+                reached.append(handle)
+        return reached, failed
+
+    def _one_by_one(
+        self,
+        row: Row,
+        table: Table,
+        record: Fields,
+        failed: dict[Handle, MudkitError],
+    ) -> list[Handle]:
+        """Find those of the index that a version reaches, if the index fails."""
+        others = self._others
+        try:
+            wanted = self._index.match(record)
+        except PredicateError:
+            return [
+                handle
+                for handle, reader in others.items()
+                if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed)
+            ]
+        return [handle for handle in wanted if self._is_shown(row, table, others[handle])]
+
+    def _wants(
+        self, handle: Handle, reader: _Reader, record: Fields, failed: dict[Handle, MudkitError]
+    ) -> bool:
+        """Evaluate one read; store the error if its predicate fails."""
+        tables = Joined(self._copy, reader.data, reader.auth)
+        try:
+            return reader.predicate(record, tables=tables, receiver=reader.data, auth=reader.auth) is True
+        except MudkitError as error:
+            failed[handle] = error
+            return False
+
+    def _is_shown(self, row: Row, table: Table, reader: _Reader) -> bool:
+        tables = Joined(self._copy, reader.data, reader.auth)
+        return is_visible(row, reader.data, reader.auth, table, tables)
+
 
 _FIRST_US: Final = 1_000_000
 _MAX_US: Final = 10_000_000
@@ -120,7 +232,7 @@ class Processor:
     ) -> None:
         self._accepts: dict[
             str, Accepts[Log | State] | Accepts[PartitionRead | RoutedWrite | _OfContinuousRead]
-            | Accepts[Gone | StreamAck],
+            | Accepts[Gone | Moved | StreamAck],
         ] = {
             back_end: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
@@ -144,7 +256,7 @@ class Processor:
         """By the number of the table."""
         self._shown_to: dict[tuple[int, str], set[Handle]] = {}
         """Readers that were sent a record, by the number of the table and the key."""
-        self._senders: dict[str, StreamSender[Tell | Life]] = {}
+        self._senders: dict[str, StreamSender[Tell | Life | Whereabouts]] = {}
         """By the address of the notification server."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -166,7 +278,7 @@ class Processor:
         self,
         now_us: int,
         event: Received,
-        message: Log | State | PartitionRead | RoutedWrite | _OfContinuousRead | Gone | StreamAck,
+        message: Log | State | PartitionRead | RoutedWrite | _OfContinuousRead | Gone | Moved | StreamAck,
     ) -> Sequence[Effect]:
         match message:
             case Log() | State():
@@ -197,9 +309,14 @@ class Processor:
                 for handle in ended:
                     self._end(handle)
                 if isinstance(message.endpoint, str):
-                    return [Send(event.source, Whereabouts(message.endpoint, each)) for each in addresses][
-                        -1:
-                    ]
+                    sender = self._senders[event.source]
+                    for address in list(addresses)[-1:]:
+                        return sender.send(now_us, Whereabouts(message.endpoint, address))
+            case Moved(session=session, endpoint=endpoint, address=address):
+                for handle in self._handles.get(session, ()):
+                    if handle[0] == endpoint:  # a client cannot move another's reads
+                        self._readings[handle].address = address
+                return (Send(event.source, message),)
         return ()
 
     def _from_back_end(self, now_us: int, event: Received, message: Log | State) -> Sequence[Effect]:
@@ -226,7 +343,7 @@ class Processor:
         self._store.put("life", self._life)
         effects = [effect for sender in self._senders.values() for effect in sender.close()]
         for server in self._servers:
-            sender = StreamSender[Tell | Life](
+            sender = StreamSender[Tell | Life | Whereabouts](
                 f"{self._me} {self._life}", server, server, _FIRST_US, _MAX_US, us_per_byte=0
             )
             self._senders[server] = sender

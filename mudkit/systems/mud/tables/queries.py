@@ -16,7 +16,7 @@ from mudkit.predicates.language import MOBIUS
 from mudkit.predicates.predicate import Form
 from mudkit.predicates.tree import And, Call, Compare, Constant, In, Name, Node, walk
 from mudkit.predicates.values import Members
-from mudkit.systems.mud.messages import SentPredicate
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 from mudkit.wire import Value
 

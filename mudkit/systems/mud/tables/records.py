@@ -11,11 +11,14 @@ import msgspec
 
 from mudkit.errors import ParameterError
 from mudkit.events import size_bytes
+from mudkit.predicates import Predicate
+from mudkit.predicates.exchange import from_json, to_json
 from mudkit.wire import Fields, Value
 
 __all__ = [
     "MAX_KEY_BYTES",
     "MAX_RECORD_BYTES",
+    "SentPredicate",
     "check_key",
     "check_record",
     "is_line",
@@ -27,6 +30,37 @@ MAX_RECORD_BYTES: Final = 64 * 1024
 """Of a record as JSON."""
 _LEAST: Final = -(1 << 63)
 MAX_KEY_BYTES: Final = 512
+
+
+class SentPredicate(msgspec.Struct, frozen=True):
+    """A bound predicate as text and constants; a part of messages."""
+
+    text: str
+    constants: list[Value]
+
+    @classmethod
+    def of(cls, predicate: Predicate | None) -> SentPredicate | None:
+        """Encode a predicate.
+
+        Raises
+        ------
+        PredicateError
+            The predicate is not bound.
+        """
+        sent = to_json(predicate)
+        return None if sent is None else cls(sent["text"], sent["constants"])
+
+    def predicate(self) -> Predicate:
+        """Decode the predicate.
+
+        Raises
+        ------
+        PredicateError
+            The text or a constant is malformed.
+        """
+        predicate = from_json({"text": self.text, "constants": self.constants})
+        assert predicate is not None
+        return predicate
 
 
 def is_line(text: Value) -> TypeGuard[str]:

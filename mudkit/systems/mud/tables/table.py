@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
-from mudkit.systems.mud.tables.records import is_line
+from mudkit.systems.mud.tables.records import SentPredicate, is_line
 from mudkit.systems.receiving import Count, Name
 from mudkit.tokens import Claims
 from mudkit.wire import Fields, Value
-
-if TYPE_CHECKING:
-    from mudkit.systems.mud.messages import SentPredicate
 
 __all__ = [
     "LEVELS",

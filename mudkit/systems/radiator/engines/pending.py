@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.thresholds import Key
@@ -135,6 +136,7 @@ class _Queue:
         return self.messages[0].arrived_us + wait_us
 
 
+@check_init
 class Pending:
     """Pending messages of a receiver, or of several with the same messages, in one queue per threshold.
 

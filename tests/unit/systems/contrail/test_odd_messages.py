@@ -106,7 +106,11 @@ def test_odd_messages_of_strangers_change_nothing():
 def test_no_odd_message_of_whoever_raises(scaled, seed):
     """Those of a cloud's own servers, too; what comes of those is not looked at: a cloud trusts itself."""
     there, heard = talked_of()
-    bombard(there.lab, heard, scaled(10_000, 1_000), seed)
+    count = scaled(10_000, 1_000)
+    sent = bombard(there.lab, heard, count, seed)
+    assert set(sent) == MACHINES
+    assert sent.total() == count * len(heard)
+    assert there.lab.problems.empty
 
 
 @pytest.mark.soak(keep=1)

@@ -10,9 +10,9 @@ from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.messages import SentPredicate
 from mudkit.systems.mud.policies.policies import Asked
 from mudkit.systems.mud.tables.queries import keys_of
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 
 MINUTE_US = 60_000_000

@@ -19,10 +19,10 @@ from mudkit.systems.mud.messages import (
     DropRequest,
     ReadRequest,
     RegisterRequest,
-    SentPredicate,
     UnregisterRequest,
     WriteRequest,
 )
+from mudkit.systems.mud.tables.records import SentPredicate
 
 SECOND_US = 1_000_000
 READ = ReadRequest(

@@ -12,8 +12,14 @@ from mudkit.predicates import Predicate
 from mudkit.systems.mud.device.connection import Connection, Telling
 from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.local import Local
-from mudkit.systems.mud.messages import CLIENT_FROM_GATEWAY, CLIENT_FROM_NOTIFICATION_SERVER, Welcome
-from mudkit.systems.mud.operations import Register, Unregister, UpdateData
+from mudkit.systems.mud.messages import (
+    CLIENT_FROM_GATEWAY,
+    CLIENT_FROM_NOTIFICATION_SERVER,
+    Register,
+    Unregister,
+    UpdateData,
+    Welcome,
+)
 
 TABLE = {
     "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {}, "number": 1,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mud_machines import ports
 
 from mudkit.errors import ParameterError
+from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud.device import local as module
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
@@ -63,10 +65,15 @@ _steps = st.lists(
 )
 
 
+_WRITE = "write", "news", "a"
+
+
 @given(_steps, st.integers(1, 4))
+@example([_WRITE, ("restart",), _WRITE, ("restart",), _WRITE], 1)
 def test_what_is_read_back_is_what_was_there(steps, max_rows):
     store = MemoryStore()
-    local = Local(ports(store=store), max_rows)
+    each_start = Ports(store, Random(0).randbytes, "here")  # no two starts are one incarnation
+    local = Local(each_start, max_rows)
     pending: dict[int, tuple[str, str]] = {}
     for now_us, (what, *given_) in enumerate(steps):
         if what == "hold":
@@ -93,8 +100,8 @@ def test_what_is_read_back_is_what_was_there(steps, max_rows):
         elif what == "see":
             local.see(*given_)
         elif what == "restart":
-            local = Local(ports(store=store), max_rows)
-        assert held(Local(ports(store=store), max_rows)) == held(local)
+            local = Local(each_start, max_rows)
+        assert held(Local(each_start, max_rows)) == held(local)
         assert {each.number: (each.name, each.key) for each in local.writes} == pending
         assert sum(len(keys) for keys in held(local)["of tables"].values()) <= max_rows
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
-from mudkit.systems.mud.policies.artefact import FORMAT, Artefact, sha256
-from mudkit.systems.mud.policies.density import Density
+from mudkit.systems.mud.policies.artefact import FORMAT, Artefact, Density, sha256
 
 NODES = [[0, 600.0, 1, 2, 2], [1, 1.0, 3, 4, 4], [1], [0], [1]]
 
@@ -156,7 +155,7 @@ def test_a_table_of_densities_is_checked(table):
 
 
 def test_a_table_of_densities_has_a_largest_size(monkeypatch):
-    monkeypatch.setattr("mudkit.systems.mud.policies.density._MAX_CELLS", 1)
+    monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MAX_CELLS", 1)
     with pytest.raises(ParameterError, match="at most 1"):
         Density.read({"cell_deg": 1, "cells": [[1, 2, RATES], [2, 2, RATES]]})
 

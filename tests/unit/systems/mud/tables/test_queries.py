@@ -11,8 +11,8 @@ from predicate_strategies import conditions, make, scopes
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.messages import SentPredicate
 from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, keys_of, tables_of, tables_of_sent
+from mudkit.systems.mud.tables.records import SentPredicate
 
 # -- keys
 

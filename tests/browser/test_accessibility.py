@@ -1,0 +1,77 @@
+"""Report pages in both themes: axe-core finds nothing serious or critical."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from nbformat.v4 import new_markdown_cell, new_notebook
+from report_cells import run_cells
+
+from mudkit.report import keep_page
+from mudkit.report.html import export_html
+from mudkit.report.overview import write_index
+from mudkit.report.parameters import check, preset
+from mudkit.report.run import provenance
+from mudkit.report.schemas import TEMPLATES
+
+pytestmark = pytest.mark.browser
+AXE = Path(__file__).parent / "assets" / "vendor" / "axe.min.js"
+SMALL = {
+    "prefetch_sizing": {"days": 6, "draws": 2},
+    "scoreboard": {"tasks": ["traffic alerts"], "devices": 4, "length": 0.1, "seeds": 2, "scenarios": 1},
+}
+
+
+def violations(visit, file, theme):
+    """Return the serious and critical violations of a page with its folded parts open, one line each."""
+    page = visit(file).page
+    page.emulate_media(color_scheme=theme)
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    page.wait_for_function(
+        "document.querySelectorAll('.mudkit-figure').length"
+        " === document.querySelectorAll('.mudkit-figure .main-svg:first-child').length"
+    )
+    for frame in page.frames:
+        frame.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [
+        f"{each['id']}: {node['target']} {node['html'][:160]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+
+
+def report_page(name, folder):
+    values = preset(name, "sample") | SMALL.get(name, {})
+    notebook = run_cells(name, values, folder)
+    manifest = {"parameters": check(name, values), "inputs": {}, "versions": {"mudkit": "0"}}
+    notebook.cells += provenance(name, manifest, dt.datetime.now(dt.UTC))
+    export_html(notebook, folder / f"{name}.html", title=name)
+    return folder / f"{name}.html"
+
+
+@pytest.mark.soak(keep=1)
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_report_page_is_accessible(name, visit, tmp_path):
+    file = report_page(name, tmp_path)
+    for theme in ("light", "dark"):
+        assert violations(visit, file, theme) == [], theme
+
+
+def test_the_index_page_is_accessible(visit, tmp_path):
+    cells = [new_markdown_cell("# A report")]
+    table = {"t": pd.DataFrame({"a": [1]})}
+    keep_page("propagation", new_notebook(cells=cells), table, parameters={}, build=tmp_path)
+    for theme in ("light", "dark"):
+        assert violations(visit, write_index(tmp_path), theme) == [], theme
+
+
+def test_axe_finds_what_is_wrong(visit, tmp_path):
+    """A test that finds nothing must be able to find something."""
+    file = tmp_path / "page.html"
+    file.write_text("<html lang='en'><title>T</title><main><h1>T</h1><img src='data:,'></main></html>")
+    assert "image-alt" in violations(visit, file, "light")[0]
