@@ -62,7 +62,7 @@ def check(
     Returns
     -------
     Verdict
-        ILLEGAL if a record is, else UNKNOWN if one is, else OK.
+        ILLEGAL if any record is ILLEGAL, else UNKNOWN if any is UNKNOWN, else OK.
 
     Raises
     ------

@@ -94,7 +94,7 @@ class Verdict(Displayed):
     explanation : Explanation
         Reason of the result.
     history : History
-        The history that was checked.
+        History that was checked.
     views : mapping of str to mapping of str to tuple of Operation
         For each record that is OK, the view of each client; empty for session guarantees.
     """
