@@ -124,9 +124,8 @@ def pipeline_run(
     _refuse_options_of_others(context, job)
     if job == "ingest":
         from mudkit.trace.formats import recognise
-        from mudkit.trace.options import Options
+        from mudkit.trace.options import LoadPlan, Options
         from mudkit.trace.parse import check_source
-        from mudkit.trace.plan import LoadPlan
 
         source = recognise(existing(path, "trace"), format, mapping(column))
         check_source(LoadPlan.of(source, Options.of(table, tz, time_unit, box_km, window_s), rule))

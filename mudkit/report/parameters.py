@@ -16,9 +16,8 @@ from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats import recognise
 from mudkit.trace.formats.columns import ColumnsMissing
-from mudkit.trace.options import FileTable, Options, refuse_for_folder
+from mudkit.trace.options import FileTable, LoadPlan, Options, refuse_for_folder
 from mudkit.trace.parse import check_source
-from mudkit.trace.plan import LoadPlan
 
 __all__ = ["check", "check_inputs", "described", "inputs", "parse_assignments", "preset", "presets"]
 

@@ -1,7 +1,7 @@
 """Load a trace from a file of a public format into memory.
 
-A row goes through these modules, once through each: :mod:`mudkit.trace.formats` (what the file is, and its
-columns batch by batch), :mod:`mudkit.trace.parse`, :mod:`mudkit.trace.clean`, :mod:`mudkit.trace.loaded`.
+A row passes through these modules once: :mod:`mudkit.trace.formats` (format and columns, batch by batch),
+:mod:`mudkit.trace.parse`, :mod:`mudkit.trace.clean`, :mod:`mudkit.trace.loaded`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, read_table
 from mudkit.trace.formats import Source, recognise
 from mudkit.trace.loaded import Loaded
-from mudkit.trace.options import FileTable, Options, TimeUnit, refuse_for_folder
+from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit, refuse_for_folder
 from mudkit.trace.parse import Parsed, parse_source
-from mudkit.trace.plan import LoadPlan
 
 __all__ = ["load"]
 

@@ -1,4 +1,4 @@
-"""A trace on disk: Parquet files partitioned by date, and ``trace.json``, which says that it is whole.
+"""Trace folder: Parquet files partitioned by date, and ``trace.json``, which marks it as complete.
 
 Layout::
 
@@ -6,7 +6,7 @@ Layout::
     <trace>/positions/date=2008-05-18/part-00000.parquet     sorted by (ts, device)
     <trace>/reads/date=2008-05-18/part-00000.parquet
     <trace>/rejected/part-00000.parquet
-    <trace>/links/…, messages/…, bill/…                      what a lab records besides
+    <trace>/links/…, messages/…, bill/…                      additional tables of a lab
 """
 
 from __future__ import annotations
@@ -26,26 +26,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from mudkit.errors import TraceFormatError
 from mudkit.files import existing, staged_folder
-from mudkit.predicates import Predicate
+from mudkit.predicates import Language, Predicate
 from mudkit.trace.schema import SCHEMAS, TIMES, epoch_us
-from mudkit.trace.where import select
 
 __all__ = [
     "FORMAT_VERSION",
     "TraceWriter",
+    "columns_language",
     "is_trace",
     "read_manifest",
     "read_table",
+    "select",
     "table_folder",
     "write_manifest",
 ]
 
 FORMAT_VERSION = 1
 OUTPUT_NAMES = r"trace\.json|" + "|".join(SCHEMAS)
-"""What is in a trace folder; only a folder with nothing else in it is ever replaced."""
+"""Names in a trace folder; a folder with other files is never replaced."""
 
 _MANIFEST = "trace.json"
 _WHO = {"messages": "source", "operations": "client", "deliveries": "receiver"}
@@ -200,7 +202,7 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def table_folder(path: str | os.PathLike[str], name: str) -> Path | None:
-    """Find the folder of one table of a whole trace; None when the trace has no row of it.
+    """Return the folder of one table of a complete trace; None if the trace has no row of it.
 
     Raises
     ------
@@ -232,7 +234,7 @@ def read_table(path: str | os.PathLike[str], name: str, *, where: str | Predicat
     name : str
         Name of a table in :data:`mudkit.trace.schema.SCHEMAS`.
     where : str or Predicate, optional
-        Predicate of the rows to read (:func:`mudkit.trace.where.select`); by default all.
+        Which rows (:func:`mudkit.trace.folder.select`); by default all.
 
     Raises
     ------
@@ -249,11 +251,43 @@ def read_table(path: str | os.PathLike[str], name: str, *, where: str | Predicat
     return table if where is None else select(table, where)
 
 
-def _damaged(path: Path, found: str) -> TraceFormatError:
+def _damaged(path: Path, problem: str) -> TraceFormatError:
     return TraceFormatError(
         f"The trace {path} is damaged.",
         where=str(path),
-        found=found,
+        found=problem,
         expected="all that was written",
         remedy="make it again from its source",
     )
+
+
+def columns_language(schema: pa.Schema) -> Language:
+    """Return the language for predicates over the columns of a table; times are seconds since 1970."""
+    return Language(("record",), schema={"record": {field.name: _kind(field.type) for field in schema}})
+
+
+def _kind(type_: pa.DataType) -> str:
+    if pa.types.is_boolean(type_):
+        return "boolean"
+    return "string" if pa.types.is_string(type_) or pa.types.is_large_string(type_) else "number"
+
+
+def select(table: pa.Table, where: str | Predicate) -> pa.Table:
+    """Return the rows for which a predicate is TRUE.
+
+    Raises
+    ------
+    PredicateError
+        ``where`` is not a predicate, or names an unknown column.
+    """
+    language = columns_language(table.schema)
+    predicate = Predicate.parse(where, language=language) if isinstance(where, str) else where
+    columns = {name: _numpy(table[name]) for name in predicate.names()["record"] & set(table.column_names)}
+    mask = predicate.numpy(columns) if columns else None
+    if mask is None:  # it reads no column, so all rows agree
+        return table if predicate({}) else table.slice(0, 0)
+    return table.filter(pa.array(np.ma.filled(mask, False)))
+
+
+def _numpy(column: pa.ChunkedArray) -> NDArray[np.generic]:
+    return np.asarray(column.to_numpy())

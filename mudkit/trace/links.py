@@ -222,14 +222,14 @@ def load_links(
     else:
         columns["up"] = kept["up"]
     unused = [c for c in source.columns if c not in (DRIVING if driving else LINKS.names)]
-    said: dict[str, Any] = {"name": source.path.name, "format": source.format}
-    said |= {"sha256": sha256(source.path), "options": settings, "unused_columns": unused}
+    description: dict[str, Any] = {"name": source.path.name, "format": source.format}
+    description |= {"sha256": sha256(source.path), "options": settings, "unused_columns": unused}
     links = pa.table({name: columns[name] for name in LINKS.names}).cast(LINKS)
-    return LoadedLinks(links, pa.concat_tables([bad, again]).sort_by("row"), said)
+    return LoadedLinks(links, pa.concat_tables([bad, again]).sort_by("row"), description)
 
 
 def _recognise(path: Path, format: str) -> Source:  # noqa: A002
-    """Find out what a file is; all its columns are read, so that a rejected row is whole."""
+    """Return the format of a file; all its columns are read, so that a rejected row is complete."""
     if format not in ("auto", *FORMATS):
         raise ParameterError(
             "There is no such format.",

@@ -1,4 +1,4 @@
-"""A trace in memory: positions, reads, the rows that were set aside, and where all of it comes from."""
+"""Trace in memory: positions, reads, rejected rows, and their origin."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from mudkit.display import Displayed, View, first_rows
 from mudkit.predicates import Predicate
-from mudkit.trace.folder import TraceWriter
+from mudkit.trace.folder import TraceWriter, select
 from mudkit.trace.schema import epoch_us
-from mudkit.trace.where import select
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class Loaded(Displayed):
         Parameters
         ----------
         positions : str or Predicate
-            Predicate of the positions to keep (:func:`mudkit.trace.where.select`).
+            Which positions (:func:`mudkit.trace.folder.select`).
         reads : str or Predicate, optional
             Predicate of the reads to keep; by default all.
 
@@ -93,8 +92,8 @@ class Loaded(Displayed):
         """
         kept = {"positions": positions} | ({} if reads is None else {"reads": reads})
         tables = {name: select(getattr(self, name), where) for name, where in kept.items()}
-        said = {name: where if isinstance(where, str) else repr(where) for name, where in kept.items()}
-        return replace(self, **tables, source={**self.source, "where": said})
+        selected = {name: where if isinstance(where, str) else repr(where) for name, where in kept.items()}
+        return replace(self, **tables, source={**self.source, "where": selected})
 
     def summary(self) -> pd.DataFrame:
         """Return a summary of the trace: rows of ``what`` and ``value``, both text."""

@@ -1,4 +1,4 @@
-"""Load a phone's log of its screen: the moments at which it was unlocked."""
+"""Load a phone's log of its screen: the times at which it was unlocked."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["REPEAT_S", "STATUSES", "UnlockLog", "load_unlocks"]
 
 STATUSES = ("off", "on", "locked", "unlocked")
-"""What the numbers 0 to 3 of AWARE's ``screen_status`` mean (awareframework.com, the sensor Screen)."""
+"""Meanings of the numbers 0 to 3 of AWARE's ``screen_status`` (awareframework.com, the sensor Screen)."""
 
 REPEAT_S = 1.0
-"""An unlock up to so many seconds after one that counts is the same one, logged again."""
+"""An unlock within this number of seconds after one that counts is a duplicate."""
 
 UNKNOWN_STATUS = "unknown screen status"
 REPEATED = "repeated unlock within 1 s"
@@ -168,7 +168,7 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     counts = _counting(t_us[unlocked])
     again = good.take(pa.array(unlocked[~counts]))
     repeated = _rejected(path.name, again["row"], [REPEATED] * len(again), again["raw"])
-    said = {
+    description = {
         "name": path.name,
         "format": "aware-screen",
         "sha256": sha256(path),
@@ -178,7 +178,7 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
         "first_us": int(t_us.min()),
         "last_us": int(t_us.max()),
     }
-    return UnlockLog(t_us[unlocked[counts]], pa.concat_tables([bad, repeated]).sort_by("row"), said)
+    return UnlockLog(t_us[unlocked[counts]], pa.concat_tables([bad, repeated]).sort_by("row"), description)
 
 
 def _read(source: Source) -> tuple[pa.Table, pa.Table]:
@@ -223,7 +223,7 @@ def _read(source: Source) -> tuple[pa.Table, pa.Table]:
 
 
 def _counting(t_us: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which times, in order, are more than :data:`REPEAT_S` after the last one that counts."""
+    """Return which of the sorted times are more than :data:`REPEAT_S` after the last one that counts."""
     counts = np.zeros(len(t_us), dtype=np.bool_)
     i = 0
     while i < len(t_us):

@@ -22,7 +22,7 @@ PROMISED: Final = {
     "uncommitted": ("fork-sequential-retracted",),
 }
 """What the read types promise (Mobius, table 3); for uncommitted ones what is left of it when a write is
-refused that its own client has read: see :mod:`mudkit.consistency.retraction`."""
+refused that its own client has read: see :mod:`mudkit.consistency.record`."""
 
 
 MOST_EVENTS: Final = 200_000
