@@ -73,7 +73,7 @@ def test_same_seed_same_run():
     one, two, other = run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 4)
     for name in TABLES:
         assert one.trace.table(name).equals(two.trace.table(name)), name
-    assert one.lab.held().equals(two.lab.held())
+    assert one.lab.exposure().equals(two.lab.exposure())
     assert one.measures() == two.measures() != other.measures()
     assert (one.system, one.seed, one.scenario) == ("polling", 3, SCENARIO)
 
@@ -210,7 +210,7 @@ def test_a_run_in_which_nothing_happens():
     measures = result.measures()
     assert [measures[name] for name in RUN_MEASURES[:4]] == [0.0] * 4
     assert all(math.isnan(measures[name]) for name in RUN_MEASURES[4:])
-    assert result.lab.held().empty
+    assert result.lab.exposure().empty
 
 
 def test_parameters_in_words():
