@@ -156,7 +156,8 @@ def run_in_browser(chromium, lab, screenshot, chapter):
     except PlaywrightTimeout:
         page.screenshot(path=screenshot)
         outputs = page.locator(".jp-OutputArea-output").all_inner_texts()
-        pytest.fail(f"Not there: see {screenshot}; the outputs: {[each[:100] for each in outputs]}")
+        texts = [each[:100] for each in outputs]
+        pytest.fail(f"Not there: see {screenshot}; errors in the console: {wrong}; the outputs: {texts}")
     page.screenshot(path=screenshot)
     uploads = page.locator('.modebar-btn[data-title^="Share"]').count()
     context.close()

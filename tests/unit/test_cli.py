@@ -203,7 +203,7 @@ def test_a_class_is_judged_into_one_file(tmp_path):
     result = run("judge", tmp_path / "ann.py", "--out", out)
     assert result.output == f"1 not yet: {out}\n"
     header, line = out.read_text(encoding="utf-8-sig").splitlines()
-    assert header == "file,exercise,piece,verdict,scenarios,scenario,problem"
+    assert header == "name,file,exercise,piece,verdict,points,scenarios,scenario,problem"
     assert "00_start_here,take,not yet" in line
     with pytest.raises(OutputExists):
         run("judge", tmp_path / "ann.py", "--out", out)
