@@ -42,6 +42,8 @@ __all__ = [
 
 _LATER: Final = ("2010-03-01", "2010-03-08")
 """First days of the training period, and of the evaluation period a week later."""
+_LABELLED_S: Final = 7200.0
+"""Age up to which answers are labelled; a tree knows nothing of older ones."""
 
 
 class GeneratedPolicy(NamedTuple):
@@ -207,6 +209,9 @@ def close_the_loop(
         arrival_us=arrival_us,
         features=features,
     )
+    if traffic.report_when == "driving":
+        # Parked cars keep old answers complete, and the tree was trained on none that is older.
+        generated = generated._replace(artefact=generated.artefact.up_to_age(_LABELLED_S))
     ships: dict[str, list[Artefact]] = {"before": []}
     if write_artefact is None:
         ships["after"] = [generated.artefact]
@@ -242,10 +247,14 @@ def label_run(run: CommutersRun) -> LabelledRun:
     with tempfile.TemporaryDirectory(prefix="mudkit-loop-") as place:
         folder = run.lab.trace.to_parquet(Path(place) / "trace")
         positions, reads = (pipeline.read(spark, folder, name) for name in ("positions", "reads"))
+        if run.written is not None:
+            written, timed = spark.createDataFrame(run.written), "unix_micros(ts) AS t_us"
+            positions = positions.selectExpr("*", timed).join(written, ["device", "t_us"], "left_semi")
+            positions = positions.drop("t_us")
         return LabelledRun(
             positions.toArrow(),
             reads.toArrow(),
-            pipeline.label_reads(positions, reads).toArrow(),
+            pipeline.label_reads(positions, reads, horizon_s=_LABELLED_S).toArrow(),
             pipeline.label_writes(positions, reads).toArrow(),
         )
 

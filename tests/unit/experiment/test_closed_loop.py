@@ -90,6 +90,30 @@ def test_a_policy_but_inside_a_box():
     assert (again.version, again.nodes) == (4, FOR_TWO_HOURS.nodes)
 
 
+def test_a_policy_up_to_an_age_asks_for_what_is_older():
+    inside = FOR_TWO_HOURS.with_override("local", south=30.0, north=30.5, west=-98.0, east=-97.0, version=2)
+    young = inside.up_to_age(3600.0)
+    assert (young.version, young.features) == (2, ("age", "lat", "lon"))
+    decided = [young.decide((age_s, 30.2, -97.5)) for age_s in (10.0, 3600.0, 3601.0, 9000.0, None)]
+    assert decided == ["local", "local", "remote", "remote", "remote"]
+    assert Artefact.read(young.document) == young
+
+
+def test_parked_cars_do_not_report_unless_they_always_do():
+    runs = {
+        when: Commuters(cars=3, days=1, every_s=600.0, reads_per_day=1.0, report_when=when).run(
+            2, START, AlwaysRemote()
+        )
+        for when in ("any time", "driving")
+    }
+    assert runs["any time"].written is None
+    written = runs["driving"].written
+    positions = runs["driving"].lab.trace.table("positions").to_pandas()
+    assert 3 < len(written) < len(positions) / 2
+    moments = {(row.device, row.ts.value // 1000) for row in positions.itertuples()}
+    assert set(written.itertuples(index=False, name=None)) <= moments
+
+
 def begun():
     drive = Drive(PLAN, 3, START, ShippedPolicy())
     drive.cloud.ship(FOR_TWO_HOURS, app="traffic").result()

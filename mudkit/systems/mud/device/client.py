@@ -162,7 +162,7 @@ class ClientMachine:
 
     def overview(self) -> View:
         """Return the state as a display shows it."""
-        local, readings = self.local, self._watching.readings()
+        local, watches = self.local, self._watching.watches()
         claims = self._connection.claimed
         return View(
             "",
@@ -171,7 +171,7 @@ class ClientMachine:
                 "records held": local.row_count,
                 "pending writes": len(local.writes),
                 "cached answers": self._cache.size,
-                "continuous reads": len(readings),
+                "continuous reads": len(watches),
             },
             [
                 first_rows(
@@ -182,8 +182,12 @@ class ClientMachine:
                 ),
                 first_rows(
                     ("handle", "table", "predicate", "records"),
-                    ((item.handle, item.name, item.predicate.text, len(item.delivered)) for item in readings),
-                    len(readings),
+                    (
+                        (item.handle, item.name, item.predicate.text, len(each.delivered))
+                        for each in watches
+                        for item in [each.reading]
+                    ),
+                    len(watches),
                     "Continuous reads",
                 ),
             ],

@@ -101,14 +101,13 @@ class Administering(Struct, frozen=True):
     request: AdministrationRequest
 
 
-class Reading(Struct, rename={"delivered": "held"}):
+class Reading(Struct):
     """Durable state of a continuous read.
 
     ``data_seq`` numbers the reader's data. ``sync_us`` is the commit time from which existing records are
     delivered, None: none of them. ``since`` is the last log position received from each processor, and
-    ``starts`` the start of the back end in which it counts, absent: the first one. ``delivered`` has the
-    version that was delivered last of each record that belongs to the read. ``table`` is the number of the
-    table, None before the first answer.
+    ``starts`` the start of the back end in which it counts, absent: the first one. ``table`` is the number of
+    the table, None before the first answer.
     """
 
     handle: int
@@ -119,7 +118,6 @@ class Reading(Struct, rename={"delivered": "held"}):
     sync_us: int | None
     listener: str
     since: dict[str, int] = field(default_factory=dict)
-    delivered: dict[str, int] = field(default_factory=dict)
     table: int | None = None
     starts: dict[str, str] = field(default_factory=dict)
 
@@ -127,13 +125,16 @@ class Reading(Struct, rename={"delivered": "held"}):
 class Watch(Struct):
     """State of a continuous read in this life of the machine.
 
-    ``op_id`` is the call that began it, until it is answered. ``request`` numbers its registrations.
-    ``lives`` has the life in which each processor knows it. ``since_requested`` has ``reading.since`` and
-    ``reading.starts`` at the first transmission of an unanswered registration, and ``sender_lives`` the
-    oldest life in which each processor has sent a change since then.
+    ``delivered`` has the version that was delivered last of each record that belongs to the read; it is
+    durable, too, a record at a time. ``op_id`` is the call that began the read, until it is answered.
+    ``request`` numbers its registrations. ``lives`` has the life in which each processor knows it.
+    ``since_requested`` has ``reading.since`` and ``reading.starts`` at the first transmission of an
+    unanswered registration, and ``sender_lives`` the oldest life in which each processor has sent a change
+    since then.
     """
 
     reading: Reading
+    delivered: dict[str, int] = field(default_factory=dict)
     op_id: int | None = None
     request: int = 0
     lives: dict[str, int] = field(default_factory=dict)

@@ -104,14 +104,15 @@ class ContinuousReads:
         self._incoming: Incoming[Notification] | None = None
         """Stream of the session; None before its first item."""
         self._watches = {
-            reading.handle: Watch(reading) for _, reading in ports.store.items("reading ", Reading)
+            reading.handle: Watch(reading, self._stored_delivered(reading.handle))
+            for _, reading in ports.store.items("reading ", Reading)
         }
         self._lives: dict[str, int] = {}
         """Latest known life of each processor."""
 
-    def readings(self) -> list[Reading]:
+    def watches(self) -> list[Watch]:
         """Return the continuous reads."""
-        return [watch.reading for watch in self._watches.values()]
+        return list(self._watches.values())
 
     def register(self, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
         """Begin a continuous read."""
@@ -135,7 +136,7 @@ class ContinuousReads:
             sync_us=None if sync is None else round(sync * 1e6),
             listener=operation.listener,
         )
-        self._watches[handle] = watch = Watch(reading, op_id)
+        self._watches[handle] = watch = Watch(reading, op_id=op_id)
         self._save(reading)
         effects: list[Effect] = []
         if not self._is_greeted:
@@ -241,8 +242,8 @@ class ContinuousReads:
                 return RegisterRequest(
                     name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq,
                     request=work.request, session=work.session, predicate=reading.predicate,
-                    since=dict(reading.since), delivered=sorted(reading.delivered), sync_us=reading.sync_us,
-                    table=reading.table, starts=dict(reading.starts) or UNSET,
+                    since=dict(reading.since), delivered=sorted(work.watch.delivered),
+                    sync_us=reading.sync_us, table=reading.table, starts=dict(reading.starts) or UNSET,
                 )  # fmt: skip
             case Updating(is_over=True):
                 return UnregisterRequest(
@@ -357,7 +358,7 @@ class ContinuousReads:
         then an older version is delivered, too.
         """
         reading, key = watch.reading, change.key
-        last_version = reading.delivered.get(key, 0)
+        last_version = watch.delivered.get(key, 0)
         version = last_version if change.ver is None else change.ver  # None: the version is hidden
         is_older = (
             version <= last_version
@@ -369,10 +370,12 @@ class ContinuousReads:
         if watch.since_requested is not None:
             watch.sender_lives.setdefault(body.processor, body.life)  # lives arrive in order
         if isinstance(change, Remove):
-            if reading.delivered.pop(key, None) is None:
+            if watch.delivered.pop(key, None) is None:
                 return ()
+            self._store.delete(_delivered_key(reading.handle, key))
             return (Notify(reading.listener, Change("remove", key, None, version)),)
-        reading.delivered[key] = version
+        watch.delivered[key] = version
+        self._store.put(_delivered_key(reading.handle, key), version)
         return (Notify(reading.listener, Change("upsert", key, detached(change.data), version)),)
 
     def _register(self, now_us: int, watch: Watch) -> Sequence[Effect]:
@@ -432,6 +435,10 @@ class ContinuousReads:
             )
         return self._watches[handle]
 
+    def _stored_delivered(self, handle: int) -> dict[str, int]:
+        prefix = _delivered_key(handle, "")
+        return {key.removeprefix(prefix): version for key, version in self._store.items(prefix, int)}
+
     def _save(self, reading: Reading) -> None:
         self._store.put(f"reading {reading.handle:09d}", reading)
 
@@ -439,6 +446,13 @@ class ContinuousReads:
         handle = watch.reading.handle
         self._watches.pop(handle, None)
         self._store.delete(f"reading {handle:09d}")
+        for key in watch.delivered:
+            self._store.delete(_delivered_key(handle, key))
+
+
+def _delivered_key(handle: int, key: str) -> str:
+    """Return the store key of a version: each has its own, since a read may hold thousands of records."""
+    return f"read {handle:09d} {key}"
 
 
 def _advance(reading: Reading, processor: str, lsn: int, start: str | UnsetType | None) -> None:

@@ -360,17 +360,43 @@ class Artefact(Displayed):
         ParameterError
             A device could not use it.
         """
-        names = list(dict.fromkeys((*self.features, "lat", "lon")))
-        lat, lon = names.index("lat"), names.index("lon")
-        actions = list(dict.fromkeys([*(node for node in self.nodes if not isinstance(node, tuple)), action]))
-        rest = 5  # where this one's nodes begin
-        nodes: list[Value] = [
+        lat, lon, rest = "lat", "lon", 5
+        guard: list[list[str | float]] = [
             [lat, south, rest, 1, rest],
             [lat, north, 2, rest, rest],
             [lon, west, rest, 3, rest],
             [lon, east, 4, rest, rest],
-            [actions.index(action)],
         ]
+        inside = {"but inside": [south, north, west, east], "action": action}
+        return self._guarded(guard, action, version, inside)
+
+    def up_to_age(self, limit_s: float) -> Artefact:
+        """Make one that decides as this one does for answers up to an age, and asks for older ones.
+
+        A tree knows nothing of answers that are older than those it was learnt from.
+
+        Parameters
+        ----------
+        limit_s : float
+
+        Raises
+        ------
+        ParameterError
+            It could not be used.
+        """
+        return self._guarded(
+            [["age", limit_s, 2, 1, 1]], "remote", self.version, {"up to an age of, s": limit_s}
+        )
+
+    def _guarded(
+        self, guard: Sequence[Sequence[str | float]], action: Action, version: int, noted: Mapping[str, Value]
+    ) -> Artefact:
+        """Put questions before the nodes: a leaf with ``action`` stands behind them, then the old nodes."""
+        names = list(dict.fromkeys((*self.features, *(str(name) for name, *_ in guard))))
+        actions = list(dict.fromkeys([*(node for node in self.nodes if not isinstance(node, tuple)), action]))
+        rest = len(guard) + 1
+        nodes: list[Value] = [[names.index(str(name)), *node] for name, *node in guard]
+        nodes.append([actions.index(action)])
         nodes += [
             [*node[:2], *(child + rest for child in node[2:])]
             if isinstance(node, tuple)
@@ -378,14 +404,13 @@ class Artefact(Displayed):
             for node in self.nodes
         ]
         manifest = self.document.get("manifest")
-        inside = {"but inside": [south, north, west, east], "action": action}
         document: dict[str, Value] = {
             **self.document,
             "version": version,
             "features": [[name, FEATURES[name]] for name in names],
             "nodes": nodes,
             "actions": actions,
-            "manifest": {**manifest, **inside} if isinstance(manifest, Mapping) else inside,
+            "manifest": {**manifest, **noted} if isinstance(manifest, Mapping) else noted,
         }
         return self._signed(document)
 

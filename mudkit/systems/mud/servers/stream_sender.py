@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from typing import Final, Generic, TypeVar
 
 from mudkit.delivery.retransmit import (
@@ -68,9 +67,8 @@ class StreamSender(Generic[_T]):
 
     def acked(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Remove the items up to a sequence number."""
-        acked = [item.seq for item in takewhile(lambda item: item.seq <= seq, self._stream.waiting)]
-        self._stream.acked(seq)
-        return [effect for item in acked for effect in self._unacknowledged.answered(now_us, item)]
+        seqs = self._stream.acked(seq)
+        return [effect for each in seqs for effect in self._unacknowledged.answered(now_us, each)]
 
     def overdue(self, now_us: int) -> Sequence[Effect]:
         """Retransmit overdue items after the timer fired."""
