@@ -148,7 +148,7 @@ class ClientSeen:
         again = any(each["what"]["op"] == op for each in asked)
         if op == "write":
             chained = sum(
-                isinstance(each.error, Conflict) and "stands on" in each.error.summary for each in done
+                isinstance(each.error, Conflict) and "based on" in each.error.summary for each in done
             )
             yield from ["writing: chained on one that failed"] * chained
             outcome = "committed" if "ver" in message else "conflict" if "conflict" in message else "refused"

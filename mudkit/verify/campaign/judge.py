@@ -380,7 +380,7 @@ class Judgement:
         error = _error(operation)
         if not isinstance(error, Conflict) or error.local is None:
             self.problems.append(f"a conditional write failed: {error!r}")
-        elif "stands on" not in error.summary:
+        elif "based on" not in error.summary:
             of_key = [row for row in rows if row["key"] == key and row["ts_us"] <= operation.responded_us]
             before = [row for row in of_key if row["ts_us"] < operation.invoked_us]
             states = [*before[-1:], *of_key[len(before) :]] if before else [None, *of_key]

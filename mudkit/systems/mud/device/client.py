@@ -183,9 +183,9 @@ class ClientMachine:
                 first_rows(
                     ("handle", "table", "predicate", "records"),
                     (
-                        (item.handle, item.name, item.predicate.text, len(each.delivered))
-                        for each in watches
-                        for item in [each.reading]
+                        (item.handle, item.name, item.predicate.text, len(watch.delivered))
+                        for watch in watches
+                        for item in [watch.reading]
                     ),
                     len(watches),
                     "Continuous reads",

@@ -371,18 +371,19 @@ class Artefact(Displayed):
         return self._guarded(guard, action, version, inside)
 
     def up_to_age(self, limit_s: float) -> Artefact:
-        """Make one that decides as this one does for answers up to an age, and asks for older ones.
+        """Return an artefact with the same decisions for answers up to an age, which asks for older ones.
 
         A tree knows nothing of answers that are older than those it was learnt from.
 
         Parameters
         ----------
         limit_s : float
+            Maximum age, in seconds.
 
         Raises
         ------
         ParameterError
-            It could not be used.
+            A device could not use it.
         """
         return self._guarded(
             [["age", limit_s, 2, 1, 1]], "remote", self.version, {"up to an age of, s": limit_s}

@@ -68,7 +68,7 @@ class StreamSender(Generic[_T]):
     def acked(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Remove the items up to a sequence number."""
         seqs = self._stream.acked(seq)
-        return [effect for each in seqs for effect in self._unacknowledged.answered(now_us, each)]
+        return [effect for acked in seqs for effect in self._unacknowledged.answered(now_us, acked)]
 
     def overdue(self, now_us: int) -> Sequence[Effect]:
         """Retransmit overdue items after the timer fired."""
