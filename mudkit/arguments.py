@@ -35,7 +35,7 @@ C = TypeVar("C")
 
 
 class _Check(NamedTuple):
-    """What an annotation allows: instances of some classes, and what a function accepts beside them."""
+    """Check that an annotation stands for: allowed classes, and a function that accepts further values."""
 
     kinds: tuple[type, ...]
     accepts: Callable[[Any], bool] | None = None

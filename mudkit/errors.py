@@ -1,4 +1,4 @@
-"""The errors of mudkit: each says what came, what was expected, where, and what to do.
+"""Errors of mudkit: each states where it occurred, what was found, what was expected, and a remedy.
 
 Each kind is a :class:`MudkitError` and a builtin exception, so that callers may catch either.
 """

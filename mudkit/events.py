@@ -156,7 +156,7 @@ class Call(msgspec.Struct, frozen=True):
         return self.operation if isinstance(self.operation, str) else _tag(self.operation)
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def named_arguments(self) -> Mapping[str, Any]:
         """Arguments by name."""
         return self.arguments if isinstance(self.operation, str) else msgspec.structs.asdict(self.operation)
 

@@ -64,9 +64,9 @@ def number(value: float, places: int | None = None) -> str:
     text = f"{abs(value):,.{places}f}"
     if value != 0 and not text.strip("0.,"):
         if abs(value) < 10.0**-_MAX_DECIMALS:
-            text = f"<{10.0**-_MAX_DECIMALS:.{_MAX_DECIMALS}f}"
-        else:
-            text = f"{abs(value):.{decimals([value], 1)}f}"
+            smallest = f"{10.0**-_MAX_DECIMALS:.{_MAX_DECIMALS}f}"
+            return f"<{smallest}" if value > 0 else f">−{smallest}"
+        text = f"{abs(value):.{decimals([value], 1)}f}"
     return f"−{text}" if value < 0 and text.strip("0.,") else text
 
 

@@ -37,10 +37,10 @@ _INTERRUPTED = 130
 @app.command("doctor")
 def doctor(
     start: Annotated[
-        bool, typer.Option("--start", help="Start Spark as well, and say how long it takes.")
+        bool, typer.Option("--start", help="Start Spark as well, and print how long it takes.")
     ] = False,
 ) -> None:
-    """Say what is there, what is missing, and the command that mends it.
+    """Check what is installed, and print the command that fixes what is missing.
 
     Example: mudkit doctor --start
     """
@@ -61,14 +61,14 @@ def _version(value: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command; an error of mudkit's is told without a traceback, with exit status 1."""
+    """Run the command; print an error of mudkit's without a traceback, and exit with status 1."""
     logging.getLogger().addFilter(_is_news)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is stopped in good order cleans up
     for stream in (sys.stdout, sys.stderr):
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Tell whether somebody should hear of it: not that work was interrupted, with a traceback (Py4J)."""
+    """Return whether a record is shown; tracebacks of interrupted work (Py4J) are not."""
     return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 

@@ -93,10 +93,10 @@ def pipeline_run(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Run one job on Spark and write its result; one that was stopped goes on where it was.
+    """Run one job on Spark and write its result; a stopped job continues where it was.
 
     `pipeline.spread` and `pipeline.aggregate_stream` are for Python only: they take a function, which no
-    command line can say.
+    command line can express.
 
     Example: mudkit pipeline run cells traces/cars --out counts --zoom 12 --zoom 14
     """
@@ -178,7 +178,7 @@ def _refuse_options_of_others(context: typer.Context, job: str) -> None:
         raise ParameterError(
             f"The job {job} does not look at {_written(others[0])}.",
             where=", ".join(map(_written, others)),
-            found=", ".join(_said(name, context.params[name]) for name in others),
+            found=", ".join(_as_option(name, context.params[name]) for name in others),
             expected=", ".join(map(_written, _OPTIONS[job])),
             remedy="ingest takes all rows of one file; the jobs that read traces take --where and --reads"
             if job == "ingest"
@@ -195,9 +195,9 @@ def _jobs_with(name: str) -> str:
     return ", ".join(job for job, names in _OPTIONS.items() if name in names)
 
 
-def _said(name: str, value: Any) -> str:
-    """Give an option as it was given."""
-    return " ".join(f"{_written(name)} {each}" for each in (value if isinstance(value, list) else [value]))
+def _as_option(name: str, value: Any) -> str:
+    """Return an option as it was written on the command line."""
+    return " ".join(f"{_written(name)} {part}" for part in (value if isinstance(value, list) else [value]))
 
 
 def _written(name: str) -> str:
@@ -228,6 +228,6 @@ class _spark:  # noqa: N801 - reads as a function where it is used
 
 
 def _size_bytes(path: Path) -> int:
-    """Give the size of a file, or of all files in a folder."""
+    """Return the size of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())

@@ -34,10 +34,12 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Run even when nothing has changed.")] = False,
     as_list: Annotated[
         bool,
-        typer.Option("--list", help="Show parameters and presets, of all reports without NAME; run nothing."),
+        typer.Option(
+            "--list", help="List parameters and presets (of all reports without NAME) and run nothing."
+        ),
     ] = False,
 ) -> None:
-    """Run a report and say where it is; one that nothing has changed for is not run again.
+    """Run a report, and print its path and headline; an unchanged report is not run again.
 
     Example: mudkit report trace_profile --param trace=cabs.csv --param columns.device=taxi
 
@@ -47,8 +49,8 @@ def report(
     from mudkit.report.schemas import TEMPLATES
 
     if as_list:
-        for each in TEMPLATES if name in (None, "all") else [name]:
-            _print_parameters(each)
+        for template in TEMPLATES if name in (None, "all") else [name]:
+            _print_parameters(template)
         return
     if name is None:
         raise ParameterError(
@@ -89,7 +91,7 @@ def reproduce(
     ] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder for pages.")] = Path("reports/build"),
 ) -> None:
-    """Measure the papers' numbers here, and show both with verdicts.
+    """Measure the papers' numbers on this machine, and print both with a verdict each.
 
     Named rows are measured. Without a name all are, but those of speed: these show their last result, with
     its date. With --scorecard and no name, rows without a result are measured, those of speed too.
@@ -123,9 +125,9 @@ def reproduce(
         from mudkit.report import keep_page
         from mudkit.reproduce.scorecard import figures, notebook
 
-        asked = {"rows": [result.row.name for result in measured]}
+        request = {"rows": [result.row.name for result in measured]}
         kept = keep_page(
-            "reproduce", notebook(measured), {"figures": figures(measured)}, parameters=asked, build=out
+            "reproduce", notebook(measured), {"figures": figures(measured)}, parameters=request, build=out
         )
         typer.echo(f"{kept / 'report.html'}", err=as_json)  # JSON alone is on standard output
 

@@ -114,7 +114,7 @@ def trace_profile(
     rule: Rule = None,
     where: Where = None,
 ) -> None:
-    """Say what a trace holds; `mudkit report trace_profile` says more.
+    """Summarise a trace; `mudkit report trace_profile` shows more.
 
     Example: mudkit trace profile data/sample/positions.csv.gz
     """

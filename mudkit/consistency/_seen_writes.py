@@ -13,8 +13,8 @@ __all__ = ["seen_writes"]
 def seen_writes(history: History) -> dict[tuple[str, int, str], Operation]:
     """Return the write that each operation observed, by operation id: returned by a read, or replaced.
 
-    Operations that saw what nobody wrote, what was there at the beginning, or what several writes may have
-    left are missing.
+    Operations are missing if they observed the initial content, a content that no operation wrote, or one
+    that several writes may have left.
 
     Parameters
     ----------

@@ -33,41 +33,41 @@ def check(
     reads: Iterable[str] | None = None,
     within_s: float = 10.0,
 ) -> Verdict:
-    """Find out whether a history meets a model.
+    """Check whether a history satisfies a consistency model.
 
-    All writes count, and of the reads those whose type promises the model (Table 3 of Mobius), each type on
-    its own: a history that mixes read types promises less than each of them. Reads without a type count for
-    every model. Each record is a consistency domain of its own, as in appendix A.
+    All writes count. Reads count if their type promises the model (Mobius, Table 3), each type separately: a
+    history that mixes read types promises less than each of them. Reads without a type count for every
+    model. Each record is a consistency domain of its own (appendix A).
 
-    A write that was never answered took effect if somebody saw it, and a write that was refused had none.
-    Where the versions of all writes are known they are the order of the writes, in views as well, and models
-    with one view are decided in a time nearly in proportion to the operations. Otherwise, and for views that
-    fork, a search decides, and beyond its bounds the answer is UNKNOWN, never OK.
+    A write without an answer took effect if an operation observed it; a refused write had no effect. If the
+    versions of all writes are known, they are the order of the writes, also in views, and models with one
+    view are decided in nearly linear time. Otherwise, and for views that fork, a bounded search decides;
+    beyond its bounds the result is UNKNOWN, never OK.
 
     Parameters
     ----------
     history : History, pyarrow.Table or pandas.DataFrame
-        A table is that of the operations of a trace, as ``lab.history()`` gives it.
+        History, or a table of operations such as the result of ``lab.history()``.
     model : str
         One of :data:`mudkit.consistency.MODELS`.
     key : str, optional
-        The key of the record to check; None: every record is checked.
+        Key of the record to check; None: all records.
     reads : iterable of str, optional
-        The types of the reads that count, all of them together, whatever they promise.
+        Types of the reads that count, together, whatever they promise; None: by the model, as above.
     within_s : float
-        Seconds of real time for a record's verdict, and again for making a contradiction small.
+        Limit of real time for a record's verdict, and again for reducing a contradiction, in seconds.
 
     Returns
     -------
     Verdict
-        ILLEGAL if a record is, else UNKNOWN if one is, else OK.
+        ILLEGAL if any record is ILLEGAL, else UNKNOWN if any is UNKNOWN, else OK.
 
     Raises
     ------
     ParameterError
-        There is no such model, or the time is not over 0.
+        The model is unknown, or the time limit is not above 0.
     TraceFormatError, TraceContentError
-        The table is not one of operations, or what it holds cannot have happened.
+        The table is not one of operations, or contains impossible ones.
     """
     asked = model_of(model)
     if not within_s > 0:
@@ -92,19 +92,19 @@ def check(
 def views(
     history: History | pa.Table | pd.DataFrame, key: str, model: str = "fork-sequential"
 ) -> Mapping[str, tuple[Operation, ...]]:
-    """Return the view of a record that was found for each client.
+    """Return each client's view of a record: an order of operations that satisfies a model.
 
     Parameters
     ----------
     history : History, pyarrow.Table or pandas.DataFrame
     key : str
     model : str
-        The name of the model that the views meet.
+        Name of the model that the views satisfy.
 
     Returns
     -------
     mapping of str to tuple of Operation
-        Empty when no views were found: :func:`check` says why.
+        Views by client; empty if none were found (:func:`check` explains why).
 
     Raises
     ------

@@ -28,9 +28,9 @@ _MAX_COUNTED: Final = 10_000
 
 
 class History(Displayed):
-    """The operations of a run, in the order in which they were invoked.
+    """Operations of a run, in the order of their invocations.
 
-    Those invoked at one time stand in the order in which they were given.
+    Operations with equal times keep the given order.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class History(Displayed):
     Raises
     ------
     TraceContentError
-        Two operations of a client on a record have one id, one was answered before it was invoked, or a
-        version is none.
+        Two operations of a client on a record have the same id, an answer precedes its invocation, or a
+        version is invalid.
 
     Examples
     --------
@@ -88,28 +88,28 @@ class History(Displayed):
 
     @classmethod
     def parse(cls, text: str) -> History:
-        """Read a history that was drawn by hand; :mod:`mudkit.consistency.notation` says how.
+        """Parse a history in the notation of :mod:`mudkit.consistency.notation`.
 
         Parameters
         ----------
         text : str
-            A line a client, ``ann: w1  r2``: what stands further right was invoked later.
+            One line per client, such as ``ann: w1  r2``; operations further right are invoked later.
 
         Raises
         ------
         TraceFormatError
-            Something in it cannot be read; the error shows where.
+            A part cannot be parsed; the error shows where.
         """
         return cls(operations_of(text))
 
     @classmethod
     def from_table(cls, table: pa.Table | pd.DataFrame) -> History:
-        """Take the ``operations`` table of a trace (:data:`mudkit.trace.schema.OPERATIONS`).
+        """Build a history from the ``operations`` table of a trace (:data:`mudkit.trace.schema.OPERATIONS`).
 
         Raises
         ------
         TraceFormatError
-            It lacks a column.
+            The table lacks a column.
         TraceContentError
             As of the class.
         """
@@ -117,12 +117,12 @@ class History(Displayed):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> History:
-        """Read what :meth:`to_json` wrote.
+        """Parse the result of :meth:`to_json`.
 
         Raises
         ------
         TraceFormatError
-            It is not that.
+            The text is not such a result.
         TraceContentError
             As of the class.
         """
@@ -137,45 +137,45 @@ class History(Displayed):
             ) from error
 
     def to_json(self) -> str:
-        """Write it as JSON: a list of operations, each an object with the fields of :class:`Operation`."""
+        """Return JSON: a list of operations, each an object with the fields of :class:`Operation`."""
         return msgspec.json.encode(self.operations).decode()
 
     def numbered(self) -> History:
-        """Call the values 1, 2, … in the order of their writes: a lab knows them by hashes only."""
+        """Return the history with values 1, 2, … in the order of their writes; labs record hashes only."""
         return History(numbered(self.operations))
 
     def to_text(self) -> str:
-        """Write it as :meth:`parse` reads it; values are numbered, and columns keep the order, not the times.
+        """Return the text that :meth:`parse` reads; values are numbered, and columns keep order, not times.
 
-        Reads without an answer are left out: they count for no model.
+        Reads without an answer are omitted: no model depends on them.
         """
         return text_of(self.operations)
 
     @cached_property
     def clients(self) -> tuple[str, ...]:
-        """Who takes part, in the order of their first operations."""
+        """Clients, in the order of their first operations."""
         return tuple(dict.fromkeys(each.client for each in self.operations))
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The records, in the order in which they are first used."""
+        """Keys of the records, in the order of their first operations."""
         return tuple(dict.fromkeys(each.key for each in self.operations))
 
     @cached_property
     def records(self) -> dict[str, History]:
-        """The history of each record."""
+        """History of each record, by key."""
         parts: dict[str, list[Operation]] = {key: [] for key in self.keys}
         for each in self.operations:
             parts[each.key].append(each)
         return {key: History(part) for key, part in parts.items()}
 
     def without(self, operations: Iterable[Operation]) -> History:
-        """Leave some operations out."""
+        """Return the history without some operations."""
         gone = {each.id for each in operations}
         return History(each for each in self.operations if each.id not in gone)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Show it as a table: ``client, what, type, invoked_us, answered_us, outcome``."""
+        """Return a table: ``client, what, type, invoked_us, answered_us, outcome``."""
         import pandas as pd
 
         rows: list[dict[str, Any]] = [

@@ -33,11 +33,11 @@ class Model:
     name : str
     form : Form
     words : str
-        What it asks for, in a sentence.
+        Requirement in one sentence.
     source : str
         Paper and section.
     implies : tuple of str
-        The models that each history of this one meets, those implied_models by them left out.
+        Models that every history of this model also meets, without those that these imply.
     real_time : bool
         Whether views keep the order of operations of different clients of which one was answered before the
         other was invoked.
@@ -149,7 +149,13 @@ def model_of(name: str) -> Model:
 
 @cache
 def implied_models(name: str) -> frozenset[str]:
-    """Give the names of all models that a model implies, itself included."""
+    """Return the names of all models that a model implies, itself included.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`MODELS`.
+    """
     return frozenset({name}).union(*(implied_models(weaker) for weaker in model_of(name).implies))
 
 

@@ -39,9 +39,9 @@ class Content(NamedTuple):
     Parameters
     ----------
     value : str or None
-        Which names the write; None: there is no record, or, with a version, it was not written down.
+        Name of the write; None: no record, or, with a version, a value that was not recorded.
     version : int or None
-        Its place in the order of the record's writes, from 1 on; 0: before the first. None: not known.
+        Position in the order of the record's writes, from 1; 0: before the first. None: unknown.
     """
 
     value: str | None = None
@@ -64,23 +64,23 @@ class Operation:
     ----------
     client : str
     op_id : int
-        Which no other operation of this client on this record has.
+        Number that is unique among this client's operations on the record.
     key : str
-        The key of the record; each record is a consistency domain of its own.
+        Key of the record; each record is a consistency domain of its own.
     kind : Kind
     invoked_us, answered_us : int
         Virtual time, µs; a write is answered when its callback is called, not when it stands in the
         client's own store. ``answered_us`` is None: never answered.
     content : Content
-        What it wrote, or what the read returned.
+        Content that was written, or that the read returned.
     type : str or None
-        The type of a read (``uncommitted``, ``committed``, ``committed_wio``) or of a write (``blind``,
+        Type of a read (``uncommitted``, ``committed``, ``committed_wio``) or of a write (``blind``,
         ``conditional``).
     outcome : Outcome
     expected : Content or None
-        What a conditional write was to replace; None: a blind write, or it is not known.
+        Content that a conditional write replaces; None: a blind write, or unknown.
     found : Content or None
-        What a conflict found in its place; None: not known.
+        Content that a conflict found instead; None: unknown.
     """
 
     client: str
@@ -97,17 +97,17 @@ class Operation:
 
     @property
     def id(self) -> tuple[str, int, str]:
-        """Which no other operation of a history has: a read of several records is one of each."""
+        """Identifier that is unique in a history; a read of several records is one operation of each."""
         return self.client, self.op_id, self.key
 
     @property
     def is_write(self) -> bool:
-        """Whether it asks for a write, whatever became of it."""
+        """True for a write, whatever its outcome."""
         return self.kind is Kind.WRITE
 
     @property
     def what(self) -> str:
-        """What it did, in the words of the notation: ``w(x)1@3``."""
+        """Operation in the notation of histories, such as ``w(x)1@3``."""
         letter, content = "w" if self.is_write else "r", str(self.content)
         if self.is_write and self.content.value is None:
             letter, content = "d", content[1:]

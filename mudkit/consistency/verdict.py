@@ -31,13 +31,13 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """One operation comes before another in every view.
+    """Reason for which one operation precedes another in every view.
 
     Parameters
     ----------
     first, then : Operation
     why : str
-        The reason in words, which stands between the two: ``was seen by``.
+        Reason in words, to be read between the two, such as ``was seen by``.
     """
 
     first: Operation
@@ -50,22 +50,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a verdict is what it is.
+    """Explanation of a verdict.
 
     Parameters
     ----------
     kind : str
         ``cycle``, ``no order``, ``no views``, ``read without its write`` and other anomalies; ``nothing``,
-        ``too large``, ``no read promises it``; ``views`` or ``write order`` when all is well.
+        ``too large``, ``no read promises it``; ``views`` or ``write order`` if the history is legal.
     words : str
         A sentence or two.
     operations : tuple of Operation
-        The smallest contradiction that was found: a history of these alone is illegal.
+        Smallest contradiction that was found: a history of these alone is illegal.
     steps : tuple of Step
-        The steps of a cycle, one after the other; the last leads back to the first.
+        Steps of a cycle in order; the last leads back to the first.
     is_smallest : bool
-        Whether a history of ``operations`` becomes legal whichever of them is taken out together with the
-        operations that saw it. False: the time was over before that was known.
+        Whether removing any one of ``operations``, with the operations that observed it, makes them legal.
+        False: the time limit was reached before this was known.
     """
 
     kind: str
@@ -87,12 +87,12 @@ class Verdict(Displayed):
     status : Status
     model : str
     key : str or None
-        The key of the record that the explanation is about; None: it is about all of them, or about none.
+        Key of the record that the explanation is about; None: all records, or none.
     explanation : Explanation
     history : History
-        The history that was checked.
+        History that was checked.
     views : mapping of str to mapping of str to tuple of Operation
-        The view of each client that was found, for each record that is OK; none for session guarantees.
+        View of each client by record, for the records that are OK; empty for session guarantees.
     """
 
     status: Status

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mudkit import figures
 from mudkit.errors import MudkitError
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict, checked
+from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict, validate
 from mudkit.systems.sublim._policy.verdict import STOPPED
 
 __all__ = ["EXERCISE"]
@@ -148,7 +148,7 @@ def _policy(piece: Callable[..., Any], patients: tuple[int, ...]) -> Policy | Fu
     if isinstance(given, str):
         given = Policy.from_yaml(given if "\n" in given else given + "\n")
     if isinstance(given, Policy):
-        return checked(given)
+        return validate(given)
     if isinstance(given, FunctionPolicy):
         return given
     raise PieceError(f"it returns {given!r:.80}, which is no policy.")

@@ -15,7 +15,7 @@ import numpy as np
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.sources.mobility import ManhattanGrid
-from mudkit.sources.parameters import number, one_of, whole_number
+from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud
 from mudkit.wire import Value
@@ -113,26 +113,19 @@ class Audience:
     STATES: ClassVar = (NOTIFIED_FIRST, NOTIFIED_AGAIN, REMOVED, UNINTENDED, MISSED, NEITHER)
     """States of a reader after a write."""
 
-    readers: int = 60
-    city_km: float = 6.0
-    reach_km: float = 1.6
-    adult_years: int = 21
-    writes: int = 3
-    every_minutes: float = 10.0
-    update_s: float = 60.0
-    article_bytes: int = 8_000
-    lat: float = 30.27
-    lon: float = -97.74
+    readers: int = rate(60, 1, 100_000)
+    city_km: float = rate(6.0, 0.5, 100.0)
+    reach_km: float = rate(1.6, 0.0, 1e4)
+    adult_years: int = rate(21, 0, 200)
+    writes: int = rate(3, 1, 10_000)
+    every_minutes: float = rate(10.0, 1.0, 1e5)
+    update_s: float = rate(60.0, 1.0, 1e6)
+    article_bytes: int = rate(8_000, 0, 60_000)
+    lat: float = rate(30.27, -60.0, 60.0)
+    lon: float = rate(-97.74, -180.0, 180.0)
 
     def __post_init__(self) -> None:
-        whole_number("readers", self.readers, 1, 100_000)
-        whole_number("adult_years", self.adult_years, 0, 200)
-        whole_number("writes", self.writes, 1, 10_000)
-        whole_number("article_bytes", self.article_bytes, 0, 60_000)
-        number("city_km", self.city_km, 0.5, 100.0)
-        number("reach_km", self.reach_km, 0.0, 1e4)
-        number("every_minutes", self.every_minutes, 1.0, 1e5)
-        number("update_s", self.update_s, 1.0, 1e6)
+        check_ranges(self)
 
     def run(self, seed: int, method: Method = "predicate") -> AudienceRun:
         """Run the plan.

@@ -6,13 +6,13 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.lab import Lab
-from mudkit.sources.parameters import number, one_of, whole_number
+from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.mud import Artefact, Client, Cloud, ReadPolicy, ShippedPolicy, WritePolicy
 from mudkit.units import US_PER_S, box_bounds, distance_km, in_box
@@ -28,6 +28,8 @@ APP: Final = "traffic"
 """The application, and its table."""
 _ABOUT: Final = "lat BETWEEN {south} AND {north} AND lon BETWEEN {west} AND {east} AND at_s > {since}"
 _MOVED_KM: Final = 0.1
+
+DriveTime = Literal["any time", "driving"]
 
 
 class CommutersRun(NamedTuple):
@@ -81,23 +83,20 @@ class Commuters:
         With ``driving``, a car that has not moved since its last report does not report.
     """
 
-    cars: int = 12
-    days: int = 2
-    every_s: float = 300.0
-    reads_per_day: float = 48.0
-    box_km: float = 20.0
-    window_s: float = 7200.0
+    cars: int = rate(12, 1, 10_000)
+    days: int = rate(2, 1, 366)
+    every_s: float = rate(300.0, 1.0, 1e6)
+    reads_per_day: float = rate(48.0, 1e-3, 1e6)
+    box_km: float = rate(20.0, 1e-3, 1e6)
+    window_s: float = rate(7200.0, 1.0, 1e6)
     link: str = "lte"
-    query_when: Literal["any time", "driving"] = "any time"
-    report_when: Literal["any time", "driving"] = "any time"
+    query_when: DriveTime = "any time"
+    report_when: DriveTime = "any time"
 
     def __post_init__(self) -> None:
-        whole_number("cars", self.cars, 1, 10_000)
-        whole_number("days", self.days, 1, 366)
-        for name, low in (("every_s", 1.0), ("reads_per_day", 1e-3), ("box_km", 1e-3), ("window_s", 1.0)):
-            number(name, getattr(self, name), low, 1e6)
-        one_of("query_when", self.query_when, ("any time", "driving"))
-        one_of("report_when", self.report_when, ("any time", "driving"))
+        check_ranges(self)
+        for name in ("query_when", "report_when"):
+            one_of(name, getattr(self, name), get_args(DriveTime))
 
     def run(
         self,

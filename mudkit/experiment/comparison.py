@@ -436,8 +436,8 @@ def _scored(
     what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool],
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """Return the measures of a run, and the tables of :data:`_KEPT` if it keeps what parties held."""
-    task, make, name, seed, held = what
-    entry = run(task, make, seed, name=name, record_messages=False, record_held=held)
+    task, make, name, seed, record_held = what
+    entry = run(task, make, seed, name=name, record_messages=False, record_held=record_held)
     key = {"task": task.name, "system": name}
     measures = {
         **key,
@@ -446,7 +446,7 @@ def _scored(
         "digest": entry.digest,
         **entry.measures(),
     }
-    if not held:
+    if not record_held:
         return measures, {}
     useful = entry.deliveries.loc[entry.deliveries["status"] == "read", ["latency_s"]]
     tables = (knowledge(entry), by_device(entry), disclosures(entry), useful)

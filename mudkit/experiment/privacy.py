@@ -88,12 +88,12 @@ def party_knowledge(lab: Lab) -> pd.DataFrame:
     """
     import pandas as pd
 
-    seen, held = contacts(lab), lab.held()
-    for frame in (seen, held):
+    seen, exposed = contacts(lab), lab.exposure()
+    for frame in (seen, exposed):
         frame["party"] = frame["party"].where(frame["party"].isin(list(lab.devices)), SERVERS)
-    stored = held[held["how"] == "stored"].groupby(["system", "party"])["bytes"].sum()
+    stored = exposed[exposed["how"] == "stored"].groupby(["system", "party"])["bytes"].sum()
     rows = []
-    parties: list[tuple[str, str]] = sorted(set(zip(held["system"], held["party"], strict=True)))
+    parties: list[tuple[str, str]] = sorted(set(zip(exposed["system"], exposed["party"], strict=True)))
     for system, party in parties:
         of = seen[(seen["system"] == system) & (seen["party"] == party)]
         messages = of.drop_duplicates(["ts", "source", "clear_bytes", "ciphertext_bytes"])
@@ -124,18 +124,18 @@ def cleartext_fields(lab: Lab, system: str | None = None) -> pd.DataFrame:
         One row per (system, server, field): ``values`` (different ones), ``times``, ``size_bytes`` (in all),
         ``examples`` (some of the values, as text).
     """
-    held = lab.held()
-    held = held[(held["how"] == "received") & (held["form"] == "clear")]
-    held = held[~held["party"].isin(list(lab.devices))]
+    exposed = lab.exposure()
+    exposed = exposed[(exposed["how"] == "received") & (exposed["form"] == "clear")]
+    exposed = exposed[~exposed["party"].isin(list(lab.devices))]
     if system is not None:
-        held = held[held["system"] == system]
-    values = list(map(ledger(lab).values, held["party"], held["field"]))
+        exposed = exposed[exposed["system"] == system]
+    values = list(map(ledger(lab).values, exposed["party"], exposed["field"]))
     examples = [
         ", ".join(value.decode(errors="replace")[:_MAX_EXAMPLE_BYTES] for value in some[:_MAX_EXAMPLES])
         for some in values
     ]
-    frame = held[["system", "party", "field"]].assign(
-        values=list(map(len, values)), times=held["times"], size_bytes=held["bytes"], examples=examples
+    frame = exposed[["system", "party", "field"]].assign(
+        values=list(map(len, values)), times=exposed["times"], size_bytes=exposed["bytes"], examples=examples
     )
     return frame.reset_index(drop=True)
 
@@ -180,15 +180,15 @@ def knowledge(run: Run) -> pd.DataFrame:
     import pandas as pd
 
     lab, testbed = run.lab, run.testbed
-    held, facts = lab.held(), party_knowledge(lab)
-    received = held[held["how"] == "received"]
+    exposed, facts = lab.exposure(), party_knowledge(lab)
+    received = exposed[exposed["how"] == "received"]
     blobs = _blobs(run)
     needles = {name: item.content[:_NEEDLE].encode() for name, item in testbed.items.items()}
     read = {
         party: {name for name, needle in needles.items() if needle and needle in blob}
         for party, blob in blobs.items()
     }
-    servers, relays = set(held["party"]) - set(lab.devices), _relays(run)
+    servers, relays = set(exposed["party"]) - set(lab.devices), _relays(run)
     kinds = [
         (SERVERS, [SERVERS], servers),
         (RELAY, [RELAY], relays),
@@ -224,12 +224,12 @@ def knowledge(run: Run) -> pd.DataFrame:
 
 def _blobs(run: Run) -> dict[str, bytes]:
     """Join all that each party held, ciphertexts and the names of fields included; servers are one party."""
-    held = ledger(run.lab)
+    exposure = ledger(run.lab)
     parts: dict[str, list[bytes]] = {}
     relays = _relays(run)
-    fields = {(row.party, row.field) for row in held.rows()}
+    fields = {(row.party, row.field) for row in exposure.rows()}
     for party, field in sorted(fields):
-        texts = [*held.values(party, field), field.encode()]  # a key of a mapping may come from a user
+        texts = [*exposure.values(party, field), field.encode()]  # a key of a mapping may come from a user
         parts.setdefault(party if party in run.lab.devices else SERVERS, []).extend(texts)
         if party in relays:
             parts.setdefault(RELAY, []).extend(texts)

@@ -357,14 +357,18 @@ class _Play:
 
     def _draw_receivers(self, sender: str, number: int) -> list[str]:
         """Draw distinct devices other than the sender; a single device sends to itself."""
-        names, count, wanted = self._testbed.phones, len(self._testbed.phones), self._task.scenario.receivers
+        names, count, receivers = (
+            self._testbed.phones,
+            len(self._testbed.phones),
+            self._task.scenario.receivers,
+        )
         row = self._rows[sender]
         if count == 1:
             return [sender]
         device = self._lab.devices[sender].number
         # The devices with the lowest draws would be a draw for each of them; this is one for each receiver.
-        steps = number * wanted + np.arange(wanted)
-        draws = self._receivers.integers(device, steps, 0, count - 1 - np.arange(wanted))
+        steps = number * receivers + np.arange(receivers)
+        draws = self._receivers.integers(device, steps, 0, count - 1 - np.arange(receivers))
         taken = [row]
         for draw in draws.tolist():
             for other in sorted(taken):

@@ -274,7 +274,7 @@ class Testbed:
         self.given = hashlib.sha256("\n".join(lab.devices).encode())
         """Digest of all that the system is given."""
         self._items: dict[str, tuple[Item, int]] = {}
-        self._wanted: dict[str, frozenset[str]] = {}
+        self._intended: dict[str, frozenset[str]] = {}
         self._arrived: set[tuple[str, str]] = set()
         self._inbox: dict[str, list[str]] = {}
         self._reported_loc: dict[str, tuple[float, float]] = {}
@@ -315,7 +315,7 @@ class Testbed:
         assert self._carried is not None
         self._carried.check(phone, item)
         self._arrived.add((phone, item))
-        is_wanted = phone in self._wanted[item]
+        is_wanted = phone in self._intended[item]
         row: dict[str, Any] = {"delivered_us": self.lab.world.now_us}
         if not is_wanted:
             row["created_us"] = self._items[item][1]
@@ -353,11 +353,11 @@ class Testbed:
 
     def is_for(self, item: str, phone: str) -> bool:
         """Return whether a phone wanted an item, or has published it."""
-        return phone in self._wanted[item] or phone == self._items[item][0].sender
+        return phone in self._intended[item] or phone == self._items[item][0].sender
 
     def count_wanted(self, phone: str) -> int:
         """Return the number of items that a phone wanted so far."""
-        return sum(phone in wanting for wanting in self._wanted.values())
+        return sum(phone in wanting for wanting in self._intended.values())
 
     # -- for the run
 
@@ -379,7 +379,7 @@ class Testbed:
         self._items[item.name] = item, created_us
         self._carried.publish(item)
         wanting = [phone for phone in self._who_wants(item) if phone != item.sender]
-        self._wanted[item.name] = frozenset(wanting)
+        self._intended[item.name] = frozenset(wanting)
         self.wanted_count += len(wanting)
         times = {"created_us": created_us, "expired_us": self._expired_us(item.name)}
         for phone in wanting:

@@ -14,7 +14,7 @@ import numpy as np
 from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.sources.courses import Mobility
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import check_ranges, rate
 from mudkit.systems.radiator import (
     APPLICATIONS,
     Aggregability,
@@ -124,19 +124,15 @@ class Traffic:
     FAR: ClassVar = "out of town"
     """Name of the stationary listener ``far_km`` north of the middle."""
 
-    cars: int = 20
-    minutes: float = 15.0
-    every_s: float = 60.0
+    cars: int = rate(20, 1, 100_000)
+    minutes: float = rate(15.0, 0.1, 1e5)
+    every_s: float = rate(60.0, 0.1, 1e6)
     mobility: str | Mobility = "manhattan"
-    far_km: float = 20.0
-    jam_km: float = 1.0
+    far_km: float = rate(20.0, 0.0, 5000.0)
+    jam_km: float = rate(1.0, 0.0, 1000.0)
 
     def __post_init__(self) -> None:
-        whole_number("cars", self.cars, 1, 100_000)
-        number("minutes", self.minutes, 0.1, 1e5)
-        number("every_s", self.every_s, 0.1, 1e6)
-        number("far_km", self.far_km, 0.0, 5000.0)
-        number("jam_km", self.jam_km, 0.0, 1000.0)
+        check_ranges(self)
 
     def reports(self, seed: int) -> pd.DataFrame:
         """Return the reports in order: ``t_s, car, lat, lon, speed_kmh``.

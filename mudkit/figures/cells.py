@@ -153,7 +153,7 @@ def _cells(rows: pd.DataFrame, value: str, most: float) -> go.Scatter:
         "colorscale": colour_steps(ramp(9)),
         "cmin": 0.0,
         "cmax": most,
-        "colorbar": {"title": {"text": value}, "thickness": 12},
+        "colorbar": {"title": {"text": value}, "thickness": 12, "x": 1.06},
         "opacity": 0.85,
         "line": {"width": 0},
     }

@@ -16,7 +16,7 @@ from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described
 from mudkit.figures.labels import MIN_WIDTH_PX, point_labels
-from mudkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, heading, styled, text_colour
+from mudkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, heading, ink_on, styled, text_colour
 from mudkit.figures.tables import require_columns
 from mudkit.figures.times import HOUR_US, TimeAxis, times_us
 
@@ -62,7 +62,7 @@ def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
         x, across = axis.values(times_us(table, "start", "table") + HOUR_US // 2), axis.layout()
     for row, (name, colour) in enumerate((("positions", BLUE), ("reads", ORANGE)), start=1):
         figure.add_trace(go.Bar(x=x, y=table[name], name=name, marker_color=colour, showlegend=False), row, 1)
-        figure.update_yaxes(title_text=f"{name} an hour", rangemode="tozero", row=row, col=1)
+        figure.update_yaxes(title_text=f"{name} an hour", rangemode="tozero", tickformat=",", row=row, col=1)
     figure.update_xaxes(row=2, col=1, **across)
     return styled(figure, 440, _MARGIN, title, legend=_LEGEND, bargap=0)
 
@@ -391,7 +391,7 @@ def bar_panels(
     figure = make_subplots(rows=1, cols=len(measures), shared_yaxes=True, horizontal_spacing=0.06)
     marker = {
         "color": [ORANGE if mark else BLUE for mark in is_marked],
-        "pattern": {"shape": ["/" if mark else "" for mark in is_marked]},
+        "pattern": {"shape": ["/" if mark else "" for mark in is_marked], "fgcolor": "rgba(0,0,0,0.35)"},
     }
     for place, (measure, axis_title) in enumerate(measures.items(), start=1):
         values = table[measure]
@@ -402,6 +402,7 @@ def bar_panels(
                 x=values, y=names, orientation="h", marker=marker, showlegend=False, name=axis_title,
                 text=[_bar_label(value) for value in values], cliponaxis=False,
                 textposition="auto" if is_share else "outside",
+                insidetextfont={"color": [ink_on(colour) for colour in marker["color"]]},
             ), 1, place,
         )  # fmt: skip
         end = 100.0 if is_share else 1.35 * most or 1.0

@@ -25,6 +25,7 @@ from mudkit.figures.style import (
     YELLOW,
     escaped,
     heading,
+    ink_on,
     styled,
     text_colour,
 )
@@ -58,11 +59,11 @@ _MAX_STEPS: Final = 200
 _MIN_LATENCY_S: Final = 1e-3
 _LATENCY_TICKS_S: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 259_200.0, 2_592_000.0)
 _FATES: Final = (
-    (BLUE, "#ffffff", ""),
-    (YELLOW, "#000000", "/"),
-    (ORANGE, "#000000", "x"),
-    (SKY, "#000000", ""),
-    ("#bbbbbb", "#000000", ""),
+    (BLUE, ""),
+    (YELLOW, "/"),
+    (ORANGE, "x"),
+    (SKY, ""),
+    ("#bbbbbb", ""),
 )
 _FATE_GAP_PX: Final = 44
 _ALL_LARGE: Final = 60.0
@@ -185,7 +186,7 @@ def frontier(
     figure = go.Figure()
     for name, table, line, symbol in (
         ("bound: nobody sends less", bound, {"color": GREY, "dash": "dash"}, "circle-open"),
-        ("trees, a price each", trees, {"color": BLUE}, "circle"),
+        ("learnt policies", trees, {"color": BLUE}, "circle"),
     ):
         rows = table.sort_values([*_SHARES[::-1]], ascending=[True, False])
         figure.add_trace(
@@ -348,12 +349,12 @@ def fates(table: pd.DataFrame, shares: Mapping[str, str], *, title: str) -> go.F
     figure.update_annotations(x=0.0, xanchor="left", font={"size": 14})
     for row, task in enumerate(tasks, start=1):
         of_task = table[table["task"] == task]
-        for (name, label), (colour, ink, shape) in zip(shares.items(), _FATES, strict=False):
+        for (name, label), (colour, shape) in zip(shares.items(), _FATES, strict=False):
             percent = 100 * of_task[name]
             figure.add_trace(
                 go.Bar(
                     x=percent, y=of_task["system"], orientation="h", name=label, meta=str(task),
-                    legendgroup=name, showlegend=row == 1, textfont={"color": ink},
+                    legendgroup=name, showlegend=row == 1, textfont={"color": ink_on(colour)},
                     marker={"color": colour, "pattern": {"shape": shape, "fgcolor": "rgba(0,0,0,0.35)"}},
                     text=[f"{value:.0f}" if value >= _MIN_LABELLED else "" for value in percent],
                     textposition="inside", insidetextanchor="middle", textangle=0,

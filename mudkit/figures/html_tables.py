@@ -53,7 +53,7 @@ def holdings(
     rows = [
         [
             key,
-            *([_version(row) for row in held if row["key"] == key] or "–" for held in versions.values()),
+            *([_version(row) for row in rows if row["key"] == key] or "–" for rows in versions.values()),
         ]
         for key in keys[:MAX_RECORDS]
     ]

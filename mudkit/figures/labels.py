@@ -20,7 +20,7 @@ _LETTER: Final = 0.6  # of the size of the font, rather too much than too little
 _LINE: Final = 1.2
 _MARKER_PX: Final = 8.0
 _LINE_PX: Final = 3.0
-_STEPS_PX: Final = (11.0, 30.0, 52.0, 76.0, 100.0)
+_STEPS_PX: Final = (11.0, 30.0, 52.0, 76.0, 100.0, 124.0, 148.0)
 _WAYS: Final = (
     (1, 0), (-1, 0), (0, -1), (0, 1), (0.7, -0.8), (-0.7, -0.8), (0.7, 0.8), (-0.7, 0.8),
 )  # fmt: skip
@@ -97,10 +97,15 @@ def point_labels(
         Size of the font.
     """
     width, height = size_px
-    sheet = Sheet(4.0, -12.0, width + 12.0, height - 2.0)
+    edges = 4.0, -12.0, width + 12.0, height - 2.0
+    sheet, crowded = (
+        Sheet(*edges),
+        Sheet(*edges),
+    )  # off the lines, and over them where there is no other place
     middles = [(x * width, (1.0 - y) * height) for x, y in shares]
     for x, y in middles:
-        sheet.block((x - _MARKER_PX, y - _MARKER_PX, x + _MARKER_PX, y + _MARKER_PX))
+        for area in (sheet, crowded):
+            area.block((x - _MARKER_PX, y - _MARKER_PX, x + _MARKER_PX, y + _MARKER_PX))
     for (x1, y1), (x2, y2) in (pair for line in lines for pair in pairwise(line)):
         across, up = (x2 - x1) * width, (y2 - y1) * height
         parts = 1 + int(max(abs(across), abs(up)) / _LINE_PX)
@@ -117,6 +122,10 @@ def point_labels(
             top = y + down - (high / 2 if down == 0 else high if down < 0 else 0)
             boxes.append((left, top, left + wide, top + high))
         number = sheet.put(boxes)
+        if number is None and (number := crowded.put(boxes)) is not None:
+            sheet.block(boxes[number])
+        elif number is not None:
+            crowded.block(boxes[number])
         right, down = offsets[number or 0]
         labels.append({
             "x": at[0], "y": at[1], "text": escaped(text), "ax": right, "ay": down,

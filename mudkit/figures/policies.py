@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,7 +22,9 @@ from mudkit.figures.style import (
     ORANGE,
     colour_steps,
     heading,
+    ink_on,
     natural_key,
+    ramp,
     styled,
     template,
 )
@@ -42,6 +45,7 @@ _RULE_COLOURS: Final = (
     "#f0f0f0", "#e8b4a0", "#a6c8e0", "#f3dc8c", "#a8d8c0", "#dcbcd4", "#c8c8a0", "#b4b4e4", "#d0d0d0",
 )  # fmt: skip
 """Pale colours, so that numbers on them are legible: the first means no rule, the others repeat."""
+_FRAMES: Final = "in brackets: more stale answers than allowed; frames: the best rule, dotted the fixed one"
 _RULE_ROW_PX, _FIRING_MARGINS_PX, _MAX_NAME = 30, 140, 30
 _MAX_NAMED_STATES: Final = 15  # of more states the first and every second one is named
 _TREE_COLUMNS: Final = ("node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves")
@@ -59,6 +63,8 @@ _DECISION_MARKS: Final = {
 _LANE_PX, _PANEL_PX, _DECISION_MARGINS_PX = 26, 40, 130
 _SEARCH_COLUMNS: Final = ("km", "minutes", "sent_share", "stale_share", "is_allowed")
 _SEARCH_ROW_PX, _SEARCH_MARGINS_PX = 38, 130
+_FINE_POINTS = 10
+"""Rules that differ by fewer points are shown with a decimal."""
 
 
 @described
@@ -89,13 +95,26 @@ def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str
         The table lacks a column.
     """
     figure = go.Figure(
-        go.Heatmap(xgap=2, ygap=2, texttemplate="%{text}", textfont={"size": 11, "color": "black"})
+        go.Heatmap(xgap=2, ygap=2, texttemplate="%{customdata[1]}", textfont={"size": 11, "color": "black"})
     )
     figure.update_xaxes(title_text=x, type="category", side="bottom", ticks="", showgrid=False, tickangle=0)
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="", type="category", showgrid=False)
     figure.update_layout(template=template(), margin={"l": 70, "r": 20, "t": 50, "b": 60})
     update_rule_firing(figure, table, names, title=title)
     return figure
+
+
+def _shown_texts(texts: list[str]) -> list[str]:
+    """Return the texts of a row of cells; of many, one in the middle of equal neighbours."""
+    if len(texts) <= _MAX_NAMED_STATES:
+        return texts
+    shown = [""] * len(texts)
+    start = 0
+    for text, equal in groupby(texts):
+        size = len(list(equal))
+        shown[start + (size - 1) // 2] = text
+        start += size
+    return shown
 
 
 @redescribed
@@ -127,6 +146,7 @@ def update_rule_firing(
     messages, states = list(dict.fromkeys(table["message"])), list(dict.fromkeys(table["state"]))
     cells: dict[tuple[Any, Any], Any] = {(row.message, row.state): row for row in table.itertuples()}
     grid = [[cells[message, state] for state in states] for message in messages]
+    texts = [[f"{cell.rule or '–'}{_OUTCOME_MARKS.get(cell.outcome, '')}" for cell in row] for row in grid]
     named = ["no rule", *names]
     repeated = [_RULE_COLOURS[1 + place % (len(_RULE_COLOURS) - 1)] for place in range(len(names))]
     colours = [_RULE_COLOURS[0], *repeated]
@@ -134,9 +154,12 @@ def update_rule_firing(
     scale = [(edges[place + end], colour) for place, colour in enumerate(colours) for end in (0, 1)]
     figure.data[0].update(
         x=states, y=messages, z=[[cell.rule for cell in row] for row in grid],
-        text=[[f"{cell.rule or '–'}{_OUTCOME_MARKS.get(cell.outcome, '')}" for cell in row] for row in grid],
-        customdata=[[_firing_label(cell, named) for cell in row] for row in grid],
-        hovertemplate="%{y}, %{x}<br>%{customdata}<extra></extra>",
+        text=texts,
+        customdata=[
+            [(_firing_label(cell, named), shown) for cell, shown in zip(row, _shown_texts(line), strict=True)]
+            for row, line in zip(grid, texts, strict=True)
+        ],
+        hovertemplate="%{y}, %{x}<br>%{customdata[0]}<extra></extra>",
         zmin=-0.5, zmax=len(names) + 0.5, colorscale=scale,
         colorbar={
             "tickvals": list(range(len(named))), "ticks": "", "thickness": 14, "len": 1.0, "outlinewidth": 0,
@@ -468,19 +491,22 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
         )
     )
     low, high = np.nanmin(percent, initial=100), np.nanmax(percent, initial=0)
+    places = 1 if high - low < _FINE_POINTS else 0
     if not low < high:  # plotly would show shares above 100 %
         figure.data[0].update(zmin=max(high - 1, 0), zmax=max(high, 1))
+    shades = ramp(64)
+    last = len(shades) - 1
     for row in range(len(km)):
         for column in range(len(minutes)):
             value = percent[row, column]
             is_shown = np.isfinite(value)
-            is_dark = is_shown and value > low + 0.45 * (high - low)
+            part = (value - low) / (high - low) if is_shown and low < high else 1.0
             figure.add_annotation(
                 x=ages[column],
                 y=distances[row],
-                text=f"{value:.0f}" if is_shown else f"({stale[row, column]:.0f} stale)",
+                text=words.number(value, places) if is_shown else f"({stale[row, column]:.0f} stale)",
                 showarrow=False,
-                font={"size": 13, "color": ("#ffffff" if is_dark else "#111111") if is_shown else INK},
+                font={"size": 13, "color": ink_on(shades[round(part * last)]) if is_shown else INK},
             )
     for framed, dash in ((rule, "dot"), (best, "solid")):
         if framed.km in km and framed.minutes in minutes:
@@ -491,9 +517,12 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
                 x1=x + 0.5,
                 y0=y - 0.5,
                 y1=y + 0.5,
+                opacity=1,
                 fillcolor="rgba(0,0,0,0)",
                 line={"color": ORANGE, "width": 4, "dash": dash},
             )
     figure.update_xaxes(title_text="largest age of the cached answer", type="category", showgrid=False)
     figure.update_yaxes(title_text="largest distance", type="category", showgrid=False)
-    return styled(figure, _SEARCH_MARGINS_PX + _SEARCH_ROW_PX * len(km), (80, 20, 60, 60), title)
+    return styled(
+        figure, _SEARCH_MARGINS_PX + _SEARCH_ROW_PX * len(km), (80, 20, 70, 60), heading(title, _FRAMES)
+    )

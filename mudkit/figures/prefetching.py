@@ -84,7 +84,7 @@ def waste_and_loss_by_limit(
         The table is empty, or lacks a column.
     """
     _check_sweep(table, "prefetch_limit", "outage")
-    figure = _waste_and_loss_lines(table, "prefetch_limit", "outage", lambda share: f"{share:.0%}")
+    figure = _waste_and_loss_lines(table, "prefetch_limit", "outage", words.percent)
     figure.add_hline(1.0, line={"dash": "dot", "width": 1, "color": GREY})
     figure.add_vrect(16, 64, fillcolor=GREY, opacity=0.12, line_width=0)
     figure.update_xaxes(
@@ -240,7 +240,7 @@ def _outage_text(parameters: Mapping[str, Any]) -> str:
         share, per_day, law = share["share"], share["per_day"], share["distribution"]
     if share == 0.0:
         return "no outages"
-    of_time = "" if isinstance(share, list) else f" {share:.0%} of the time"
+    of_time = "" if isinstance(share, list) else f" {words.percent(share)} of the time"
     return f"outages{of_time}, {law}" + (f", {per_day:g} a day" if isinstance(per_day, int | float) else "")
 
 
@@ -249,7 +249,8 @@ def _expiration_text(parameters: Mapping[str, Any]) -> str:
     if isinstance(time, Mapping):
         time, law = time["mean_s"], time["law"]
     mean = f", mean {words.duration(time)}" if isinstance(time, int | float) else ""
-    return f"expiration times {law}{mean}" + ("" if share == 1.0 else f", for {share:.0%} of the messages")
+    of_messages = "" if share == 1.0 else f", for {words.percent(share)} of the messages"
+    return f"expiration times {law}{mean}{of_messages}"
 
 
 def _policy_text(fixed: Mapping[str, Any]) -> str:
@@ -529,11 +530,13 @@ def _life_traces(rows: list[dict[str, Any]]) -> list[go.Scatter]:
         ("on the device, and read", BLUE, True),
         ("on the device for nothing: waste", ORANGE, False),
     ):
-        held = _segments(
+        on_device = _segments(
             rows, "left", "over", lambda row, read=is_read: row["is_forwarded"] and row["is_read"] == read
         )
-        if held["x"]:
-            traces.append(go.Scatter(**held, name=name, mode="lines", line={"color": colour, "width": 5}))
+        if on_device["x"]:
+            traces.append(
+                go.Scatter(**on_device, name=name, mode="lines", line={"color": colour, "width": 5})
+            )
     for what, at, name, symbol, colour in (
         ("read", "over", "read", "circle", BLUE),
         ("expires", "over", "expires", "line-ns-open", INK),

@@ -1,4 +1,4 @@
-"""What a policy may know when it decides: never the answer that it has not asked for.
+"""Features known to a policy at its decision, without the answer that is not fetched yet.
 
 ==================  ===============================================================================
 ``paper``           time and place of the query and of the one whose answer is cached (Mobius 7.3)

@@ -26,7 +26,7 @@ _PRICES: Final = np.geomspace(0.0005, 200.0, 25)
 
 
 class Policy(Protocol):
-    """What replay asks of a policy."""
+    """Protocol of a read policy in replay."""
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Decide for each pair whether to serve the read from that answer, should it be in the cache."""
@@ -38,7 +38,7 @@ class Learner(Protocol):
     """A policy that has to be learnt."""
 
     def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: Groups = "device") -> Policy:
-        """Learn from labelled pairs, for other devices or for other days."""
+        """Train on labelled pairs, for other devices or for other days."""
         ...
 
 
@@ -150,7 +150,7 @@ class Tree:
     match: FixedRule | None = None
 
     def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: Groups = "device") -> LearntReads:
-        """Learn from labelled pairs.
+        """Train on labelled pairs.
 
         Parameters
         ----------

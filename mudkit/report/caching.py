@@ -116,7 +116,7 @@ class ReadStudy:
 
     @property
     def is_rule_allowed(self) -> bool:
-        """Whether the rule in use answers few enough reads stale."""
+        """True if the rule in use keeps the limit of stale answers."""
         return bool(self.row(RULE)["stale_share"] <= self.max_stale)
 
     def stale_means(self) -> str:
@@ -139,16 +139,12 @@ class ReadStudy:
     def _tiles(self) -> list[tuple[str, str]]:
         rule, chosen, bound = self.row(RULE), self.recommended, self.row(BOUND)
         of_rule, allowed = f"the rule in use, “{_of(self.rule)}”", words.percent(self.max_stale)
-        saved = rule["sent_share"] - chosen["sent_share"]
         first = words.percent(chosen["sent_share"], 1), f"of reads ask the server with the {chosen['kind']}"
-        second = _points(saved), f"fewer than with {of_rule} ({words.percent(rule['sent_share'], 1)})"
+        second = _fewer(chosen, rule), f"fewer than with {of_rule} ({words.percent(rule['sent_share'], 1)})"
         if self.verdict == "always ask":
             first = words.percent(rule["sent_share"], 1), f"of reads ask the server with {of_rule}"
-            within = self.policies[self.policies["kind"].isin([RULE, BEST_RULE, LEARNT])]
-            within = within[within["stale_share"] <= self.max_stale]
-            fresh = (1 - within["sent_share"] - within["stale_share"]).max() if len(within) else 0.0
             second = (
-                words.percent(max(fresh, 0.0), 1),
+                words.percent(self._fresh_share, 1),
                 "are answered fresh by the best policy that is allowed",
             )
         if not self.is_rule_allowed:
@@ -156,23 +152,43 @@ class ReadStudy:
         elif self.verdict == "keep the rule":
             second = words.percent(1 - chosen["stale_share"], 1), "of answers are fresh with it"
         least = words.percent(bound["sent_share"], 1)
-        left = _points(max(chosen["sent_share"] - bound["sent_share"], 0.0))
-        return [first, second, (left, f"left: nobody within {allowed} stale asks less than {least}")]
+        left = _fewer(bound, chosen)
+        return [first, second, (left, f"left to save: within {allowed} stale nobody asks less than {least}")]
+
+    @property
+    def _fresh_share(self) -> float:
+        """Largest share of reads that a policy within what is allowed answers fresh from the cache."""
+        within = self.policies[self.policies["kind"].isin([RULE, BEST_RULE, LEARNT])]
+        within = within[within["stale_share"] <= self.max_stale]
+        return (
+            float(max((1 - within["sent_share"] - within["stale_share"]).max(), 0.0)) if len(within) else 0.0
+        )
 
     def _headline(self) -> str:
-        return {
-            "always ask": "Ask the server for every read: no policy helps here.",
-            "keep the rule": f"Keep the rule “{_of(self.rule)}”.",
-            "change the rule": f"Change the rule to “{_of(self.rules.best)}”.",
-            "ship the tree": "Ship the learnt policy.",
-        }[self.verdict]
+        rule, chosen, allowed = self.row(RULE), self.recommended, words.percent(self.max_stale)
+        if self.verdict == "always ask":
+            return (
+                f"Ask the server for every read: within {allowed} stale no policy answers "
+                f"{words.percent(_WORTH)} of the reads fresh."
+            )
+        asking = f"{words.percent(chosen['sent_share'], 1)} of the reads ask the server"
+        if self.verdict == "keep the rule":
+            return f"Keep the rule “{_of(self.rule)}”: {asking}, and no policy saves {_least()} more."
+        advice = (
+            "Use the learnt policy"
+            if self.verdict == "ship the tree"
+            else f"Change the rule to “{_of(self.rules.best)}”"
+        )
+        if self.is_rule_allowed:
+            return f"{advice}: {asking}, {_fewer(chosen, rule)} fewer than with “{_of(self.rule)}”."
+        return f"{advice}: {asking}, and {words.percent(chosen['stale_share'], 1)} are answered stale."
 
     def _because(self) -> str:
         rule, chosen, bound = self.row(RULE), self.recommended, self.row(BOUND)
-        fresh = f"keeps {words.percent(1 - chosen['stale_share'], 1)} of the answers fresh"
-        others = "no distance and age" + ("" if self.trees is None else " and no learnt policy")
+        fresh = f"It keeps {words.percent(1 - chosen['stale_share'], 1)} of the answers fresh."
+        others = "no rule of distance and age" + ("" if self.trees is None else " and no learnt policy")
         hindsight = (
-            f"With hindsight {_points(chosen['sent_share'] - bound['sent_share'])} could be saved."
+            f"With hindsight {_fewer(bound, chosen)} could be saved, stale answers among them."
             if chosen["sent_share"] - bound["sent_share"] > _WORTH
             else "Even with hindsight hardly anything could be saved."
         )
@@ -183,26 +199,24 @@ class ReadStudy:
                 f"than the {words.percent(self.max_stale)} allowed. "
             )
         if self.verdict == "always ask":
-            return f"{over}Within what is allowed, {others} saves {_least()}. {hindsight}"
+            return (
+                f"{over}The best that is allowed answers {words.percent(self._fresh_share, 1)} fresh: "
+                f"{others} does better. {hindsight}"
+            )
         if self.verdict == "keep the rule":
             return (
-                f"It {fresh}. Within {words.percent(self.max_stale)} stale {others} saves {_least()} "
-                f"more. {hindsight}"
+                f"{fresh} Within {words.percent(self.max_stale)} stale {others} answers {_least()} more of "
+                f"the reads fresh. {hindsight}"
             )
-        text = f"{over}It sends {words.percent(chosen['sent_share'], 1)} of the reads"
-        if self.is_rule_allowed:
-            ends = chosen["sent_share_change_high"], chosen["sent_share_change_low"]
-            low, high = (-100 * value for value in ends)
-            text += f", {_points(-chosen['sent_share_change'])} fewer than “{_of(self.rule)}”"
-            if np.isfinite(low) and low != high:
-                text += f" (95 % interval {words.interval(low, high, 1)})"
+        text = f"{over}{fresh}"
+        ends = chosen["sent_share_change_high"], chosen["sent_share_change_low"]
+        low, high = (-100 * value for value in ends)
+        if self.is_rule_allowed and np.isfinite(low) and low != high:
+            text += f" The 95 % interval of the difference is {words.interval(low, high, 1)} points."
         if self.verdict == "ship the tree" and self.row(BEST_RULE)["kind"] == BEST_RULE:
             best = self.row(BEST_RULE)
-            text += (
-                f" and {_points(best['sent_share'] - chosen['sent_share'])} fewer than the best rule, "
-                f"“{_of(self.rules.best)}”"
-            )
-        return f"{text}; it {fresh}."
+            text += f" It sends {_fewer(chosen, best)} fewer than the best rule, “{_of(self.rules.best)}”."
+        return text
 
     def _assumption(self) -> str:
         text = (
@@ -217,26 +231,26 @@ class ReadStudy:
         return text
 
     def _warnings(self) -> list[str]:
-        found = []
+        results = []
         rule = self.row(RULE)
         local = 1 - rule["sent_share"]
         if local < 1e-9:
-            found.append("The rule in use answers nothing locally.")
+            results.append("The rule in use answers nothing locally.")
         elif rule["stale_share"] > local - 1e-9:
-            found.append("Every answer that the rule in use gives locally is stale.")
+            results.append("Every answer that the rule in use gives locally is stale.")
         if self.rules.extended:
-            found.append(
+            results.append(
                 f"The best rule lay at the edge of the {' and '.join(self.rules.extended)} tried first; the "
                 "range was extended until it no longer did."
             )
         if self.rules.best.minutes >= self.rules.table["minutes"].max():
-            found.append(
+            results.append(
                 f"The best rule keeps answers as long as any that was looked at, "
                 f"{words.duration(60 * self.rules.best.minutes)}: a larger `horizon_s` may save more."
             )
         if self.problem:
-            found.append(f"No policy was learnt: {self.problem}")
-        return found
+            results.append(f"No policy was learnt: {self.problem}")
+        return results
 
     def policy_table(self) -> pd.DataFrame:
         """Return the policies with the measures that are shown; of a bound those that it bounds."""
@@ -246,8 +260,13 @@ class ReadStudy:
         return table[["policy", *columns]]
 
     def frontier(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-        """Return what the first figure shows: trees, the bound, and policies, each with both shares."""
+        """Return what the first figure shows: trees, the bound, and policies, each with both shares.
+
+        A tree is left out where another one sends no more and is no staler.
+        """
         trees = self.bound.iloc[:0] if self.trees is None else self.trees.table
+        trees = trees.sort_values(["stale_share", "sent_share"])
+        trees = trees[trees["sent_share"] < trees["sent_share"].cummin().shift(fill_value=np.inf)]
         places = np.unique(np.linspace(0, len(self.bound) - 1, 12).round().astype(int))
         return trees, self.bound.iloc[places], self.policies[self.policies["kind"] != BOUND]
 
@@ -297,10 +316,14 @@ class ReadStudy:
         """Return the heading of the comparison."""
         chosen, bound = self.recommended, self.row(BOUND)
         if self.verdict in ("always ask", "keep the rule"):
-            left = chosen["sent_share"] - bound["sent_share"]
-            if left <= _WORTH:
+            if chosen["sent_share"] - bound["sent_share"] <= _WORTH:
                 return Answer(f"Nobody could save {_least()} more")
-            return Answer(f"Hindsight would save {_points(left)}; no policy here saves {_least()}")
+            most = (
+                f"The best policy answers {words.percent(self._fresh_share, 1)} of the reads fresh"
+                if self.verdict == "always ask"
+                else f"No policy here saves {_least()} more"
+            )
+            return Answer(f"{most}; with hindsight {_fewer(bound, chosen)} could be saved")
         base = self.row(RULE if self.is_rule_allowed else ALWAYS)
         share = (base["sent_share"] - chosen["sent_share"]) / (base["sent_share"] - bound["sent_share"])
         return Answer(f"The {chosen['kind']} saves {words.percent(share, 0)} of what can be saved")
@@ -329,8 +352,8 @@ class ReadStudy:
         return Answer(
             title,
             f"{words.count(len(rules.table), 'rule')} were replayed on the reads of {of}. A cell is the "
-            "share of reads that ask the server. Empty cells answer more reads stale than are allowed, as "
-            "many percent as in brackets. Framed are the best rule and, dotted, the rule in use.",
+            "share of reads that ask the server. Empty cells would answer too many reads stale; how many "
+            "percent is in brackets. Framed are the best rule and, dotted, the rule in use.",
         )
 
     def tree_nodes(self) -> pd.DataFrame | None:
@@ -440,8 +463,10 @@ def _least() -> str:
     return f"{words.number(100 * _WORTH)} points"
 
 
-def _points(share: float) -> str:
-    text = words.number(round(100 * share, 1), 1)
+def _fewer(one: pd.Series, other: pd.Series) -> str:
+    """Return how many points fewer reads one row sends than another, as their rounded shares differ."""
+    less, more = (round(100 * row["sent_share"], 1) for row in (one, other))
+    text = words.number(max(round(more - less, 1), 0.0), 1)
     return f"{text} {'point' if text == '1.0' else 'points'}"
 
 

@@ -70,15 +70,16 @@ h3 { font-size: 1.05rem; margin: 1.6rem 0 0.4rem; font-weight: 600; }
 .text_cell p, .text_cell ul, .text_cell ol, .output_markdown p { max-width: 46rem; }
 a { color: var(--accent); }
 .output_area { overflow-x: auto; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 .output_area pre, .input_area pre { background: var(--card); padding: 0.6rem 0.9rem; border-radius: 8px;
-  overflow-x: auto; font: 0.85rem/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
+  font: 0.85rem/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.35rem 0.7rem; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; font-size: 0.9rem; text-align: right; vertical-align: bottom; }
 td { text-align: right; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 th span { opacity: 1 !important; }
-tbody th { font-weight: inherit; color: inherit; }
+tbody th { font-weight: inherit; font-size: inherit; color: inherit; }
 .text_cell th, .text_cell td { text-align: left; }
 img, svg { max-width: 100%; }
 .mudkit-figure { width: 100%; }
@@ -110,7 +111,6 @@ summary { cursor: pointer; font-weight: 600; }
   body { zoom: 0.74; }
   main { max-width: none; padding: 0; }
   .output_area { overflow-x: visible; }
-  pre { white-space: pre-wrap; overflow-wrap: anywhere; }
   table, iframe, .mudkit-figure, .output_area:has(.mudkit-figure, iframe, h2), .say, .tile, .warn {
     break-inside: avoid;
   }
@@ -118,6 +118,8 @@ summary { cursor: pointer; font-weight: 600; }
     break-after: avoid;
   }
   .modebar { display: none !important; }
+  /* Text of figures that were drawn in the dark theme: its --ink. */
+  .mudkit-figure text[style*="rgb(232, 236, 242)"] { fill: var(--ink) !important; }
   details::details-content { content-visibility: visible; display: block; }
 }
 """

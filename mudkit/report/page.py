@@ -19,7 +19,7 @@ HEADLINE: Final = "application/vnd.mudkit-headline+json"
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """What a reader sees first.
+    """First screen of a report.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ class FirstScreen:
 
     def _repr_html_(self) -> str:
         tiles = "".join(
-            f"<div class='tile'><b>{escape(value)}</b><span>{escape(text)}</span></div>"
+            f"<div class='tile'><b>{_marked(value)}</b><span>{_marked(text)}</span></div>"
             for value, text in self.tiles
         )
         more = f"<p class='soft'>{_marked(self.assumption)}</p>" if self.assumption else ""
-        warned = "".join(f"<li>{_marked(each)}</li>" for each in self.warnings)
+        warned = "".join(f"<li>{_marked(warning)}</li>" for warning in self.warnings)
         return (
             f"<p class='read'>{escape(self.read)}</p><div class='tiles'>{tiles}</div>"
             f"<div class='say'><p><strong>{_marked(self.headline)}</strong> {_marked(self.because)}</p>{more}"
@@ -81,5 +81,6 @@ class Answer:
 
 
 def _marked(text: str) -> str:
-    """Escape a text; what stands between backticks is code."""
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text, quote=False))
+    """Escape a text; what stands between backticks is code, and a number keeps its unit beside it."""
+    joined = re.sub(r"(?<=\d) (?=%|(?:km|m|d|h|min|s|kB|MB|GB|J|points?)\b)", "\N{NO-BREAK SPACE}", text)
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(joined, quote=False))

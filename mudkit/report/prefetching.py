@@ -12,6 +12,7 @@ import numpy as np
 
 from mudkit import words
 from mudkit.report.page import Answer, FirstScreen
+from mudkit.report.source import dominant
 from mudkit.sources import Outages
 from mudkit.systems.lasthop import (
     Expiration,
@@ -57,7 +58,6 @@ _NEAR: Final = 4
 """Rows on screen before and after the best setting."""
 _FEW_READS: Final = 30
 _SHORT_DAYS: Final = 7
-_HALF: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -235,12 +235,11 @@ class SizingStudy:
 
     def _dominance(self) -> list[str]:
         days, counts = np.unique(self.events.arrivals_us // 86_400_000_000, return_counts=True)
-        few = max(1, len(days) // 10)
-        share = np.sort(counts)[::-1][:few].sum() / counts.sum()
-        if len(days) >= 4 and share > max(_HALF, 2.5 / len(days)):
+        few, share = dominant(counts)
+        if few:
             return [
                 f"{words.count(few, 'day')} of {len(days)} {'holds' if few == 1 else 'hold'} "
-                f"{words.percent(float(share))} of the messages."
+                f"{words.percent(share)} of the messages."
             ]
         return []
 

@@ -47,12 +47,12 @@ def first_screen(source: TraceSource) -> FirstScreen:
     tiles = [
         (
             words.count(len(per_device), "device"),
-            f"with {words.number(per_device.median())} positions each, half of them more",
+            f"with a median of {words.number(per_device.median())} positions each",
         ),
-        (every, "between two positions of a device, half of the times less"),
+        (every, "is the median time between two positions of a device"),
         (
             words.count(len(days), "day"),
-            f"with rows; {words.number(float(days['devices'].median()))} devices on a usual one",
+            f"with rows; {words.number(float(days['devices'].median()))} devices report on the median day",
         ),
     ]
     headline = (
@@ -77,8 +77,8 @@ def intervals(source: TraceSource) -> pd.DataFrame:
     The bins begin with the first and end with the last that holds any.
     """
     counts, _ = np.histogram(_gaps_s(source), _EDGES_S)
-    held = np.flatnonzero(counts)
-    kept = slice(held[0], held[-1] + 1) if len(held) else slice(0)
+    occupied = np.flatnonzero(counts)
+    kept = slice(occupied[0], occupied[-1] + 1) if len(occupied) else slice(0)
     table = pd.DataFrame({"from_s": _EDGES_S[:-1], "to_s": _EDGES_S[1:], "intervals": counts})
     return table[kept].reset_index(drop=True)
 
@@ -130,8 +130,8 @@ def place_answer(table: pa.Table, zoom: int) -> Answer:
     )
     return Answer(
         f"Half of the positions lie in {words.count(half, 'cell')} of {len(counts):,}",
-        f"A cell is {words.number(side_km)} km wide. The grey base is the trace itself: vehicles draw their "
-        "own streets.",
+        f"A cell is {words.number(float(f'{side_km:.2g}'))} km wide. The grey base is the trace itself: "
+        "vehicles draw their own streets.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What the report propagation shows: sums of the pipeline's job, cells over time, an application played."""
+"""Tables of the report propagation: sums of the pipeline's job, cells over time, a played application."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mudkit import figures, words
 from mudkit.errors import TraceContentError
@@ -31,23 +32,26 @@ __all__ = [
     "chosen_quantity",
     "count_cells",
     "first_screen",
+    "joined",
     "known_answer",
     "known_map",
     "pictures",
     "places_answer",
     "played",
+    "shown_threshold",
     "thresholds_answer",
     "totals",
 ]
 
 MAX_PICTURES: Final = 48
-"""A map has so many pictures; of a longer trace neighbouring intervals are joined."""
+"""Maximum number of pictures of a map; neighbouring intervals of a longer trace are joined."""
 MAX_MAP_CELLS: Final = 8000
 """Cells in all pictures of a map, with fewer pictures where there are more; a page stays under 6 MB."""
 NEAR: Final = "in the middle"
 FAR: Final = "far away"
-"""Who stands and listens."""
+"""Stationary receivers."""
 _MOMENTS: Final = 40
+_S_PER_DAY: Final = 86_400
 _POINT: Final = 0.01
 _SOURCES: Final = {"speed": "traffic", "devices": "popular spots"}
 _TOLD: Final = {"speed": "speed, km/h", "devices": "devices in a cell"}
@@ -124,8 +128,8 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.T
     Returns
     -------
     pyarrow.Table
-        ``at`` (when the picture begins), ``threshold, south, west, north, east``, the sums, ``bytes_left``
-        in percent, and ``told``, the messages in words; in order of time.
+        ``at`` (when the picture begins and ends), ``threshold, south, west, north, east``, the sums,
+        ``bytes_left`` in percent, and ``told``, the messages in words; in order of time.
     """
     import pandas as pd
 
@@ -138,7 +142,14 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.T
         if (table["threshold"] > 1).sum() <= MAX_MAP_CELLS or most == 1:
             break
         most = max(2 * most // 3, 1)
-    at = pd.to_datetime(first + table["picture"] * step_s, unit="s", utc=True).dt.tz_convert(tz)
+    begin_s = first + table["picture"] * step_s
+    begin, end = (
+        pd.to_datetime(at_s, unit="s", utc=True).dt.tz_convert(tz) for at_s in (begin_s, begin_s + step_s)
+    )
+    if step_s < _S_PER_DAY:
+        at = begin.dt.strftime("%Y-%m-%d %H:%M") + end.dt.strftime(" to %H:%M")
+    else:
+        at = begin.dt.strftime("%Y-%m-%d") + end.dt.strftime(" to %Y-%m-%d")
     x, y = (table[name].to_numpy(dtype=np.float64) for name in ("x", "y"))
     captions = [
         f"{messages:,} messages as {aggregates:,}"
@@ -146,7 +157,7 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.T
     ]
     return pa.table(
         {
-            "at": at.dt.strftime("%Y-%m-%d %H:%M"),
+            "at": at,
             "threshold": table["threshold"],
             **figures.tile_bounds(zoom, x, y),
             **{name: table[name] for name in _SUMS},
@@ -156,8 +167,22 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.T
     )
 
 
+def joined(shown: pa.Table, threshold: int) -> pa.Table:
+    """Return the pictures of thresholds that join messages, those of one threshold first.
+
+    Parameters
+    ----------
+    shown : pyarrow.Table
+        As :func:`pictures` returns it.
+    threshold : int
+        The threshold that a map begins with.
+    """
+    other = pc.and_(pc.greater(shown["threshold"], 1), pc.not_equal(shown["threshold"], threshold))
+    return pa.concat_tables([shown.filter(pc.equal(shown["threshold"], threshold)), shown.filter(other)])
+
+
 def busiest(shown: pa.Table) -> int:
-    """Give the number of the picture with the most messages.
+    """Return the number of the picture with the most messages.
 
     Parameters
     ----------
@@ -214,6 +239,11 @@ def thresholds_answer(table: pd.DataFrame) -> Answer:
     )
 
 
+def shown_threshold(table: pd.DataFrame) -> int:
+    """Return the threshold that maps begin with: the recommended one, or the smallest that joins messages."""
+    return max(int(_best(table)["threshold"]), int(table.loc[table["threshold"] > 1, "threshold"].min()))
+
+
 def _best(table: pd.DataFrame) -> pd.Series:
     """Return the smallest threshold that leaves at most a point more of the bytes than the best one."""
     good = table[table["bytes_left_share"] <= table["bytes_left_share"].min() + _POINT]
@@ -238,10 +268,19 @@ def places_answer(shown: pa.Table, threshold: int) -> Answer:
     if not len(saved) or saved.sum() <= 0:
         return Answer("No cell saves anything")
     enough = int(np.searchsorted(saved.cumsum().to_numpy(), 0.8 * saved.sum())) + 1
+    make = "makes" if enough == 1 else "make"
     return Answer(
-        f"{words.count(enough, 'cell')} of {len(saved):,} make four fifths of the saving",
-        f"With {threshold:,} messages an aggregate; {int((saved <= 0).sum()):,} cells save nothing. "
-        "In dark cells hardly two messages meet within an interval. The slider takes the arrow keys.",
+        f"{words.count(enough, 'cell')} of {len(saved):,} {make} four fifths of the saving",
+        f"With {threshold:,} messages an aggregate; {_idle(int((saved <= 0).sum()))}. In dark cells hardly "
+        "two messages meet within an interval. The slider takes the arrow keys.",
+    )
+
+
+def _idle(cells: int) -> str:
+    return (
+        f"{words.count(cells, 'cell')} {'saves' if cells == 1 else 'save'} nothing"
+        if cells
+        else "every cell saves something"
     )
 
 
@@ -298,7 +337,7 @@ def _application(quantity: str) -> Application:
 
 
 def played(positions: pa.Table, quantity: str, far_km: float) -> Played:
-    """Let an application run on positions, and two listen: in the middle of them, and a way north of it.
+    """Run an application on positions with two stationary receivers: in their middle, and north of it.
 
     Parameters
     ----------
@@ -375,5 +414,7 @@ def known_answer(run: Played, quantity: str, near_km: float = 5.0) -> Answer:
     if not len(run.cells):
         text += " In no cell are enough devices to report it."
     return Answer(
-        f"What happens in the middle is known there after {ages[NEAR]}, far away after {ages[FAR]}", text
+        f"What happens in the middle is known there after {ages[NEAR]} on average, "
+        f"far away after {ages[FAR]}",
+        text,
     )

@@ -228,12 +228,18 @@ class ScoreStudy:
         names = [name for name in self.board.systems if name in set(uses["system"])]
         if len(names) == 1:
             tasks = list(uses["task"])
-            return f"Use {_named(names[0])} for {_all(tasks) if len(tasks) > 1 else tasks[0]}."
+            which = _all(tasks) if len(tasks) > 1 else tasks[0]
+            return f"Use {_named(names[0])} for {which}: {self._brought()}."
         by_count = sorted(names, key=lambda name: -int((uses["system"] == name).sum()))
         parts = [
             f"{_named(name)} for {_and(list(uses.loc[uses['system'] == name, 'task']))}" for name in by_count
         ]
-        return f"Use {'; '.join(parts)}."
+        return f"Use {', and '.join(parts)}: {self._brought()}."
+
+    def _brought(self) -> str:
+        """Return what the recommended systems bring in time, and for how much."""
+        (in_time, _), (cost, _), _ = self._tiles()
+        return f"{in_time} is in time, for {cost} each"
 
     def _because(self) -> str:
         uses = self.uses[self.uses["system"] != ""]
@@ -401,7 +407,7 @@ class ScoreStudy:
         rows = []
         for task in self.board.tasks:
             for system in self.board.systems:
-                known, told = (
+                known, disclosed = (
                     entry[(entry["task"] == task) & (entry["system"] == system)].set_index("party")
                     for entry in (self.board.privacy, self.board.disclosures)
                 )
@@ -413,10 +419,10 @@ class ScoreStudy:
                         "items_read_by_relay": known["items_read"].get(RELAY, math.nan),
                         "items_not_for_it": known.loc[PHONE, "items_not_for_it"],
                         "pairs": known.loc[SERVERS, "pairs"],
-                        "places_share": told.loc[SERVERS, "places"],
-                        "wants_share": told.loc[SERVERS, "wants"],
-                        "places_by_others_share": told.loc[OTHERS, "places"],
-                        "wants_by_others_share": told.loc[OTHERS, "wants"],
+                        "places_share": disclosed.loc[SERVERS, "places"],
+                        "wants_share": disclosed.loc[SERVERS, "wants"],
+                        "places_by_others_share": disclosed.loc[OTHERS, "places"],
+                        "wants_by_others_share": disclosed.loc[OTHERS, "wants"],
                     }
                 )
         return pd.DataFrame(rows)
@@ -468,7 +474,9 @@ class ScoreStudy:
         table = self.differences()
         is_clear = (table["difference_low"] > 0) | (table["difference_high"] < 0)
         shown = table[is_clear & table["measure"].isin(_SHOWN)].reset_index(drop=True)
-        names = [LABELS[name] for name in shown["measure"]]
+        numbers = ["baseline", "mean", "difference", "difference_low", "difference_high"]
+        shown.loc[shown["measure"] == "useful_share", numbers] *= 100  # % and points
+        names = [MEASURE_LABELS[name] for name in shown["measure"]]
         return shown.assign(measure=names).drop(columns="seeds")
 
     def cannot(self) -> pd.DataFrame:

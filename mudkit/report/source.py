@@ -21,8 +21,9 @@ from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
-__all__ = ["TraceSource", "open_source"]
+__all__ = ["TraceSource", "dominant", "open_source"]
 
 MAX_ROWS: Final = 20_000_000
 """Rows, by the size of the file, up to which a trace is read whole; about 4 GB of memory at most."""
@@ -32,6 +33,7 @@ _S_PER_DAY: Final = 86_400
 _FEW_READS: Final = 200
 _FEW_DEVICES: Final = 10
 _HALF: Final = 0.5
+_FEW_SHARE: Final = 0.125
 _CLUSTER_S: Final = 60
 _CLUSTER_SHARE: Final = 0.2
 _ZONE_DEGREES: Final = 20.0
@@ -133,10 +135,10 @@ class TraceSource:
         devices = table["device"].to_pandas().value_counts()
         for noun, counts in (("day", days), ("device", devices)):
             most = counts.sort_values(ascending=False)
-            few = max(1, len(most) // 10)
-            share = most.iloc[:few].sum() / max(most.sum(), 1)
-            if len(most) >= 4 and share > max(_HALF, 2.5 / len(most)):
-                names = [f"{day:%-d %B %Y}" if noun == "day" else str(day) for day in most.index[:few]]
+            few, share = dominant(most.to_numpy())
+            if few:
+                named = sorted(most.index[:few]) if noun == "day" else most.index[:few]
+                names = [f"{name:%-d %B %Y}" if noun == "day" else str(name) for name in named]
                 yield (
                     f"{words.count(few, noun)} of {len(most)} {'holds' if few == 1 else 'hold'} "
                     f"{words.percent(share)} of the {what}: {words.listing(names, 3)}."
@@ -195,6 +197,23 @@ class TraceSource:
             yield f"There {'is' if devices == 1 else 'are'} only {words.count(devices, 'device')}: " + (
                 "nothing is known of others." if devices == 1 else "intervals over devices are ranges."
             )
+
+
+def dominant(counts: NDArray[np.int64]) -> tuple[int, float]:
+    """Return how few of some counts make up more than half of them all, and their share.
+
+    Returns
+    -------
+    (int, float)
+        0 and 0.0 if these are more than an eighth of the counts, or if there are fewer than four.
+    """
+    if len(counts) < 4 or not counts.sum():
+        return 0, 0.0
+    shares = np.cumsum(np.sort(counts)[::-1]) / counts.sum()
+    few = int(np.searchsorted(shares, _HALF, side="right")) + 1
+    share = float(shares[few - 1])
+    is_few = few <= max(1, len(counts) * _FEW_SHARE) and share > 2.5 * few / len(counts)
+    return (few, share) if is_few else (0, 0.0)
 
 
 def open_source(
@@ -276,7 +295,7 @@ def _load_sample(path: Path, parts: int, **how: Any) -> tuple[traces.Loaded, int
                 expected=f"about {MAX_ROWS:,} rows, or many devices",
                 remedy="name a file of fewer days",
             )
-        joined = {name: pa.concat_tables(each) for name, each in tables.items()}
+        joined = {name: pa.concat_tables(parts) for name, parts in tables.items()}
         return traces.Loaded(**joined, source=pieces.source), pieces.devices
 
 

@@ -24,7 +24,10 @@ _OF_A_BOUND: Final = (
     "point_share",
     "missed_share",
 )
-"""What a bound is a bound on, and what it is given; in all else a policy may do better."""
+"""Measures that a bound bounds, and those that it is given; a policy may exceed it in all others."""
+
+_GIVEN: Final = ("stale_share", "missed_share")
+"""Limits that a bound keeps; they are given, not measured."""
 
 Table = TypeVar("Table", "pd.DataFrame", pa.Table)
 
@@ -48,10 +51,10 @@ def keep(table: Table, name: str, folder: Path | None) -> Table:
 
 
 def bounded(table: pd.DataFrame) -> pd.DataFrame:
-    """Leave to the rows of bounds the measures that they bound, and what they are given.
+    """Blank the measures of bounds that they do not bound and are not given.
 
-    The fewest queries with so many stale answers are no bound on completeness or cost, which a policy may
-    have better.
+    The fewest queries at a share of stale answers are no bound on completeness or cost: a policy may
+    be better in these. Values that a bound is given have no interval.
 
     Parameters
     ----------
@@ -62,6 +65,7 @@ def bounded(table: pd.DataFrame) -> pd.DataFrame:
     is_bound = shown["policy"].str.startswith("bound")
     for name in shown.columns:
         measure = name.removesuffix("_low").removesuffix("_high")
-        if measure not in _OF_A_BOUND:
+        is_bounded = measure in _OF_A_BOUND and (name == measure or measure not in _GIVEN)
+        if not is_bounded:
             shown.loc[is_bound, name] = float("nan")
     return shown

@@ -23,7 +23,7 @@ _COLUMNS = ("device", "ts", "up", *_MEASURED)
 
 
 class Capacity(NamedTuple):
-    """What the link of one device can carry, constant in pieces.
+    """Capacity of the link of one device, piecewise constant.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class LinkReplay:
         self._lines = dict(zip(replayed, self._join(table, replayed), strict=True))
 
     def capacity(self, index: int) -> Capacity:
-        """Say what the link of a device of the fleet can carry.
+        """Return the capacity of the link of a device of the fleet.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class LinkReplay:
         return self._lines[self.devices[int(index)]].capacity
 
     def describe(self) -> dict[str, Any]:
-        """Say what must be stated with results.
+        """Return the parameters that results must state.
 
         Returns
         -------

@@ -100,24 +100,24 @@ def generate(
     Parameters
     ----------
     cars : int
-        The number of cars, from 1 to 100,000; car ``i`` is the device ``car-0000i`` and lives in town ``i %
+        Number of cars, from 1 to 100,000; car ``i`` is the device ``car-0000i`` and lives in town ``i %
         towns``.
     days : int
-        The length of the trace in days, from 1 to 3,660.
+        Length of the trace in days, from 1 to 3,660.
     seed : int
         Any integer. Same seed, same bytes.
     towns : int
-        The number of towns, from 1 to 400; all are alike and far apart.
+        Number of towns, from 1 to 400; all are alike and far apart.
     start : str or date
         Local date of the first day, from 1980-01-02 to 2089-01-01; the default is a Monday.
     path : path-like, optional
-        Write a trace folder there, in memory that grows neither with days nor with cars.
+        Folder of the trace to write, in memory independent of days and cars; None: return the trace.
     overwrite : bool
-        Whether a trace at ``path`` is replaced.
+        Whether to replace a trace at ``path``.
     progress : bool
-        Whether a progress bar is shown.
+        Whether to show a progress bar.
     town, phone : optional
-        The rates, as :class:`~mudkit.sources.city.CommuterTown` and
+        Rates, as :class:`~mudkit.sources.city.CommuterTown` and
         :class:`~mudkit.sources.phones.PhoneUse`.
     **rates
         Single fields of either, for instance ``interval_s=30`` or ``commuter_share=0.5``, instead of
@@ -133,7 +133,7 @@ def generate(
     ParameterError
         A parameter is unknown or out of range.
     OutputExists, OutputProblem
-        The folder is there already, or cannot be written; nothing is left behind.
+        The folder exists, or cannot be written; nothing is left behind.
     """
     plan = _plan(cars, days, seed, towns, start, town, phone, rates)
     if path is None:

@@ -53,9 +53,9 @@ def scan(
 
     The rows of all pieces together are those of :func:`mudkit.trace.load`: positions, reads, and rejected
     rows with the same reasons. A device is whole in one piece, and pieces come in the order of the devices'
-    names, so the pieces' positions one after the other are exactly ``load``'s. What a row is worth depends on
-    the other rows of its device, so the file is first read to its end and set down on disk by device; then
-    each piece is taken back and cleaned when it is asked for.
+    names, so the concatenated positions of the pieces are exactly ``load``'s. Cleaning needs all rows of a
+    device, so the file is first read to its end and partitioned on disk by device; each piece is then read
+    back and cleaned on demand.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ def scan(
     Returns
     -------
     Scan
-        The pieces, to be iterated over, as often as you like, best within ``with``. Rows that could not be
-        read belong to no device: up to ``batch_rows`` of them come with each piece from the first on.
+        Iterable of pieces, repeatable; use it within ``with``. Rows that could not be read belong to no
+        device: up to ``batch_rows`` of them come with each piece from the first on.
 
     Raises
     ------
     InputMissing, TraceFormatError, TraceContentError, ParameterError
-        As ``load``, at once; but that most positions contradict each other, or that no device has more than
-        one, is only known after the last piece and is raised there.
+        As ``load``, immediately. Two errors are known only after the last piece and raised there: most
+        positions contradict each other, or no device has more than one.
     OutputProblem
         The work folder cannot be written (a full disk).
 
@@ -105,21 +105,21 @@ def scan(
 
 
 class Scan(Displayed):
-    """A trace to be gone through piece by piece; made by :func:`scan`.
+    """Iterator over the pieces of a trace; result of :func:`scan`.
 
     Parameters
     ----------
     origin : object
-        What is scanned: a file of a public format, or a trace folder.
+        Source of the rows: a file of a public format, or a trace folder.
     batch_rows : int
-        How many rows a piece holds at most, unless one device has more.
+        Maximum number of rows of a piece, unless one device has more.
 
     Attributes
     ----------
     source : dict
-        Where the trace comes from, as in :class:`mudkit.trace.loaded.Loaded`.
+        Provenance, as in :class:`mudkit.trace.loaded.Loaded`.
     devices : int
-        How many devices there are among the rows that could be read.
+        Number of devices among the rows that could be read.
     """
 
     def __init__(self, origin: _Raw | _Clean, batch_rows: int) -> None:
@@ -155,7 +155,7 @@ class Scan(Displayed):
         self.close()
 
     def close(self) -> None:
-        """Remove the work folder; the scan is over. Closing again does nothing."""
+        """Remove the work folder and end the scan. Closing again does nothing."""
         self._close()
 
     def __iter__(self) -> Iterator[Loaded]:

@@ -53,19 +53,19 @@ _US_PER_DAY = 86_400_000_000
 
 
 class TraceWriter:
-    """Write a trace piece by piece in bounded memory; see :meth:`open`.
+    """Writer of a trace, piece by piece in bounded memory; see :meth:`open`.
 
     Parameters
     ----------
     folder : Path
-        The folder in which the tables are written.
+        Folder of the tables.
     part : str
-        What the names of this writer's files begin with, where several write one trace.
+        Prefix of this writer's files, for several writers of one trace.
 
     Attributes
     ----------
     counts : Counter
-        How many rows have been written, by table.
+        Number of rows written, by table.
     """
 
     def __init__(self, folder: Path, part: str = "") -> None:
@@ -79,17 +79,16 @@ class TraceWriter:
     def open(
         cls, path: str | os.PathLike[str], description: dict[str, Any], *, overwrite: bool = False
     ) -> Iterator[TraceWriter]:
-        """Open a trace for writing; it appears at ``path`` when the body ends well, or not at all.
+        """Open a trace for writing; it appears at ``path`` if the body succeeds, or not at all.
 
         Parameters
         ----------
         path : path-like
-            The folder of the trace; it is made.
+            Folder of the trace, which is created.
         description : dict
-            What goes into ``trace.json``: where the trace comes from, options, rules, counts. The body may
-            still add to it.
+            Contents of ``trace.json``: provenance, options, rules, counts. The body may add to it.
         overwrite : bool
-            Whether a trace that is there is replaced.
+            Whether to replace an existing trace.
 
         Raises
         ------
@@ -107,7 +106,7 @@ class TraceWriter:
         Parameters
         ----------
         name : str
-            A table of :data:`mudkit.trace.schema.SCHEMAS`.
+            Name of a table in :data:`mudkit.trace.schema.SCHEMAS`.
         table : pyarrow.Table
             Rows with that table's schema, in any order.
         """
@@ -158,14 +157,14 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     Parameters
     ----------
     path : path-like
-        A trace folder.
+        Trace folder.
 
     Raises
     ------
     InputMissing
-        Nothing is there.
+        The folder does not exist.
     TraceFormatError
-        The folder is not a whole trace, or one of a later format.
+        The folder is not a complete trace, or of a later format.
     """
     path = existing(path, "trace")
     if path.is_file():
@@ -229,18 +228,18 @@ def read_table(path: str | os.PathLike[str], name: str, *, where: str | Predicat
     Parameters
     ----------
     path : path-like
-        A trace folder.
+        Trace folder.
     name : str
-        A table of :data:`mudkit.trace.schema.SCHEMAS`.
+        Name of a table in :data:`mudkit.trace.schema.SCHEMAS`.
     where : str or Predicate, optional
-        Which rows (:func:`mudkit.trace.where.select`); by default all.
+        Predicate of the rows to read (:func:`mudkit.trace.where.select`); by default all.
 
     Raises
     ------
     InputMissing, TraceFormatError
         As :func:`read_manifest`.
     PredicateError
-        ``where`` is no predicate over the table's columns.
+        ``where`` is invalid for the table's columns.
     """
     folder = table_folder(path, name)
     if folder is None:

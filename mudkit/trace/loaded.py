@@ -31,14 +31,14 @@ _MAX_COUNTED: Final = 1_000_000
 
 @dataclass(frozen=True, repr=False)
 class Loaded(Displayed):
-    """A trace in memory.
+    """Trace in memory.
 
     Attributes
     ----------
     positions, reads, rejected : pyarrow.Table
-        The tables, with the schemas of :mod:`mudkit.trace.schema`; positions are ordered by device and time.
+        Tables with the schemas of :mod:`mudkit.trace.schema`; positions are ordered by device and time.
     source : dict
-        Where the trace comes from, with every option that shaped it; goes into ``trace.json``.
+        Provenance: file and all options of loading; saved in ``trace.json``.
     """
 
     positions: pa.Table
@@ -63,28 +63,28 @@ class Loaded(Displayed):
         return View("Loaded", facts, [rows], ["summary() and profile() say more."])
 
     def rejected_by_reason(self) -> dict[str, int]:
-        """Count the rows that were set aside, most frequent reason first."""
+        """Return the number of rejected rows by reason, most frequent first."""
         return dict(Counter(self.rejected["reason"].to_pylist()).most_common())
 
     def where(self, positions: str | Predicate, reads: str | Predicate | None = None) -> Loaded:
-        """Keep a part of the trace.
+        """Return a part of the trace.
 
         Parameters
         ----------
         positions : str or Predicate
-            Which positions (:func:`mudkit.trace.where.select`).
+            Predicate of the positions to keep (:func:`mudkit.trace.where.select`).
         reads : str or Predicate, optional
-            Which reads; by default all.
+            Predicate of the reads to keep; by default all.
 
         Returns
         -------
         Loaded
-            The part that was kept; its ``source`` says by which predicates.
+            Kept part; its ``source`` lists the predicates.
 
         Raises
         ------
         PredicateError
-            One of them is no predicate over its table's columns.
+            A predicate is invalid for its table's columns.
 
         Examples
         --------
@@ -97,7 +97,7 @@ class Loaded(Displayed):
         return replace(self, **tables, source={**self.source, "where": said})
 
     def summary(self) -> pd.DataFrame:
-        """Describe the trace in a few rows: ``what`` and ``value``, both text."""
+        """Return a summary of the trace: rows of ``what`` and ``value``, both text."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
         table = self.positions if len(self.positions) else self.reads
@@ -136,7 +136,7 @@ class Loaded(Displayed):
         Raises
         ------
         OutputExists, OutputProblem
-            The folder is there already, or cannot be written; nothing is left behind.
+            The folder exists, or cannot be written; nothing is left behind.
         """
         description = {**self.source, "rejected": self.rejected_by_reason()}
         with TraceWriter.open(path, description, overwrite=overwrite) as writer:

@@ -48,11 +48,11 @@ class UnlockLog:
     times_us : ndarray of int64, shape (unlocks,)
         Microseconds since 1970 in UTC, strictly ascending.
     rejected : pyarrow.Table
-        Rows that were set aside, with the schema :data:`mudkit.trace.schema.REJECTED`.
+        Rejected rows with the schema :data:`mudkit.trace.schema.REJECTED`.
     source : dict
-        Where the log comes from: ``name, format, sha256``, ``rows``, ``statuses`` (how many rows there are
-        of each), ``steps_back`` (how often the file's time goes back) and ``first_us, last_us`` of all rows
-        that could be read, microseconds.
+        Provenance: ``name, format, sha256``, ``rows``, ``statuses`` (number of rows of each), ``steps_back``
+        (number of times at which the file's clock goes back) and ``first_us, last_us`` of all rows that
+        could be read, microseconds.
     """
 
     times_us: NDArray[np.int64]
@@ -60,11 +60,11 @@ class UnlockLog:
     source: dict[str, Any] = field(default_factory=dict)
 
     def rejected_by_reason(self) -> dict[str, int]:
-        """Count the rows that were set aside, most frequent reason first."""
+        """Return the number of rejected rows by reason, most frequent first."""
         return dict(Counter(self.rejected["reason"].to_pylist()).most_common())
 
     def summary(self) -> pd.DataFrame:
-        """Describe the log in a few rows: ``what`` and ``value``, both text."""
+        """Return a summary of the log: rows of ``what`` and ``value``, both text."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
         first_us, last_us = self.source["first_us"], self.source["last_us"]
@@ -92,15 +92,15 @@ class UnlockLog:
 def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     """Load the moments at which a phone's screen was unlocked.
 
-    Rows are put in order of time: a phone's clock may be set back, and AWARE writes what was buffered later.
-    Unlocks up to :data:`REPEAT_S` after one that counts are set aside, as are rows that cannot be read.
+    Rows are sorted by time: a phone's clock may be set back, and AWARE writes buffered rows later. Unlocks up
+    to :data:`REPEAT_S` after a counted one are rejected, as are rows that cannot be read.
 
     Parameters
     ----------
     path : path-like
         A CSV file of AWARE's sensor Screen (also as ``.gz``), recognised by its columns ``time`` (seconds
         since 1970 in UTC) and ``screen_status`` (0 off, 1 on, 2 locked, 3 unlocked). Columns ``user`` and
-        ``device`` may be there, but of one phone only.
+        ``device`` are optional, with one phone only.
 
     Returns
     -------
@@ -109,11 +109,11 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     Raises
     ------
     InputMissing
-        There is no such file.
+        The file does not exist.
     TraceFormatError
         The file is empty, another one, or most of its rows cannot be read.
     TraceContentError
-        It holds no rows, no unlock, or the rows of several phones.
+        The file holds no rows, no unlock, or rows of several phones.
     """
     path = existing(path, "phone log")
     if path.is_dir():

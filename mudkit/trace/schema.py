@@ -206,7 +206,7 @@ TIMES = {
 
 
 def timestamps(t_us: NDArray[np.int64]) -> pa.Array:
-    """Turn microseconds since 1970 (UTC) into the ``ts`` column.
+    """Convert microseconds since 1970 (UTC) to the ``ts`` column.
 
     Parameters
     ----------

@@ -157,3 +157,38 @@ def test_on_paper_nothing_is_folded_or_beyond_the_edge(visit, tmp_path):
     assert [str(each) for each in beyond] == []
     assert page.evaluate("getComputedStyle(document.querySelector('.modebar')).display") == "none"
     assert page.get_by_text("A method.").is_visible()
+
+
+def test_a_long_command_is_wrapped(visit, tmp_path):
+    """A command to copy, of a markdown cell, on a screen of any width."""
+    command = "mudkit report propagation " + "--param trace=/a/folder/positions.csv.gz " * 12
+    export_html(
+        v4.new_notebook(cells=[v4.new_markdown_cell(f"    {command}")]),
+        tmp_path / "page.html",
+        title="A report",
+    )
+    page = visit(tmp_path / "page.html").page
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+
+
+def test_a_page_in_the_dark_theme_is_printed_on_white(visit, tmp_path):
+    """The theme may stay dark while a page is printed; figures and maps were drawn for it before."""
+    shown = figures.heat_map(city(), city(), height_px=300)._repr_html_()
+    cells = [
+        v4.new_code_cell("1", outputs=[chart("First")]),
+        v4.new_code_cell("2", outputs=[v4.new_output("display_data", data={"text/html": shown})]),
+    ]
+    export_html(v4.new_notebook(cells=cells), tmp_path / "report.html", title="A report")
+    page = visit(tmp_path / "report.html").page
+    page.emulate_media(color_scheme="dark")
+    page.reload()
+    page.wait_for_function("document.querySelectorAll('.mudkit-figure .main-svg .trace').length === 1")
+    page.frame_locator("iframe").locator("img.leaflet-image-layer").wait_for()
+    page.emulate_media(color_scheme="dark", media="print")
+    ink = page.evaluate("getComputedStyle(document.querySelector('.gtitle')).fill")
+    ground = page.frames[1].evaluate(
+        "getComputedStyle(document.querySelector('.leaflet-container')).backgroundColor"
+    )
+    assert (ink, ground) == ("rgb(29, 36, 48)", "rgb(252, 252, 250)")

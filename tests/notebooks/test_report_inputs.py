@@ -12,6 +12,7 @@ import pytest
 from bs4 import BeautifulSoup
 from report_cells import run_cells
 
+from mudkit.display import MAX_COLUMNS
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import ADAPTERS, TASKS
 from mudkit.report.html import export_html
@@ -125,7 +126,7 @@ def drawn(name: str, field: Any, dice: random.Random) -> Any:
 
 
 def assert_sensible(notebook, folder):
-    """The page has a headline and an answer, no number that is none, and no impossible share."""
+    """The page has a headline and an answer, no number that is none, no impossible share, no wide table."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     headlines = [output["data"][HEADLINE] for output in outputs if HEADLINE in output["data"]]
     assert len(headlines) == 1
@@ -133,6 +134,12 @@ def assert_sensible(notebook, folder):
     export_html(notebook, folder / "page.html", title="A page")
     html = (folder / "page.html").read_text()
     assert len(html) < 6_000_000
+    tables = BeautifulSoup(html, "html.parser").find_all("table")
+    assert tables
+    assert (
+        max(len(row.find_all(["th", "td"])) for table in tables for row in table.find_all("tr"))
+        <= MAX_COLUMNS
+    )
     text = " ".join(output["data"]["text/plain"] for output in outputs)
     assert not re.search(r"\bnan\b|\binf\b|Traceback|\d[eE][+-]\d\d", text), text
     for low, high in re.findall(r"\((?:95 % interval )?(−?[\d.,]+) to (−?[\d.,]+)\)", text):

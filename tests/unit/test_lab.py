@@ -287,7 +287,7 @@ def test_what_is_not_known():
         with pytest.raises(ParameterError, match="messages=True"):
             call()
     with pytest.raises(ParameterError, match="record_held=True"):
-        lab.held()
+        lab.exposure()
     lab = Lab()
     lab.device("jane-phone")
     with pytest.raises(ParameterError, match="battery_j"):
@@ -315,7 +315,7 @@ def test_history_and_held():
     ]
     assert history["invoked"].is_monotonic_increasing
     assert str(history["version"].dtype) == "Int64"  # null where an operation has none
-    held = lab.held()
+    held = lab.exposure()
     assert {"ann", "bob", "relay"} == set(held["party"])
     assert str(held["first"].dtype) == "datetime64[ns, UTC]"
     assert (held["form"] == "clear").all()

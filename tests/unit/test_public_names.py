@@ -193,10 +193,6 @@ def documented(value):
     return names
 
 
-TERMS = {"found", "held", "wanted"}
-"""Parameters with a meaning of their own: ``found`` of errors; the others are of ``experiment``."""
-
-
 @pytest.fixture(scope="module")
 def prose():
     spec = importlib.util.spec_from_file_location("prose", ROOT / "tools" / "prose.py")
@@ -222,7 +218,7 @@ def missing(prose, name, value):
     yield from (
         f"odd: {each}"
         for each in (name.rpartition(".")[2], *parameters)
-        if prose.NAMES.match(each) and each not in TERMS
+        if prose.NAMES.match(each) and each not in prose.TERMS
     )
 
 

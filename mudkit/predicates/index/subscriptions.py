@@ -54,11 +54,13 @@ class SubscriptionIndex(Displayed):
     tables : mapping of str to mapping, optional
         Tables for ``lookup``: by name of the table, records by primary key.
 
-    Notes ----- Mobius 2.2, 5: predicates on both sides, matched at the processors. Subscriptions of one shape
-    share one signature (NiagaraCQ) and store their constants in NumPy columns. Equalities and ``IN`` are
-    looked up by hash, bounds, boxes and circles in a tree (:mod:`mudkit.predicates.index.bounds`); the rest
-    of the predicate is evaluated on the candidates, few of them one by one, many in one vectorised pass.
-    Results equal those of evaluating every subscription.
+    Notes
+    -----
+    Mobius 2.2, 5: predicates on both sides, matched at the processors. Subscriptions of one shape share one
+    signature (NiagaraCQ) and store their constants in NumPy columns. Equalities and ``IN`` are looked up by
+    hash, bounds, boxes and circles in a tree (:mod:`mudkit.predicates.index.bounds`); the rest of the
+    predicate is evaluated on the candidates, few of them one by one, many in one vectorised pass. Results
+    equal those of evaluating every subscription.
 
     Not thread-safe.
 

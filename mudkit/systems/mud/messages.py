@@ -1,9 +1,9 @@
-"""Messages of MUD tables (Mobius 3 to 6), a struct for each kind.
+"""Operations of applications, and messages between the roles of MUD tables (Mobius 3 to 6).
 
-Every machine decodes incoming messages at one place, against the union for that sender's role (the constants
-at the end). A struct checks that its fields fit each other; machines check that they fit the state. The data
-of a record, the data of a reader and the properties of a table are the application's mappings; they are
-checked where they are used.
+Each machine decodes messages in one place, against the union of those that the sender's role may send (the
+constants at the end). A struct checks that its fields are consistent; machines check that they fit their
+state. The data of a record, the data of a reader and the properties of a table are the application's
+mappings, checked where they are used.
 """
 
 from __future__ import annotations
@@ -157,22 +157,10 @@ class Drop(Struct, frozen=True, tag_field="operation", tag="drop"):
 
 
 class Write(Struct, frozen=True, tag_field="operation", tag="write"):
-    """Write a record (Mobius 3.1).
+    """Write a record, or delete it if ``record`` is None (Mobius 3.1).
 
-    Parameters
-    ----------
-    table : str
-    key : str or None
-        None: one that no other record has.
-    record : mapping or None
-        Its columns; None: the record is deleted.
-    type : {'blind', 'conditional'}
-    predicate : Predicate or None
-        The writer predicate.
-    utility : Utility or None
-        Input of the write policy.
-    reader : mapping
-        The writer's own data as a reader.
+    ``key`` None: a new one; ``type``: blind or conditional; ``utility``: input of the write policy;
+    ``reader``: the writer's own data as a reader.
     """
 
     table: str
@@ -191,20 +179,9 @@ class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
 class Read(Struct, frozen=True, tag_field="operation", tag="read"):
     """Read records once (Mobius 3.1).
 
-    Parameters
-    ----------
-    table : str
-    predicate : Predicate or None
-        None: all records.
-    type : {'uncommitted', 'committed', 'committed_wio'}
-    reader : mapping
-        The reader's data.
-    utility : Utility or None
-        None: nothing held counts as fresh.
-    latest : bool
-        Whether only the store's latest versions will do.
-    aggregate : str or None
-        Aggregates that are wanted instead of records.
+    ``predicate`` None: all records; ``type``: uncommitted, committed or committed_wio; ``utility`` None: no
+    cached answer is fresh; ``latest``: only the store's latest versions; ``aggregate``: aggregates to return
+    instead of records.
     """
 
     table: str
@@ -219,16 +196,8 @@ class Read(Struct, frozen=True, tag_field="operation", tag="read"):
 class Register(Struct, frozen=True, tag_field="operation", tag="register"):
     """Register a continuous read (Mobius 5).
 
-    Parameters
-    ----------
-    table : str
-    predicate : Predicate
-    reader : mapping
-        The reader's data.
-    sync_timestamp : float or None
-        Commit time at the store in seconds from which existing records are delivered; None: none of them.
-    listener : str
-        The listener that is notified of changes.
+    ``sync_timestamp`` is the commit time at the store, in seconds, from which existing records are delivered;
+    None: none of them. ``listener`` names the callback that is notified of changes.
     """
 
     table: str
@@ -274,16 +243,7 @@ class Held(Struct, frozen=True, tag_field="operation", tag="held"):
 
 
 class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
-    """Ship a policy to the clients of an app (Mobius 6).
-
-    Parameters
-    ----------
-    app : str
-    document : mapping
-        The artefact as JSON.
-    to : sequence of str or None
-        The only devices that receive it; None: all.
-    """
+    """Ship a policy, as JSON, to the clients of an app (Mobius 6); ``to`` None: on all devices."""
 
     app: str
     document: Fields
@@ -304,68 +264,67 @@ Endpoint: TypeAlias = Annotated[str, Meta(max_length=1024, pattern=r"\A[^\n]+/[^
 
 
 def netid_of(endpoint: str) -> str:
-    """Give the device of an endpoint ``netid/appid``; its name may have a slash in it, an app's has none."""
+    """Return the device of an endpoint; names of devices may contain a slash, those of apps none."""
     return endpoint.rpartition("/")[0]
 
 
 def app_of(endpoint: str) -> str:
-    """Give the app of an endpoint."""
+    """Return the app of an endpoint."""
     return endpoint.rpartition("/")[2]
 
 
 def processor_of(table: int, partition: int, processors: int) -> int:
-    """Give the number of the processor of a partition."""
+    """Return the index of the processor of a partition."""
     return (table + partition) % processors
 
 
 def server_of(netid: str, servers: int) -> int:
-    """Give the number of the notification server of a device: each has a range of the netids' hashes."""
+    """Return the index of the notification server of a device: each has a range of the netids' hashes."""
     return crc32(netid.encode()) * servers >> 32
 
 
 def _check_consistent(is_consistent: bool) -> None:
-    """Raise ValueError, of which msgspec makes a ValidationError, unless the fields fit each other."""
+    """Raise ValueError, which msgspec turns into a ValidationError, unless the fields are consistent."""
     if not is_consistent:
-        raise ValueError("the fields do not fit each other")
+        raise ValueError("the fields are not consistent")
 
 
 # -- parts of messages
 
 
-class Error(Struct, frozen=True):
+class Error(Struct, frozen=True, rename={"got": "found"}):
     """An error of :mod:`mudkit.errors`; a part of messages. Absent fields are None in the error."""
 
     kind: str
     summary: str
-    found: str | UnsetType = UNSET
+    got: str | UnsetType = UNSET
     expected: str | UnsetType = UNSET
     remedy: str | UnsetType = UNSET
     where: str | UnsetType = UNSET
 
 
 _KINDS: Final[dict[str, type[MudkitError]]] = {
-    each.__name__: each for each in (AccessDenied, ParameterError, PredicateError, TableProblem, TokenExpired)
+    kind.__name__: kind for kind in (AccessDenied, ParameterError, PredicateError, TableProblem, TokenExpired)
 }
-_FIELDS: Final = ("found", "expected", "remedy", "where")
 
 
 def encode_error(error: MudkitError) -> Error:
     """Encode an error for a message."""
-    return Error(
-        type(error).__name__,
-        error.summary,
-        **{name: value for name in _FIELDS if (value := getattr(error, name)) is not None},
-    )
+    texts = (error.found, error.expected, error.remedy, error.where)
+    return Error(type(error).__name__, error.summary, *(UNSET if text is None else text for text in texts))
 
 
 def decode_error(error: Error) -> MudkitError:
-    """Decode an error of a message."""
-    fields = {name: value for name in _FIELDS if (value := getattr(error, name)) is not UNSET}
-    return _KINDS.get(error.kind, MudkitError)(error.summary, **fields)
+    """Decode an error of a message; of an unknown kind, it is a MudkitError."""
+    got, expected, remedy, where = (
+        None if text is UNSET else text for text in (error.got, error.expected, error.remedy, error.where)
+    )
+    kind = _KINDS.get(error.kind, MudkitError)
+    return kind(error.summary, found=got, expected=expected, remedy=remedy, where=where)
 
 
 class Row(Struct, frozen=True):
-    """A version of a record at the store; a part of messages.
+    """Version of a record at the store; a part of messages.
 
     ``data`` is None after a delete, which keeps the writer predicate of the deleted version: a reader who
     could not see that version does not see the delete either. ``predicate`` None: every reader sees it.
@@ -385,9 +344,8 @@ class Row(Struct, frozen=True):
 class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True):
     """A read (Mobius 3.1).
 
-    ``table`` is the number of the table, None if the client does not know it; ``predicate`` None: all
-    records; ``keys``: the only keys that can match, None: any; ``seen``: the log position that the client has
-    seen of each partition.
+    ``table`` is the number of the table, None if the client does not know it; ``keys``: the only keys that
+    can match, None: any; ``seen``: the log position that the client has seen of each partition.
     """
 
     name: Name
@@ -404,8 +362,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
-    ``incarnation`` and ``number`` name the write (:class:`mudkit.delivery.outbox.Name`); outcomes of those
-    below ``known`` in this incarnation have been received.
+    ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.Name`); the outcomes of
+    earlier ones than ``known`` in this incarnation are acknowledged.
     """
 
     name: Name
@@ -446,6 +404,10 @@ class DropRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="drop
     op: ClassVar[Literal["drop"]] = "drop"
 
 
+_DELIVERED: Final = {"delivered": "held"}
+"""Name on the wire of the keys that were delivered."""
+
+
 class _OfContinuousRead(Struct, frozen=True, kw_only=True):
     """Fields of all requests about a continuous read; ``data_seq`` numbers the reader's data."""
 
@@ -455,20 +417,22 @@ class _OfContinuousRead(Struct, frozen=True, kw_only=True):
     data_seq: Count
 
 
-class RegisterRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="register", kw_only=True):
+class RegisterRequest(
+    _OfContinuousRead, frozen=True, tag_field="op", tag="register", kw_only=True, rename=_DELIVERED
+):
     """Registration of a continuous read (Mobius 4.2).
 
-    ``since`` is the log position that the client has of each processor, ``held`` the keys that it was told
-    of, ``sync_us`` the commit time from which on existing records are wanted, None: none of them; ``table``
-    is None at the first registration; ``starts`` has the start of the back end in which each position of
-    ``since`` counts, absent: the first one.
+    ``since`` is the last log position received from each processor, and ``starts`` the start of the back end
+    in which it counts, absent: the first one. ``delivered`` are the keys of the records delivered before.
+    ``sync_us`` is the commit time from which existing records are delivered, None: none of them. ``table`` is
+    None at the first registration.
     """
 
     request: Count
     session: Name
     predicate: SentPredicate
     since: dict[str, Count]
-    held: list[Name]
+    delivered: list[Name]
     sync_us: Count | None
     table: Count | None
     starts: dict[str, str] | UnsetType = UNSET
@@ -600,7 +564,9 @@ class _RoutedOfContinuousRead(Struct, frozen=True, kw_only=True):
     data_seq: Count
 
 
-class Registration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="register", kw_only=True):
+class Registration(
+    _RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="register", kw_only=True, rename=_DELIVERED
+):
     """Gateway to processor: a continuous read on some partitions of a table; see :class:`RegisterRequest`.
 
     The processor's log must have reached the position ``least``. ``address`` is that of the client.
@@ -614,7 +580,7 @@ class Registration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="
     partitions: list[Count]
     predicate: SentPredicate
     since: dict[str, Count]
-    held: list[Name]
+    delivered: list[Name]
     sync_us: Count | None
     claims: Claims | None
     least: Count
@@ -712,10 +678,9 @@ class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=
 
 
 class Restarted(Struct, frozen=True, tag_field="kind", tag="restarted", kw_only=True):
-    """Back end to gateway to client: it is in another start than the client knows; ask again, knowing this.
+    """Back end to gateway to client: the client knows another start of the back end, and is to ask again.
 
-    ``before`` is the start that the client has named; entries of the log after ``shared`` are gone that were
-    made up to then.
+    ``before`` is the start that the client named; its log is the same up to the entry ``shared``.
     """
 
     id: Name
@@ -797,10 +762,10 @@ class PlacedPart(Part, frozen=True, tag_field="kind", tag="part", kw_only=True):
 
 
 class Registered(Struct, frozen=True, tag_field="kind", tag="registered", kw_only=True):
-    """Processor to gateway: it has a continuous read or its reader's data, or has ended it, or an error.
+    """Processor to gateway: acknowledgement of a registration, of reader data, or of the end; or an error.
 
-    ``life`` is that of the processor, ``lsn`` the position in its log, in ``start``, ``data_seq`` of the data
-    in effect.
+    ``life`` is that of the processor, ``lsn`` its log position in ``start``, ``data_seq`` the number of the
+    data in effect.
     """
 
     id: Name
@@ -840,8 +805,9 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     """Client to notification server: its current address and a sign of life (Mobius 5).
 
     ``session`` None: it has none. ``is_new`` False: a heartbeat. ``policies`` has the version of each kind of
-    policy that it follows. ``seq`` counts the hellos of a start of the client, which ``incarnation`` names.
-    ``nonce`` is that of the last :class:`Identify`; absent: none has come since the last welcome.
+    policy that it follows. ``seq`` counts the hellos of a start of the client, which ``incarnation``
+    identifies. ``nonce`` is that of the last :class:`Identify`; absent: there was none since the last
+    welcome.
     """
 
     endpoint: Endpoint
@@ -867,7 +833,7 @@ class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):
 class Identify(Struct, frozen=True, tag_field="kind", tag="identify"):
     """Notification server to client: request for a hello with a nonce.
 
-    At a start of the server, and after a hello of another start of the client, which may be a late copy.
+    Sent at a start of the server, and after a hello of another start of the client, which may be a late copy.
     """
 
     endpoint: Endpoint

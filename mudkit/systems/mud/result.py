@@ -1,4 +1,4 @@
-"""What a read gives back."""
+"""Results of operations: what a read returns, changes of a continuous read, and conflicts of writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Change:
     Parameters
     ----------
     kind : str
-        ``upsert``: the record is as given. ``remove``: it is not for this reader any more; nobody says why.
+        ``upsert``: a new version of the record. ``remove``: the record no longer belongs to the read, for
+        whatever reason.
     key : str
     record : mapping or None
     version : int
@@ -45,7 +46,7 @@ class Change:
 
 
 class ReadResult(Displayed, msgspec.Struct, frozen=True):
-    """The records that a read has found.
+    """Records that a read returned.
 
     Parameters
     ----------
@@ -54,11 +55,11 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
     source : dict of str to str
         ``local`` or ``remote``, by key.
     age_s : dict of str to float
-        How long ago this device was last told that a record is so; 0 for what is pending.
+        Seconds since the cloud last confirmed the record to this device; 0 for pending writes.
     versions : dict of str to int or None
         Global versions; None: pending.
     aggregates : dict or None
-        Instead of records, when the read asked for them.
+        Returned instead of records if the read requested them.
     """
 
     records: dict[str, Fields] = msgspec.field(default_factory=dict)
@@ -79,8 +80,8 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
         keys = pd.Index(list(self.records), dtype="object", name="key")
         table = pd.DataFrame(list(self.records.values()), index=keys)
         for name in table.select_dtypes("float"):
-            values = [each.get(str(name)) for each in self.records.values()]
-            if {type(value) for value in values} == {int, type(None)}:  # pandas has made floats of them
+            values = [record.get(str(name)) for record in self.records.values()]
+            if {type(value) for value in values} == {int, type(None)}:  # pandas converts these to floats
                 whole = [value if isinstance(value, int) else None for value in values]
                 table[name] = pd.array(whole, dtype="Int64")
         return table.sort_index()
@@ -112,13 +113,13 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
 
 
 class Conflict(Displayed, MudkitError, RuntimeError):
-    """A conditional write has found another version than the one it was to replace (Mobius 4.2).
+    """A conditional write found another version than the one it was based on (Mobius 4.2).
 
     Parameters
     ----------
     summary : str
     store : mapping or None
-        The record at the back end; None when its writer does not show it to this one.
+        The record at the back end; None if it is not visible to this writer.
     local : mapping or None
         The last update of the local store, which is now undone.
     base : mapping or None
@@ -135,7 +136,7 @@ class Conflict(Displayed, MudkitError, RuntimeError):
         **fields: str | None,
     ) -> None:
         super().__init__(summary, **fields)
-        # Copies: whoever merges them may change them.
+        # Copies: the application may change them when it merges the records.
         self.store, self.local, self.base = deepcopy(store), deepcopy(local), deepcopy(base)
 
     def _view(self) -> View:

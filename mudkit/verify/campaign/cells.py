@@ -61,8 +61,8 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "update_data", "upsert synced", "upsert told", "write",
     ),
     "follower": (
-        "asks again for the state", "has the state", "log before the state", "log, next", "log, seen before",
-        "state", "state, late",
+        "asks again for the state", "log before the state", "log, next", "log, seen before", "state",
+        "state, late",
     ),
     "replica": (
         "applied late", "read, answered", "read, passed on to the master",

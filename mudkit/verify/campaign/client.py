@@ -85,7 +85,7 @@ class ClientSeen:
     def _called(
         self, event: Call, effects: Sequence[Effect], asked: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
-        name, op_id, given = event.name, event.op_id, event.asked
+        name, op_id, given = event.name, event.op_id, event.named_arguments
         ops = {message["what"]["op"] for message in asked}
         answers = [each for each in effects if type(each) is Complete and each.op_id == op_id]
         if name == "read":

@@ -59,7 +59,7 @@ class FollowerSeen:
     def names(self, event: Event, effects: Sequence[Effect]) -> Iterator[str]:
         """Name what has happened to it."""
         if type(event) is TimerFired and event.name == "begin":
-            yield "follower: asks again for the state" if effects else "follower: has the state"
+            yield "follower: asks again for the state"
         elif type(event) is Received and event.message["kind"] in ("state", "log"):
             said = [each["lsn"] for each in _sent(effects) if each["kind"] == "has"]
             if not said:

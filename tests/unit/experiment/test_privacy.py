@@ -159,7 +159,7 @@ def test_runs_of_two_systems_are_compared():
     tables = {}
     for system in (Contrail, StoreAndForward):
         done = run(scenario, system, seed=1)
-        assert len(done.lab.held()) > 10
+        assert len(done.lab.exposure()) > 10
         tables[done.system] = party_knowledge(done.lab).set_index("party").loc["servers"]
     sealed, clear = tables["contrail"], tables["store and forward"]
     assert sealed.pairs == clear.pairs > 4  # who talks to whom is the same

@@ -60,6 +60,7 @@ RUN_MEASURES = [
     "bytes",
     "radio_j",
     "wakeups",
+    "j_per_read",
     "delivered_share",
     "read_share",
     "expired_share",
@@ -72,7 +73,7 @@ def test_same_seed_same_run():
     one, two, other = run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 4)
     for name in TABLES:
         assert one.trace.table(name).equals(two.trace.table(name)), name
-    assert one.lab.held().equals(two.lab.held())
+    assert one.lab.exposure().equals(two.lab.exposure())
     assert one.measures() == two.measures() != other.measures()
     assert (one.system, one.seed, one.scenario) == ("polling", 3, SCENARIO)
 
@@ -147,7 +148,7 @@ def test_items_of_devices_that_are_off_are_there_too(system):
 
 @pytest.mark.soak
 def test_compare_by_hand():
-    seeds, scenario = [3, 5, 8, 9], replace(SCENARIO, devices=4, hours=2.0, queries=None)
+    seeds, scenario = [3, 5, 8, 9, 11, 12], replace(SCENARIO, devices=4, hours=2.0, queries=None)
     result = compare(scenario, SYSTEMS, seeds)
     assert result.baseline == "relay"
     assert result.runs[["system", "seed"]].to_numpy().tolist() == [[s, n] for s in SYSTEMS for n in seeds]
@@ -163,13 +164,16 @@ def test_compare_by_hand():
     rows = result.differences(0.9).set_index("measure")
     assert set(rows["system"]) == {"polling"}
     for name in RUN_MEASURES:
-        base, other = (by_hand[name].to_numpy()[part] for part in (slice(0, 4), slice(4, 8)))
-        test = stats.ttest_rel(other, base)
-        low, high = test.confidence_interval(0.9)
-        row = rows.loc[name]
-        assert row["difference"] == pytest.approx((other - base).mean())
-        assert (row["difference_low"], row["difference_high"]) == pytest.approx((low, high)), name
-        assert (row["baseline"], row["mean"], row["seeds"]) == pytest.approx((base.mean(), other.mean(), 4))
+        base, other = by_hand[name].to_numpy().reshape(2, len(seeds))
+        differs = other - base
+        drawn = stats.bootstrap((differs,), np.mean, confidence_level=0.9, method="percentile", rng=1)
+        interval, row = drawn.confidence_interval, rows.loc[name]
+        assert row["difference"] == pytest.approx(differs.mean())
+        near = np.ptp(differs) / 20  # other resamples
+        ends = row["difference_low"], row["difference_high"]
+        assert ends == pytest.approx((interval.low, interval.high), abs=near), name
+        assert (row["baseline"], row["mean"]) == pytest.approx((base.mean(), other.mean()))
+        assert row["seeds"] == len(seeds)
     narrow, wide = result.differences(0.5), result.differences(0.99)
     assert (narrow["difference_low"] > wide["difference_low"]).all()
 
@@ -206,7 +210,7 @@ def test_a_run_in_which_nothing_happens():
     measures = result.measures()
     assert [measures[name] for name in RUN_MEASURES[:4]] == [0.0] * 4
     assert all(math.isnan(measures[name]) for name in RUN_MEASURES[4:])
-    assert result.lab.held().empty
+    assert result.lab.exposure().empty
 
 
 def test_parameters_in_words():

@@ -101,6 +101,19 @@ def test_names_of_points_do_not_overlap(shares):
     assert overlaps(boxes) == []
 
 
+def test_labels_at_the_right_edge_stand_on_lines_rather_than_beyond_it():
+    """The points of the buses: all ask nearly always, and lines leave no room beside them."""
+    shares = [(1.0, 0.0), (0.99, 0.02), (1.0, 0.0), (0.93, 0.07)]
+    lines = [[(x, y) for x in (0.0, 1.0)] for y in np.linspace(0, 1, 40)]
+    labels = point_labels(
+        shares, shares, ["rule in use: 1 km, 10 min"] * 4, ["red"] * 4, size_px=(600.0, 270.0), lines=lines
+    )
+    for label, (x, _) in zip(labels, shares, strict=True):
+        part = {"left": 1.0, "center": 0.5, "right": 0.0}[label["xanchor"]]
+        assert 600 * x + label["ax"] + part * text_px(label["text"], 12)[0] <= 612
+    assert len({(label["x"], label["ax"], label["ay"]) for label in labels}) == 4
+
+
 def test_a_sheet_gives_no_place_twice():
     sheet = Sheet(0, 0, 100, 100)
     box = (10.0, 10.0, 30.0, 20.0)

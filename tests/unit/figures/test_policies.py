@@ -259,9 +259,37 @@ def test_allowed_rules_show_what_they_send_and_the_others_what_is_stale():
     assert list(drawn.data[0].x) == ["5 min", "10 min"]
 
 
+def test_rules_that_hardly_differ_have_a_decimal():
+    rows = [(1.0, 5.0, 0.996, 0.0, True), (1.0, 10.0, 0.981, 0.02, True)]
+    table = pd.DataFrame(rows, columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"])
+    drawn = figures.rule_search(table, rule=FixedRule(1.0, 5.0), best=FixedRule(1.0, 10.0), title="Rules")
+    assert [each.text for each in drawn.layout.annotations] == ["99.6", "98.1"]
+
+
 def test_colours_of_equal_shares_end_at_100_percent():
     rows = [(km, age, 1.0, 0.0, True) for km in (1.0, 2.0) for age in (5.0, 10.0)]
     table = pd.DataFrame(rows, columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"])
     rule = FixedRule(1.0, 5.0)
     drawn = figures.rule_search(table, rule=rule, best=rule, title="Rules").data[0]
     assert (drawn.zmin, drawn.zmax) == (99, 100)
+
+
+def test_of_many_states_equal_cells_share_a_text():
+    messages, states = {"calm": {"pulse": 70}}, {f"{level}": {"battery": level} for level in range(0, 101, 5)}
+    rules = [Rule("state.battery < 25", [Drop()], "low"), Rule("state.battery >= 25", [], "high")]
+    policy = Policy("p", rules)
+    drawn = figures.rule_firing(decision_table(policy, messages, states), ["low", "high"], title="t", x="x")
+    shown = [shown for _, shown in drawn.data[0].customdata[0]]
+    assert [text for text in shown if text] == ["1✗", "2"]
+    assert shown[2] == "1✗"
+    assert list(drawn.data[0].text[0]).count("2") == 16
+
+
+def test_numbers_on_cells_are_legible():
+    table = pd.DataFrame(
+        [(1.0, age, sent, 0.01, True) for age, sent in ((5.0, 0.2), (10.0, 0.37), (15.0, 0.5))],
+        columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"],
+    )
+    drawn = figures.rule_search(table, rule=FixedRule(1.0, 5.0), best=FixedRule(1.0, 10.0), title="Rules")
+    assert [note.font.color for note in drawn.layout.annotations] == ["#000000", "#000000", "#ffffff"]
+    assert [shape.opacity for shape in drawn.layout.shapes] == [1, 1]

@@ -13,3 +13,15 @@ def test_a_first_screen_escapes_names_and_gives_its_headline():
     assert "<code>x</code>" in html
     assert screen._repr_mimebundle_()[HEADLINE] == "Keep <it>."
     assert "<u>" not in Answer("<u>", "<u>")._repr_html_()
+
+
+def test_a_number_and_its_unit_stand_in_one_line():
+    html = Answer("0.5 % within 10 min", "1 km and 3 more, 2 points")._repr_html_()
+    for text in (
+        "0.5\N{NO-BREAK SPACE}%",
+        "10\N{NO-BREAK SPACE}min",
+        "1\N{NO-BREAK SPACE}km",
+        "2\N{NO-BREAK SPACE}points",
+    ):
+        assert text in html
+    assert "3 more" in html

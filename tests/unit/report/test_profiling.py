@@ -4,7 +4,7 @@ import numpy as np
 from report_traces import looks, source
 
 from mudkit import figures
-from mudkit.report.profiling import intervals
+from mudkit.report.profiling import first_screen, intervals
 
 
 def test_times_between_positions_are_counted_in_bins_that_a_person_reads():
@@ -23,3 +23,10 @@ def test_times_between_positions_are_counted_in_bins_that_a_person_reads():
 
 def test_a_single_position_has_no_interval():
     assert intervals(source([0], looks(3, 24, 5), window_s=600)).empty
+
+
+def test_a_median_is_called_one():
+    """Of regular reports no half takes less time than the median."""
+    screen = first_screen(source([0, 60, 120, 180], looks(3, 24, 5), window_s=600))
+    assert screen.tiles[1] == ("1 min", "is the median time between two positions of a device")
+    assert "half of" not in screen._repr_html_()

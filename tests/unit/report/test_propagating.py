@@ -18,10 +18,12 @@ from mudkit.report.propagating import (
     chosen_quantity,
     count_cells,
     first_screen,
+    joined,
     known_answer,
     known_map,
     places_answer,
     played,
+    shown_threshold,
     totals,
 )
 from mudkit.trace.schema import timestamps
@@ -115,9 +117,33 @@ def shown():
 
 def test_where_the_saving_is_made(shown):
     answer = places_answer(shown, 20)
-    assert answer.title == "1 cell of 2 make four fifths of the saving"
-    assert "1 cells save nothing" in answer.text
+    assert answer.title == "1 cell of 2 makes four fifths of the saving"
+    assert "1 cell saves nothing" in answer.text
+    both = shown.set_column(shown.column_names.index("bytes_out"), "bytes_out", pa.array([300] * 4))
+    assert "every cell saves something" in places_answer(both, 20).text
     assert places_answer(shown, 50).title == "No cell saves anything"
+
+
+def test_maps_begin_with_the_recommended_threshold(shown):
+    rows = [(1, 10, 30, 30, 12_000, 12_000), (5, 10, 30, 12, 12_000, 4800), (20, 10, 30, 10, 12_000, 4000)]
+    assert shown_threshold(totals_of(*rows)) == 20
+    assert shown_threshold(totals_of(*[(each, 30, 30, 30, 12_000, 12_000) for each in (1, 5, 20)])) == 5
+    several = pa.concat_tables(
+        shown.set_column(1, "threshold", pa.array([each] * len(shown))) for each in (1, 5, 20)
+    )
+    assert joined(several, 20)["threshold"].unique().to_pylist() == [20, 5]
+
+
+@pytest.mark.parametrize(
+    ("hours", "labels"),
+    [(40, ["1970-01-01 00:00 to 01:00", "1970-01-01 01:00 to 02:00"]), (4000, ["1970-01-01 to 1970-01-04"])],
+)
+def test_a_picture_says_from_when_to_when_it_is(hours, labels):
+    since_s = np.arange(0, 3600 * hours, 3600)
+    sums = dict.fromkeys(("messages_in", "aggregates_out", "bytes_in", "bytes_out"), 1)
+    table = pd.DataFrame({"x": 1, "y": 1, "since_s": since_s, "threshold": 20, **sums})
+    shown = propagating.pictures(table, 14, 3600, "UTC")
+    assert shown["at"].to_pylist()[: len(labels)] == labels
 
 
 def test_the_busiest_picture(shown):
@@ -141,7 +167,10 @@ def test_what_is_known_in_the_middle_and_far_away(crossing):
     run = played(crossing, "speed", 40.0)
     answer = known_answer(run, "speed")
     assert "30 devices report" in answer.text
-    assert answer.title == "What happens in the middle is known there after 1 min, far away after 21 min"
+    assert (
+        answer.title
+        == "What happens in the middle is known there after 1 min on average, far away after 21 min"
+    )
     drawn = known_map(run, crossing, "speed").get_root().render()
     assert "speed, km/h" in drawn
     assert "noise" not in drawn

@@ -50,7 +50,7 @@ def made(rows, *, seeds=5, task=NEWS):
 def test_the_cheapest_of_those_that_bring_as_much_is_recommended():
     rows = [("to everyone", 100, 100, 900), ("MUD", 99, 100, 300), ("SUBLIM", 90, 100, 100)]
     screen = made(rows).first_screen()
-    assert screen.headline == "Use MUD for news with ranks."
+    assert screen.headline == "Use MUD for news with ranks: 99 % is in time, for 3.03 J each."
     assert "least radio energy" in screen.because
     assert "same in 100 % of 1,000 resamples" in screen.because
     assert screen.tiles[0][0] == "99 %"
@@ -155,8 +155,15 @@ def test_what_cannot_be_expressed(study):
 def test_clear_differences_do_not_hold_zero(study):
     table = study.clear_differences()
     assert ((table["difference_low"] > 0) | (table["difference_high"] < 0)).all()
+    assert set(table["measure"]) <= set(scoring.MEASURE_LABELS.values())
     assert set(study.differences()["task"]) == {NEWS.name, TRAFFIC.name}
     assert len(study.all_measures()) == 2 * 3 * len(MEASURES)
+
+
+def test_shares_differ_in_points():
+    table = made([("to everyone", 100, 100, 900), ("MUD", 80, 100, 300)]).clear_differences()
+    row = table.set_index("measure").loc["in time, % of wanted"]
+    assert row[["baseline", "mean", "difference"]].tolist() == pytest.approx([100.0, 80.0, -20.0])
 
 
 def test_every_measure_is_explained():
@@ -176,7 +183,7 @@ def test_pairs_say_whether_the_order_matters():
     table = order_table(tried)
     matters = int((table["order"] == "matters").sum())
     assert f"matters in {matters} of {len(table)} pairs" in scoring.order_answer(table, 2).title
-    assert order_table(tried.assign(held=True))["order"].eq("makes no difference").all()
+    assert order_table(tried.assign(is_kept=True))["order"].eq("makes no difference").all()
     assert order_table(try_orders(0, 0)).empty
 
 

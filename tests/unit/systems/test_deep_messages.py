@@ -112,17 +112,13 @@ def deep_copies(message, depth):
 
 def test_every_role_drops_what_is_nested_deeply(world, scaled):
     lab, heard, act = world
-    for process, events in heard.items():
-        for depth in scaled([*DEPTHS, *MORE_DEPTHS], DEPTHS):
-            text = b"[" * depth + b"]" * depth
-            odd = [
-                {"kind": nested(depth)},
-                nested(depth),
-                text,
-                b'{"kind":' + text + b"}",
-                gzip.compress(text),
-            ]
-            for message in (*odd, *deep_copies(events[-1].message, depth)):
+    for depth in scaled([*DEPTHS, *MORE_DEPTHS], DEPTHS):
+        text, value = b"[" * depth + b"]" * depth, nested(depth)
+        odd = [{"kind": value}, value, text, b'{"kind":' + text + b"}", gzip.compress(text)]
+        # In `make test` fields are as deep as Python can recurse; the soak nests each of them deeper than C can.
+        in_fields = depth in scaled([*DEPTHS, *MORE_DEPTHS], DEPTHS[:2])
+        for process, events in heard.items():
+            for message in (*odd, *(deep_copies(events[-1].message, depth) if in_fields else ())):
                 effects = process.machine.handle(
                     lab.world.now_us, Received(events[-1].source, message, events[-1].host)
                 )

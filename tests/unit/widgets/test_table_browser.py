@@ -79,7 +79,7 @@ def test_who_sees_what_depends_on_the_reader(lab, browser, clients):
     browser.reader.value = '{"age": 20}'
     assert "hidden: receiver.age >= 21" in column(browser, "bob")[0]
     assert "topic: arts" in column(browser, "ann")[0], "each column has its own reader"
-    held = {name: each.held("news", browser._readers[name]).result() for name, each in clients.items()}
+    held = {name: each.holdings("news", browser._readers[name]).result() for name, each in clients.items()}
     assert (
         browser.held.value
         == figures.holdings(held, browser._readers, title="The table news on each device.")._repr_html_()

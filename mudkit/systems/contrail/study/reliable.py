@@ -117,7 +117,7 @@ class Outbound:
         known = self._open.get(item_id)
         if known is None or known[2] != mark:
             return  # replaced by a newer item
-        destinations = result.destinations + (result.taken if isinstance(result, Backlogged) else ())
+        destinations = result.destinations + (result.accepted if isinstance(result, Backlogged) else ())
         known[3].update(device for device, _ in destinations)
         if not destinations:
             del self._open[item_id]

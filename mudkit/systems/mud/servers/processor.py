@@ -1,4 +1,4 @@
-"""Processor: passes reads and writes of its partitions on, and keeps the continuous reads over them.
+"""Processor: routes reads and writes of its partitions, and matches changes with their continuous reads.
 
 Its rules (Mobius 4.2, 5). Continuous reads are soft state, lost in a restart:
 
@@ -12,8 +12,8 @@ Log             match each changed row with the continuous reads; send a change 
 Registration    at one position of the log: existing records, as far as requested, then all changes
 DataUpdate      in effect for later writes, unless newer data of this reader arrived before
 Unregistration  end the read; a late duplicate of its registration does not begin it again
-Gone            end the reads of a session that the notification server has given up; if it does not know
-                the client any more: tell it the address
+Gone            end the reads of a session that the notification server has given up; if it does not
+                know the client any more, send it the address
 Moved           store the address of a session's client, which a restored notification server may lack
 ==============  ======================================================================================
 
@@ -88,10 +88,11 @@ class _Reader:
 
 
 class Matching:
-    """Continuous reads of one table.
+    """Matching of new versions with the continuous reads of one table.
 
-    Reads that look up records in other tables, in ``copy``, are evaluated one by one: each reader sees other
-    records there. Changes of those tables affect later writes only.
+    The index finds all matches at once. If a predicate fails in it, each read is evaluated alone, so that
+    only reads whose predicates fail are affected. Reads that look up records in other tables are always
+    evaluated alone: each reader sees other records there. Changes of those tables affect later writes only.
     """
 
     def __init__(self, copy: TableReplica) -> None:
@@ -125,16 +126,11 @@ class Matching:
             self._index.remove(handle)
 
     def match(self, row: Row, table: Table) -> tuple[list[Handle], dict[Handle, MudkitError]]:
-        """Find the continuous reads that a version reaches; the version has data.
+        """Return the continuous reads that a new version reaches, and those whose predicates fail on it.
 
-        Returns
-        -------
-        list
-            Reads whose predicate is TRUE and to whose reader the writer shows the record, in order of adding;
-            those that join come last. A writer predicate that fails for a reader hides the record.
-        dict
-            Reads whose predicate fails on a record that their reader may see, with the error. Predicates are
-            not evaluated on hidden records: a failure would reveal them.
+        The version has data. The first are those whose predicate is TRUE and to whose reader the writer shows
+        the record, in order of adding; reads that join come last. A writer predicate that fails hides the
+        record. Predicates are not evaluated on hidden records: a failure would reveal them.
         """
         record = record_of(row, table)
         failed: dict[Handle, MudkitError] = {}
@@ -157,14 +153,14 @@ class Matching:
         """Find those of the index that a version reaches, if the index fails."""
         others = self._others
         try:
-            wanted = self._index.match(record)
+            matching = self._index.match(record)
         except PredicateError:
             return [
                 handle
                 for handle, reader in others.items()
                 if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed)
             ]
-        return [handle for handle in wanted if self._is_shown(row, table, others[handle])]
+        return [handle for handle in matching if self._is_shown(row, table, others[handle])]
 
     def _wants(
         self, handle: Handle, reader: _Reader, record: Fields, failed: dict[Handle, MudkitError]
@@ -182,8 +178,8 @@ class Matching:
         return is_visible(row, reader.data, reader.auth, table, tables)
 
 
-_FIRST_US: Final = 1_000_000
-_MAX_US: Final = 10_000_000
+_TIMEOUT_US: Final = 1_000_000
+_MAX_TIMEOUT_US: Final = 10_000_000
 _OfContinuousRead: TypeAlias = Registration | DataUpdate | Unregistration
 
 
@@ -192,7 +188,7 @@ class _Reading:
     """A continuous read, as far as it concerns this processor.
 
     ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
-    reader's data; the highest counts. ``keys`` are those that the reader was sent.
+    reader's data. ``keys`` are those of the records that the reader was sent.
     """
 
     request: int
@@ -206,19 +202,7 @@ class _Reading:
 
 
 class Processor:
-    """One processor.
-
-    Parameters
-    ----------
-    ports : Ports
-    number : int
-        Index of this processor.
-    processors : int
-        Number of processors.
-    back_end : str
-    replicas, gateways, servers : sequence of str
-        Addresses, the last of the notification servers.
-    """
+    """Machine of a processor; ``number`` is its index, ``servers`` are the notification servers."""
 
     def __init__(
         self,
@@ -270,7 +254,7 @@ class Processor:
                 return self._begin(now_us)
             case TimerFired(name=name):
                 if name == BEGIN:
-                    return self._log.begin()
+                    return self._log.overdue(now_us)
                 return self._senders[name.removeprefix(AGAIN)].overdue(now_us)
         return ()
 
@@ -328,15 +312,15 @@ class Processor:
         if not self._log.fits(message):
             return *effects, *dropped(event)
         if isinstance(message, State):
-            return *effects, *self._log.state(message)
+            return *effects, *self._log.state(now_us, message)
         return *effects, *self._follow(now_us, message)
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
         """Report to the notification servers that the continuous reads of the former life are lost."""
-        return () if self._life else [*self._begin_life(now_us), *self._log.begin()]
+        return () if self._life else [*self._begin_life(now_us), *self._log.begin(now_us)]
 
     def _begin_life(self, now_us: int) -> Sequence[Effect]:
-        """Begin another life, without continuous reads: after a start, or when the log has gone back."""
+        """Begin another life, without continuous reads: after a start, or when the log was restored."""
         self._readings, self._handles, self._ended, self._early_data = {}, {}, set(), {}
         self._matching, self._shown_to = {}, {}
         self._life = max((self._store.get("life", int) or 0) + 1, now_us)  # a restored store has an old one
@@ -344,7 +328,7 @@ class Processor:
         effects = [effect for sender in self._senders.values() for effect in sender.close()]
         for server in self._servers:
             sender = StreamSender[Tell | Life | Whereabouts](
-                f"{self._me} {self._life}", server, server, _FIRST_US, _MAX_US, us_per_byte=0
+                f"{self._me} {self._life}", server, server, _TIMEOUT_US, _MAX_TIMEOUT_US, us_per_byte=0
             )
             self._senders[server] = sender
             effects += sender.send(now_us, Life(self._me, self._life))
@@ -361,7 +345,7 @@ class Processor:
 
     def _follow(self, now_us: int, log: Log) -> Sequence[Effect]:
         if self._log.lsn < 0:
-            return self._log.begin()
+            return self._log.begin(now_us)
         effects: list[Effect] = []
         for entry in self._log.fresh(log):
             if isinstance(entry, RowEntry):
@@ -396,10 +380,7 @@ class Processor:
         return effects
 
     def _tell(self, now_us: int, handle: Handle, change: Row | Remove, lsn: int | None) -> Sequence[Effect]:
-        """Send a change to a reader: a new version, or that a record no longer belongs to the read.
-
-        ``lsn`` None: the record existed before the registration.
-        """
+        """Send a change to a reader; ``lsn`` None: the record existed before the registration."""
         reading = self._readings[handle]
         if reading.claims is not None and reading.claims.expires_s <= now_us / 1e6:
             return self._refuse(now_us, handle, "its token has expired")
@@ -479,7 +460,7 @@ class Processor:
     def _register(self, now_us: int, message: Registration) -> Sequence[Effect]:
         handle: Handle = message.endpoint, message.handle
         if self._log.lsn < message.least or handle in self._ended:
-            return ()  # not yet, or not any more: a client without an answer asks again
+            return ()  # not yet, or no longer: a client without an answer repeats it
         try:
             table = self._checked_table(now_us, message)
             known = self._readings.get(handle)
@@ -490,17 +471,12 @@ class Processor:
                 effects += self._send(now_us, handle, synced=self._log.lsn)
         except MudkitError as error:
             return (self._answer(message, message.data_seq, error=encode_error(error)),)
-        # To a late duplicate, too, the position of the registration: later changes may still be lost.
+        # A late duplicate, too, gets the position of the registration: later changes may be lost.
         reading = self._readings[handle]
         return [*effects, self._answer(message, reading.data_seq, lsn=reading.lsn)]
 
     def _checked_table(self, now_us: int, message: Registration) -> Table:
-        """Return the table; it and the token may have changed since the gateway checked them.
-
-        Raises
-        ------
-        MudkitError
-        """
+        """Return the table of a registration; raise MudkitError if it or the token is not valid any more."""
         tables, claims = self._log.copy.tables, message.claims
         table = tables.get(message.name)
         if table is None or not table.has(message.table, message.partitions):
@@ -515,10 +491,7 @@ class Processor:
     ) -> Sequence[Effect]:
         """Store a continuous read, and send the existing records that it requests.
 
-        Raises
-        ------
-        MudkitError
-            The predicate fails; nothing is stored.
+        Raise MudkitError if the predicate fails; then nothing is stored.
         """
         predicate, copy = message.predicate.predicate(), self._log.copy
         auth = {} if message.claims is None else message.claims.auth
@@ -536,27 +509,27 @@ class Processor:
         self._readings[handle] = reading
         self._handles.setdefault(reading.session, {})[handle] = None
         since, sync_us = message.since.get(self._me), message.sync_us
-        held = set(message.held)
+        delivered = set(message.delivered)
         stale: set[str] = set()
-        """Records that were told in versions that the log may have lost."""
+        """Records delivered in versions that the log may have lost."""
         if since is not None:
             shared = self._log.shared((message.starts or {}).get(self._me, ""))
             if since > shared:
-                since, stale = shared, held
+                since, stale = shared, delivered
         effects: list[Effect] = []
         for row in existing:
             if row.key in stale or (
                 row.lsn > since if since is not None else sync_us is not None and row.ts_us >= sync_us
             ):
                 effects += self._tell(now_us, handle, row, None)
-            elif row.key in held:
+            elif row.key in delivered:
                 self._show(handle, reading, row.key)
-        for key in sorted(held - reading.keys):
+        for key in sorted(delivered - reading.keys):
             if table.partition_of(key) not in message.partitions:
                 continue
             known = copy.get(table, key)
             if known is None or not is_visible(known, data, auth, table, Joined(copy, data, auth)):
-                # The reader learns that it may not see the record, not whether there is one.
+                # This reveals that the record is not visible, not whether it exists.
                 effects += self._tell(now_us, handle, Remove(key, None), None)
                 continue
             self._show(handle, reading, key)

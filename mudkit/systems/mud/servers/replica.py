@@ -1,4 +1,4 @@
-"""Replica: follows the master's log with a lag, and answers reads that may be as old as that."""
+"""Replica: a copy of the master's tables with a lag, which answers reads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
+from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Follower, Lineage, last_start, shared_seq, shared_since
 from mudkit.errors import MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
@@ -29,7 +30,7 @@ from mudkit.systems.mud.tables.replica import TableReplica, aggregate, claims_of
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
 
-__all__ = ["BEGIN", "LogFollower", "Replica", "answered"]
+__all__ = ["BEGIN", "LogFollower", "Replica", "answer_read"]
 
 
 BEGIN: Final = "begin"
@@ -40,14 +41,9 @@ _Place: TypeAlias = tuple[int, tuple[str, ...]]
 
 
 class LogFollower:
-    """Copy of the tables, and the position of one machine in the log.
+    """Copy of the tables that follows the back end's log, in order, across restarts of either side.
 
-    Parameters
-    ----------
-    master : str
-        The back end's address.
-    turn : str
-        Identifies this life of the machine: a state that an earlier life requested is too old.
+    ``turn`` identifies this life of the machine: a state that an earlier life requested is too old.
     """
 
     def __init__(self, master: str, turn: str) -> None:
@@ -55,25 +51,26 @@ class LogFollower:
         self._turn = turn
         self.copy = TableReplica()
         self.lsn = -1
-        """The last entry received, whether or not the copy has applied it; -1: no state yet."""
+        """Last entry received, whether or not the copy has applied it; -1: no state yet."""
         self._tables: dict[str, _Place] = {}
         """Tables that exist at that entry, by name."""
         self._history = Follower()
+        self._request: RetransmitTimer[str] = RetransmitTimer(BEGIN, _BEGIN_US, _BEGIN_US, 0)
 
     @property
     def lineage(self) -> Lineage:
-        """Lineage of the log as it was last heard."""
+        """Last known lineage of the log."""
         return self._history.lineage
 
     @property
     def start(self) -> str:
-        """Last start of the log that was heard of; empty: the first one."""
+        """Last known start of the log; empty: the first one."""
         return last_start(self.lineage)
 
     def hear(self, message: Log | State) -> bool:
-        """Return whether a message is of the log as it is now.
+        """Return whether a message belongs to the current log.
 
-        Forget the state if it is not a part of that log, which was restored from a backup.
+        Discard the state if the log was restored from a backup and does not contain all of it.
         """
         before = self.lineage
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
@@ -88,7 +85,7 @@ class LogFollower:
         return shared_since(self.lineage, start, self.lsn)
 
     def fits(self, message: Log | State) -> bool:
-        """Check that a state, or the new ones of some entries, are consistent: rows have tables."""
+        """Return whether a state, or the new ones of some entries, are consistent: rows have tables."""
         if isinstance(message, Log):
             return self.lsn < 0 or self._after(message.entries) is not None
         tables = _places(message.tables)
@@ -96,7 +93,7 @@ class LogFollower:
         return has_own_numbers and all(name in tables for name, _ in message.rows)
 
     def _after(self, entries: Sequence[LogEntry]) -> dict[str, _Place] | None:
-        """Return the tables that exist after some entries; None: the entries are inconsistent."""
+        """Return the tables after some entries; None: the entries are inconsistent."""
         tables, lsn = self._tables, self.lsn
         for entry in entries:
             if entry.lsn != lsn + 1:
@@ -116,24 +113,29 @@ class LogFollower:
             tables = {**tables, name: place}
         return tables
 
-    def begin(self) -> Sequence[Effect]:
+    def begin(self, now_us: int) -> Sequence[Effect]:
         """Request the whole state, until it has arrived."""
         if self.lsn >= 0:
             return ()
-        return Send(self._master, FollowLog(self._turn)), SetTimer(BEGIN, _BEGIN_US)
+        return Send(self._master, FollowLog(self._turn)), *self._request.sent(now_us, self._turn)
 
-    def state(self, message: State) -> Sequence[Effect]:
-        """Begin with a state, unless there is one already."""
+    def overdue(self, now_us: int) -> Sequence[Effect]:
+        """Repeat an overdue request after the timer fired."""
+        effects = self.begin(now_us) if self._request.overdue(now_us) else ()
+        return [*effects, *self._request.fired(now_us)]
+
+    def state(self, now_us: int, message: State) -> Sequence[Effect]:
+        """Load the first state."""
         if message.turn != self._turn:
             return ()
         if self.lsn < 0:
             self.copy.load(message.lsn, message.tables, message.rows)
             self.lsn = self.copy.lsn
             self._tables = _places(message.tables)
-        return (self.has(),)
+        return self.has(), *self._request.answered(now_us, self._turn)
 
     def fresh(self, message: Log) -> Iterator[LogEntry]:
-        """Iterate over the entries that have not been received before, in order."""
+        """Iterate over the new entries, in order."""
         after = self._after(message.entries)
         self._tables = self._tables if after is None else after
         for entry in message.entries:
@@ -147,16 +149,16 @@ class LogFollower:
 
 
 def _places(tables: Iterable[Table]) -> dict[str, _Place]:
-    return {each.name: (each.number, tuple(each.split)) for each in tables}
+    return {table.name: (table.number, tuple(table.split)) for table in tables}
 
 
-def answered(
+def answer_read(
     copy: TableReplica, read: PartitionRead, master: str | None = None, *, is_other_start: bool = False
 ) -> Sequence[Effect]:
-    """Answer a read from a copy; pass it on to the master if the copy is older than the reader has seen.
+    """Answer a read of one partition from a copy, or pass it to the master if the copy is too old.
 
-    ``master`` None: this is the master, which is older only if its store was wiped. ``is_other_start``: the
-    copy is of another start of the master than the reader knows.
+    ``master`` None: this is the master, which is too old only if its store was wiped. ``is_other_start``: the
+    reader knows another start of the master than the copy.
     """
     table = copy.tables.get(read.name)
     is_behind = copy.lsn < read.least
@@ -190,17 +192,9 @@ _APPLY: Final = "apply"
 
 
 class Replica:
-    """One replica.
+    """Machine of a replica.
 
-    Parameters
-    ----------
-    ports : Ports
-    master : str
-        The back end's address.
-    processors : sequence of str
-        Addresses of the processors, which pass reads on.
-    lag_us : int
-        Time from receiving an entry to applying it, in µs.
+    ``processors`` pass reads on; ``lag_us`` is the time from receiving an entry to applying it.
     """
 
     def __init__(self, ports: Ports, master: str, processors: Sequence[str], lag_us: int) -> None:
@@ -220,8 +214,10 @@ class Replica:
                 accepts = self._accepts.get(event.source)
                 message = None if accepts is None else accepts.decode(event.message)
                 return dropped(event) if message is None else self._received(now_us, event, message)
-            case LinkUp() | TimerFired(name="begin"):
-                return self._log.begin()
+            case LinkUp():
+                return self._log.begin(now_us)
+            case TimerFired(name="begin"):
+                return self._log.overdue(now_us)
             case TimerFired():
                 return self._apply(now_us)
         return ()
@@ -231,7 +227,7 @@ class Replica:
     ) -> Sequence[Effect]:
         if isinstance(message, PartitionRead):
             is_other = (message.start or "") != self._log.start
-            return answered(self._log.copy, message, self._master, is_other_start=is_other)
+            return answer_read(self._log.copy, message, self._master, is_other_start=is_other)
         copy = self._log.copy
         if not self._log.hear(message):
             return (self._log.has(),)  # a late message of a former start, or the store was wiped
@@ -240,9 +236,9 @@ class Replica:
         if not self._log.fits(message):
             return dropped(event)
         if isinstance(message, State):
-            return self._log.state(message)
+            return self._log.state(now_us, message)
         if self._log.lsn < 0:
-            return self._log.begin()
+            return self._log.begin(now_us)
         self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.fresh(message)]
         return self._log.has(), *self._apply(now_us)
 

@@ -45,7 +45,7 @@ from mudkit.systems.receiving import dropped
 from mudkit.systems.sublim._policy.function import FunctionPolicy, error_text
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError
-from mudkit.systems.sublim.check.checker import checked
+from mudkit.systems.sublim.check.checker import validate
 from mudkit.systems.sublim.messages import (
     FROM_CLIENT,
     FROM_POINT,
@@ -363,7 +363,7 @@ class AccessPointMachine:
         if "function" not in sent and size_bytes(sent) > MAX_TEXT:
             raise PolicyError("The policy is too long.", expected=f"at most {MAX_TEXT} bytes")
         policy = self._read(sent)
-        return checked(policy) if isinstance(policy, Policy) else policy
+        return validate(policy) if isinstance(policy, Policy) else policy
 
     def _read(self, sent: PolicyText) -> AnyPolicy:
         """Return the policy in a message or in the store."""

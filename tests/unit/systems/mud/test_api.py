@@ -222,14 +222,14 @@ def test_what_a_device_holds_is_listed_with_what_a_reader_would_be_shown(place, 
     jane.write("news", "a", {"x": 1}, predicate="receiver.age >= 21").result()
     jane.write("news", "b", {"x": 1}, predicate="auth.user = 'bob'").result()
     jane.delete("news", "gone").result()
-    assert bob.held("news").result() == []
+    assert bob.holdings("news").result() == []
     bob.read("news", data={"age": 34}, latest=True).result()
     place.lab.faults.cut("bob", minutes=5)
     place.lab.run(seconds=30)
     bob.write("news", "a", {"x": 2}, "conditional", predicate="receiver.age >= 40")
     bob.delete("news", "c")
     began_us = place.lab.world.now_us
-    shown = {age: bob.held("news", {"age": age}).result() for age in (34, 40)}
+    shown = {age: bob.holdings("news", {"age": age}).result() for age in (34, 40)}
     assert place.lab.world.now_us == began_us
     assert [(each["key"], each["version"], each["record"], each["type"]) for each in shown[34]] == [
         ("a", 1, {"x": 1}, None),
@@ -239,11 +239,11 @@ def test_what_a_device_holds_is_listed_with_what_a_reader_would_be_shown(place, 
     ]
     assert [each["visible"] for each in shown[34]] == [True, False, True, True]
     assert [each["visible"] for each in shown[40]] == [True, True, True, True]
-    assert [each["visible"] for each in bob.held("news").result()] == [False, False, True, True]
+    assert [each["visible"] for each in bob.holdings("news").result()] == [False, False, True, True]
     assert shown[34][0]["predicate"] == "receiver.age >= 21"
     assert [each["age_s"] > 29 for each in shown[34]] == [True, False, True, False]
-    assert [each["key"] for each in jane.held("news").result()] == ["a", "b", "gone"]
-    assert [each["visible"] for each in jane.held("news").result()] == [False, False, True]
+    assert [each["key"] for each in jane.holdings("news").result()] == ["a", "b", "gone"]
+    assert [each["visible"] for each in jane.holdings("news").result()] == [False, False, True]
 
 
 def test_reads_in_write_order_wait_for_writes(place, jane):
@@ -621,12 +621,12 @@ def test_what_cannot_be_is_refused_before_anything_is_queued(jane):
     with pytest.raises(ParameterError, match="a text or None"):
         jane.write("news", 7, {"x": 1})
     for key in ("", "a\nb", "x" * 600):
-        with pytest.raises(ParameterError, match="no primary key"):
+        with pytest.raises(ParameterError, match="primary key is not usable"):
             jane.write("news", key, {"x": 1}).result()
     with pytest.raises(ParameterError, match="a mapping of columns to values"):
         jane.write("news", "a", {1: 2})
     for record in ({"x": "y" * 70_000}, {"key": 1}, {"x": object()}):
-        with pytest.raises(ParameterError, match="no record"):
+        with pytest.raises(ParameterError, match="record is not usable"):
             jane.write("news", "a", record).result()
     with pytest.raises(ParameterError, match="'blind' or 'conditional'"):
         jane.write("news", "a", {}, "hopeful")
@@ -642,7 +642,7 @@ def test_unknown_tables_and_names_that_are_taken(jane, bob):
         bob.write("newz", "a", {"x": 1}).result()
     with pytest.raises(TableProblem, match="already"):
         bob.create("news").result()
-    with pytest.raises(ParameterError, match="ascending"):
+    with pytest.raises(ParameterError, match="must ascend"):
         bob.create("other", split=["p", "g"]).result()
 
 

@@ -179,7 +179,7 @@ REQUESTS = {
     "create": CreateRequest("t", {}),
     "drop": DropRequest("t", {}),
     "register": RegisterRequest(
-        request=1, session="s", predicate=SentPredicate("TRUE", [True]), since={}, held=[], sync_us=None,
+        request=1, session="s", predicate=SentPredicate("TRUE", [True]), since={}, delivered=[], sync_us=None,
         table=None, **OF_CONTINUOUS,
     ),
     "unregister": UnregisterRequest(**OF_CONTINUOUS),

@@ -80,7 +80,7 @@ def test_what_is_read_back_is_what_was_there(steps, max_rows):
             name, key, ver, number = given_
             local.hold(name, row(key, ver, {"at": now_us}, number, now_us))
         elif what == "let go":
-            local.let_go(*given_)
+            local.evict(*given_)
         elif what == "write":
             number = local.writes.last_seq + 1
             local.add(write(number, *given_))
@@ -125,8 +125,8 @@ def test_tables_do_not_share_records():
     local.hold("news", row("a", 1))
     local.hold("n", row("a", 2))
     assert [each.ver for each in local.rows("news")] == [1]
-    local.let_go("news", "a")
-    local.let_go("news", "never held")
+    local.evict("news", "a")
+    local.evict("news", "never held")
     assert local.row("news", "a") is None
     assert local.row("n", "a").ver == 2
 
@@ -324,7 +324,7 @@ def test_the_hash_of_what_is_held_is_made_once_and_goes_with_it(monkeypatch):
     local.hold("news", row("a", 2, second, held_us=6))
     assert [local.hash_of("news", "a", second) for _ in range(3)] == [f"hash {second}"] * 3
     assert made == [first, second]
-    local.let_go("news", "a")
+    local.evict("news", "a")
     assert [local.hash_of("news", "a", gone) for _ in range(2)] == [f"hash {gone}"] * 2
     assert made == [first, second, gone, gone]  # what is not held is not kept
 

@@ -9,7 +9,7 @@ from mud_place import Place
 from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.systems.mud import AlwaysRemote, Client, Cloud, Habits, bandwidth, energy, freshness
-from mudkit.systems.mud.policies.policies import NEVER, Asked, Expected
+from mudkit.systems.mud.policies.policies import NEVER, Expected, Query
 
 FRESH = freshness(600)
 
@@ -225,7 +225,7 @@ def test_the_history_tells_the_contents_of_a_record_apart_that_is_read_again_and
     assert hashes[0] == hashes[1] != hashes[2] == hashes[3]
 
 
-ASKED = Asked("news", None, "committed", {}, None)
+ASKED = Query("news", None, "committed", {}, None)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ ASKED = Asked("news", None, "committed", {}, None)
     [(3, 59.9, 0.1, True), (2, 59.9, 0.1, False), (3, 60.0, 0.1, False), (3, 0.0, 0.0, False)],
 )
 def test_habits(times, due_s, gain_s, is_wanted):
-    wanted = Habits(min_reads=3, every_s=60.0).wanted([Expected(ASKED, times, due_s, gain_s)], {})
+    wanted = Habits(min_reads=3, every_s=60.0).select([Expected(ASKED, times, due_s, gain_s)], {})
     assert bool(wanted) == is_wanted
 
 
@@ -285,8 +285,8 @@ def test_it_is_there_without_a_link_too():
 
 def test_each_read_that_comes_again_is_expected_once_the_latest_last():
     class Seen(Habits):
-        def wanted(self, expected, context):
-            seen[:] = [(each.asked.predicate.text, each.times) for each in expected]
+        def select(self, expected, context):
+            seen[:] = [(each.query.predicate.text, each.times) for each in expected]
             return ()
 
     seen = []

@@ -30,7 +30,7 @@ class Cell:
             generator="generator",
             processors=["processor", "another processor"],
             max_waiting=max_waiting,
-            longest_s=longest_s,
+            max_wait_s=longest_s,
         )
         self.server.handle(0, LinkUp("server", "server"))
         self.stream, self.shipping = Outgoing("processor 1"), Outgoing("generator 1")

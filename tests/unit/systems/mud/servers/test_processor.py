@@ -399,7 +399,7 @@ def test_what_is_told_is_told_again_until_it_is_confirmed_in_this_life(cell):
 def test_without_a_state_it_asks_for_it():
     processor = begun(ports("me"))
     assert told(processor, "log", "master", entries=[]) == [("master", {"kind": "follow", "turn": TURN})]
-    said = sent(processor.handle(0, TimerFired("begin")))
+    said = sent(processor.handle(1_000_000, TimerFired("begin")))
     assert said == [("master", {"kind": "follow", "turn": TURN})]
 
 

@@ -220,5 +220,5 @@ def test_tables_of_nothing_and_of_a_parameter():
     "text", ["lookup(n, 1, 'x') = 1", "lookup(NULL, 1, 'x') = 1", "lookup(lower('A'), 1, 'x') = 1"]
 )
 def test_a_table_without_a_name_is_refused(text):
-    with pytest.raises(PredicateError, match="by a text"):
+    with pytest.raises(PredicateError, match="must be a text"):
         tables_of(Predicate(text))
