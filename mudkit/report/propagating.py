@@ -409,6 +409,8 @@ def known_answer(run: Played, quantity: str, near_km: float = 5.0) -> Answer:
     )
     if not len(run.heard):
         text += " In no cell are enough devices to report it."
+    if not len(of_middle):
+        return Answer("Nothing is reported in the middle", text)
     return Answer(
         f"What happens in the middle is known there after {ages[NEAR]} on average, "
         f"far away after {ages[FAR]}",

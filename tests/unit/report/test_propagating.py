@@ -174,6 +174,14 @@ def test_what_is_known_in_the_middle_and_far_away(crossing):
     assert drawn.count("mudkitMap.slides(") == 1
 
 
+def test_where_nobody_is_in_the_middle_no_age_is_named(crossing):
+    """Devices on two sides of the world have nobody between them."""
+    lat = np.where(np.arange(len(crossing)) // 20 % 2, 60.0, -60.0)
+    apart = crossing.set_column(crossing.column_names.index("lat"), "lat", pa.array(lat))
+    answer = known_answer(played(apart, "speed", 20.0), "speed")
+    assert answer.title == "Nothing is reported in the middle"
+
+
 def test_a_map_of_very_many_cells_has_fewer_pictures(crossing, monkeypatch):
     run = played(crossing, "speed", 40.0)
 
