@@ -491,7 +491,7 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
         )
     )
     low, high = np.nanmin(percent, initial=100), np.nanmax(percent, initial=0)
-    places = 1 if high - low < _FINE_POINTS else 0
+    places = 1 if 0 < high - low < _FINE_POINTS else 0
     if not low < high:  # plotly would show shares above 100 %
         figure.data[0].update(zmin=max(high - 1, 0), zmax=max(high, 1))
     shades = ramp(64)

@@ -168,7 +168,7 @@ class ReadStudy:
         rule, chosen, allowed = self.row(RULE), self.recommended, words.percent(self.max_stale)
         if self.verdict == "always ask":
             return (
-                f"Ask the server for every read: within {allowed} stale no policy answers "
+                f"Ask the server for every read: with at most {allowed} stale, no policy answers even "
                 f"{words.percent(_WORTH)} of the reads fresh."
             )
         asking = f"{words.percent(chosen['sent_share'], 1)} of the reads ask the server"

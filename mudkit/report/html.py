@@ -114,6 +114,7 @@ summary { cursor: pointer; font-weight: 600; }
   table, iframe, .mudkit-figure, .output_area:has(.mudkit-figure, iframe, h2), .say, .tile, .warn {
     break-inside: avoid;
   }
+  table + p { break-before: avoid; }
   h2, h3, summary, .output_area:has(h2), .cell:has(h2):not(:has(table, .mudkit-figure)) {
     break-after: avoid;
   }

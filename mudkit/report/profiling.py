@@ -109,9 +109,15 @@ def devices(source: TraceSource) -> pd.DataFrame:
 def time_answer(source: TraceSource) -> Answer:
     """Return when the rows lie, as a heading."""
     hours = source.hours()["positions"]
+    hours = hours[hours > 0]
     by_hour = hours.groupby(pd.DatetimeIndex(hours.index).hour).sum()
     most, total = by_hour.nlargest(6), max(by_hour.sum(), 1)
     named = words.listing([f"{hour:02d}:00" for hour in sorted(most.index)], 6)
+    if len(by_hour) <= len(most):
+        return Answer(
+            f"All positions lie in {words.count(len(by_hour), 'hour')} of the day",
+            f"They begin at {named} ({source.tz}).",
+        )
     return Answer(
         f"The six busiest hours of the day hold {words.percent(most.sum() / total)} of the positions",
         f"They begin at {named} ({source.tz}).",

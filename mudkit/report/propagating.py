@@ -38,6 +38,7 @@ __all__ = [
     "pictures",
     "places_answer",
     "played",
+    "search_thresholds",
     "shown_threshold",
     "thresholds_answer",
     "totals",
@@ -96,6 +97,37 @@ def count_cells(
         sums = {"aggregates_out": aggregates, "bytes_in": messages * message_bytes, "bytes_out": bytes_out}
         parts.append(whole.assign(threshold=threshold, **sums))
     return pd.concat(parts, ignore_index=True)
+
+
+def search_thresholds(
+    positions: pa.Table, thresholds: Sequence[int], **sizes: int
+) -> tuple[pd.DataFrame, list[int]]:
+    """Count cells as :func:`count_cells` does; double the largest threshold while it is the best.
+
+    Parameters
+    ----------
+    positions : pyarrow.Table
+    thresholds : sequence of int
+        Thresholds that are tried first.
+    **sizes : int
+        ``zoom, interval_s, message_bytes, aggregate_bytes``.
+
+    Returns
+    -------
+    (pandas.DataFrame, list of int)
+        The counts, and the thresholds that were added.
+    """
+    import pandas as pd
+
+    counted, largest = count_cells(positions, thresholds=thresholds, **sizes), max(thresholds)
+    added: list[int] = []
+    while _best(totals(counted))["threshold"] == largest > 1 and largest < counted["messages_in"].max():
+        largest *= 2
+        added.append(largest)
+        counted = pd.concat(
+            [counted, count_cells(positions, thresholds=[largest], **sizes)], ignore_index=True
+        )
+    return counted, added
 
 
 def totals(counted: pd.DataFrame) -> pd.DataFrame:
@@ -192,7 +224,9 @@ def busiest(shown: pa.Table) -> int:
     return int(shown.to_pandas().groupby("at", sort=False)["messages_in"].sum().to_numpy().argmax())
 
 
-def first_screen(source: TraceSource, table: pd.DataFrame, interval_s: int) -> FirstScreen:
+def first_screen(
+    source: TraceSource, table: pd.DataFrame, interval_s: int, added: Sequence[int] = ()
+) -> FirstScreen:
     """Return what was read, three figures, and the threshold to use.
 
     Parameters
@@ -202,6 +236,8 @@ def first_screen(source: TraceSource, table: pd.DataFrame, interval_s: int) -> F
         As :func:`totals` returns it.
     interval_s : int
         Length of an interval, seconds.
+    added : sequence of int
+        Thresholds that :func:`search_thresholds` added.
     """
     plain, best = table.iloc[0], _best(table)
     left = best["bytes_left_share"]
@@ -226,7 +262,13 @@ def first_screen(source: TraceSource, table: pd.DataFrame, interval_s: int) -> F
         "Each position is a message to everybody, messages of a cell are joined, and an aggregate has a "
         "fixed size, as a mean, a box or a count has."
     )
-    return FirstScreen(source.describe(), tiles, headline, because, assumption, source.warnings())
+    warnings = source.warnings()
+    if added:
+        warnings.append(
+            "The best threshold was the largest that was tried first; larger ones were tried, too: "
+            f"{words.listing([f'{size:,}' for size in added], 10)}."
+        )
+    return FirstScreen(source.describe(), tiles, headline, because, assumption, warnings)
 
 
 def thresholds_answer(table: pd.DataFrame) -> Answer:
@@ -413,6 +455,8 @@ def known_answer(run: Played, quantity: str, near_km: float = 5.0) -> Answer:
     )
     if not len(run.cells):
         text += " In no cell are enough devices to report it."
+    if not len(of_middle):
+        return Answer("Nothing is reported in the middle", text)
     return Answer(
         f"What happens in the middle is known there after {ages[NEAR]} on average, "
         f"far away after {ages[FAR]}",

@@ -272,6 +272,8 @@ def test_colours_of_equal_shares_end_at_100_percent():
     rule = FixedRule(1.0, 5.0)
     drawn = figures.rule_search(table, rule=rule, best=rule, title="Rules").data[0]
     assert (drawn.zmin, drawn.zmax) == (99, 100)
+    texts = figures.rule_search(table, rule=rule, best=rule, title="Rules").layout.annotations
+    assert {each.text for each in texts} == {"100"}
 
 
 def test_of_many_states_equal_cells_share_a_text():

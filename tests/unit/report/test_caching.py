@@ -156,7 +156,7 @@ def test_headlines_have_numbers(learnt, kept, hopeless_study):
         assert re.search(r"\d %", study.first_screen().headline)
     assert kept.first_screen().headline.startswith("Keep the rule “1 km, 10 min”: ")
     assert hopeless_study.first_screen().headline.startswith(
-        "Ask the server for every read: within 2 % stale"
+        "Ask the server for every read: with at most 2 % stale"
     )
 
 

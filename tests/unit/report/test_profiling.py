@@ -4,7 +4,7 @@ import numpy as np
 from report_traces import looks, source
 
 from mudkit import figures
-from mudkit.report.profiling import first_screen, intervals
+from mudkit.report.profiling import first_screen, intervals, time_answer
 
 
 def test_times_between_positions_are_counted_in_bins_that_a_person_reads():
@@ -30,3 +30,10 @@ def test_a_median_is_called_one():
     screen = first_screen(source([0, 60, 120, 180], looks(3, 24, 5), window_s=600))
     assert screen.tiles[1] == ("1 min", "is the median time between two positions of a device")
     assert "half of" not in screen._repr_html_()
+
+
+def test_six_hours_are_named_only_where_there_are_more():
+    two = time_answer(source([0, 60, 3660], looks(3, 24, 5), window_s=600))
+    assert two.title == "All positions lie in 2 hours of the day"
+    every = time_answer(source(range(0, 20 * 3600, 600), looks(3, 24, 5), window_s=600))
+    assert every.title.startswith("The six busiest hours of the day hold 30 %")

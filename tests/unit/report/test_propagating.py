@@ -23,6 +23,7 @@ from mudkit.report.propagating import (
     known_map,
     places_answer,
     played,
+    search_thresholds,
     shown_threshold,
     totals,
 )
@@ -50,6 +51,19 @@ def test_messages_of_a_cell_and_interval_are_joined():
     assert table["messages_in"].tolist() == [9, 9, 9]
     assert table["aggregates_out"].tolist() == [9, 4, 3], "5 + 2, 1, 1; then 7, 1, 1"
     assert table["bytes_out"].tolist() == [3600, 2 * 600 + 2 * 400, 600 + 2 * 400]
+
+
+def test_a_best_threshold_at_the_edge_is_doubled_until_it_no_longer_is():
+    """300 messages of one cell and interval: 20 leave 5 %, 40 leave 2.7 %, 80 leave 1.3 %, 160 hardly less."""
+    t_us = 1_200_000_000_000_000 + 900_000 * np.arange(300)
+    positions = pa.table({"ts": timestamps(t_us), "lat": [37.75] * 300, "lon": [-122.41] * 300})
+    sizes = {"zoom": 14, "interval_s": 300, "message_bytes": 400, "aggregate_bytes": 400}
+    counted, added = search_thresholds(positions, [1, 20], **sizes)
+    assert added == [40, 80, 160]
+    screen = first_screen(rule_is_best(), totals(counted), 300, added)
+    assert screen.headline.startswith("Join 80 messages: 1.3 %")
+    assert "larger ones were tried, too: 40, 80, 160." in screen.warnings[-1]
+    assert search_thresholds(positions, [1, 20, 100, 300], **sizes)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -175,6 +189,14 @@ def test_what_is_known_in_the_middle_and_far_away(crossing):
     assert "speed, km/h" in drawn
     assert "noise" not in drawn
     assert drawn.count("mudkitMap.slides(") == 1
+
+
+def test_where_nobody_is_in_the_middle_no_age_is_named(crossing):
+    """Devices on two sides of the world have nobody between them."""
+    lat = np.where(np.arange(len(crossing)) // 20 % 2, 60.0, -60.0)
+    apart = crossing.set_column(crossing.column_names.index("lat"), "lat", pa.array(lat))
+    answer = known_answer(played(apart, "speed", 20.0), "speed")
+    assert answer.title == "Nothing is reported in the middle"
 
 
 def test_a_map_of_very_many_cells_has_fewer_pictures(crossing, monkeypatch):
