@@ -1,6 +1,7 @@
 """What all figures share: template, colours, numbers."""
 
 import itertools
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -119,3 +120,20 @@ def test_figures_have_no_ground_of_their_own():
 @pytest.mark.parametrize("colour", [*PALETTE, *ramp(32), *policies._RULE_COLOURS, style.NO_VALUE])
 def test_a_text_on_a_colour_is_legible(colour):
     assert contrast(colour, style.ink_on(colour)) >= 4.2
+
+
+STYLES = re.compile(
+    r"\.update_(layout|traces|xaxes|yaxes)\(|\.add_(trace|shape|annotation)\(|go\.(Scatter|Bar|Heatmap)\(|make_subplots\("
+)
+
+
+def test_no_other_module_styles_a_figure():
+    """Widgets set a height beside their controls, and bring a new picture into the one that is shown."""
+    package = Path(figures.__file__).parents[1]
+    files = [*package.rglob("*.py"), *(package / "widgets").rglob("*.py")]  # which may be a link
+    found = {
+        file.name
+        for file in files
+        if file.parent.name != "figures" and STYLES.search(file.read_text(encoding="utf-8"))
+    }
+    assert found <= {"prefetch_lab.py", "views_explorer.py"}
