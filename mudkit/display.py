@@ -66,7 +66,7 @@ _CAPTION: Final = "caption-side:top;text-align:left;padding:0 0 0.4em;opacity:0.
 _HEAD: Final = "padding:3px 10px;vertical-align:bottom;border-bottom:1px solid currentColor;font-weight:600"
 _CELL: Final = "padding:3px 10px;vertical-align:top"
 _WORDS: Final = "text-align:left;max-width:28em"
-_MAX_WORD: Final = 24
+_MAX_WORD: Final = 30
 """Characters of the longest word that is kept whole however narrow its column is."""
 
 _WORD_PART: Final = 12

@@ -20,7 +20,7 @@ _MOST_SHOWN: Final = 80
 
 
 class _Page(anywidget.AnyWidget):
-    """Keys of lists; alternative texts, text colour and width of figures, in the page around a panel.
+    """Keys of lists, names of sliders and buttons; alternative texts, text colour and width of figures.
 
     JupyterLab takes keys for its notebook: ``b`` adds a cell, ``x`` cuts one, arrow keys go to another. It
     leaves them alone on what has the attribute (of Lumino, on which it is built). plotly draws text in the
@@ -34,7 +34,32 @@ class _Page(anywidget.AnyWidget):
         if (target.matches?.(".mudkit-panel select")) target.dataset.lmSuppressShortcuts = "true";
       };
       document.addEventListener("focusin", keep);
+      const buttons = { "fa-play": "play", "fa-pause": "pause", "fa-stop": "stop", "fa-retweet": "repeat" };
+      const set = (element, name, value) => {
+        if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+      };
+      // ipywidgets names neither; what a slider shows as its value is a text beside it.
+      const name = panel => {
+        for (const slider of panel.querySelectorAll(".widget-slider, .widget-hslider")) {
+          const handle = slider.querySelector(".noUi-handle");
+          const label = slider.querySelector(".widget-label");
+          const readout = slider.querySelector(".widget-readout");
+          if (!handle) continue;
+          set(handle, "aria-label", label?.textContent || "value");
+          if (readout) {
+            set(handle, "aria-valuetext", readout.textContent);
+            set(readout, "aria-label", `${label?.textContent || "value"}, typed`);
+            set(readout, "role", "textbox");
+          }
+        }
+        for (const button of panel.querySelectorAll(".widget-play button")) {
+          const icon = [...button.firstElementChild?.classList ?? []].find(each => each in buttons);
+          if (icon) set(button, "aria-label", buttons[icon]);
+        }
+      };
       const describe = () => {
+        const panel = el.closest(".mudkit-panel");
+        if (panel) name(panel);
         for (const plot of document.querySelectorAll(".js-plotly-plot")) {
           const text = plot.layout?.meta?.alt, drawing = plot.querySelector("svg.main-svg");
           if (!text || !drawing || drawing.getAttribute("aria-label") === text) continue;
@@ -52,7 +77,7 @@ class _Page(anywidget.AnyWidget):
       const begin = () => {
         const panel = el.closest(".mudkit-panel");
         if (panel) {
-          watch.observe(panel, { childList: true, subtree: true });
+          watch.observe(panel, { childList: true, subtree: true, characterData: true });
           fit.observe(panel);
         }
         describe();
@@ -71,6 +96,13 @@ class _Page(anywidget.AnyWidget):
     .jp-Notebook .js-plotly-plot text[style*="fill: rgb(123, 123, 123)"] {
       fill: var(--jp-content-font-color1) !important;
     }
+    .mudkit-panel .noUi-handle:focus-visible, .mudkit-panel .widget-readout:focus-visible,
+    .mudkit-panel button:focus-visible, .mudkit-panel input:focus-visible, .mudkit-panel select:focus-visible,
+    .mudkit-panel textarea:focus-visible {
+      outline: 2px solid var(--jp-brand-color1, currentColor) !important;
+      outline-offset: 1px;
+    }
+    .mudkit-panel .noUi-handle { border-color: var(--jp-content-font-color2); }
     """
 
 

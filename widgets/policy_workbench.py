@@ -31,6 +31,7 @@ _STYLE: Final = (
     "{font: 12px/18px monospace; white-space: pre; padding: 4px; margin: 0; overflow-y: hidden} "
     ".mudkit-policy-workbench pre.mudkit-lines {text-align: right; border: 1px solid transparent}</style>"
 )
+_EDITOR: Final = {"max_height": "20em", "overflow": "hidden auto", "align_items": "flex-start"}
 _NOTE: Final = (
     "Rules are asked from the first on; the first that holds fires. Nothing is kept until you press "
     "<b>decide and keep</b>: then variables stay as the policy leaves them, and time goes on."
@@ -153,7 +154,8 @@ class PolicyWorkbench(Panel):
         self.begin.on_click(lambda _: self._begin())
         left = ipywidgets.VBox([self._lines], layout={"width": "3.2em", "flex": "0 0 auto"})
         return ipywidgets.VBox([
-            ipywidgets.HTML(_STYLE + _NOTE), ipywidgets.HBox([left, self.text]), self.problem, self.findings,
+            ipywidgets.HTML(_STYLE + _NOTE), ipywidgets.HBox([left, self.text], layout=_EDITOR),
+            self.problem, self.findings,
             ipywidgets.HBox([self.message, self.body]),
             ipywidgets.HBox([self.battery, self.bandwidth, self.display]),
             ipywidgets.HBox([self.variables, self.step]), ipywidgets.HBox([self.keep, self.begin]),

@@ -12,7 +12,7 @@ from mudkit import words
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.systems.lasthop import LEARNT, Expiration, Forwarding, Scenario, simulate
 
-__all__ = ["COLUMNS", "LIMITS", "NO_LIMIT", "OF_POLICY", "controls_of", "disable", "parameters_of"]
+__all__ = ["COLUMN", "COLUMNS", "LIMITS", "NO_LIMIT", "OF_POLICY", "controls_of", "disable", "parameters_of"]
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 _TIMES: Final = (_MINUTE, 10 * _MINUTE, _HOUR, 2 * _HOUR, 4 * _HOUR, 8 * _HOUR, 16 * _HOUR, _DAY, 2 * _DAY,
@@ -30,7 +30,8 @@ COLUMNS: Final = (
 )
 """Names of the controls as they stand."""
 _STYLE: Final = {"description_width": "10.5em"}
-_LAYOUT: Final = {"width": "26em", "max_width": "100%"}
+_LAYOUT: Final = {"width": "auto"}
+COLUMN: Final = {"flex": "1 1 0", "min_width": "0", "max_width": "26em"}
 """Two columns stand beside each other at 1024 px with an open file browser."""
 
 

@@ -16,6 +16,7 @@ from mudkit.systems.lasthop.spool.policies import Kind
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
 from mudkit.widgets.prefetch_controls import (
+    COLUMN,
     COLUMNS,
     LIMITS,
     NO_LIMIT,
@@ -95,7 +96,9 @@ class PrefetchLab(Panel):
         for control in self.controls.values():
             control.observe(self._changed, names="value")
         self._later()
-        columns = [ipywidgets.VBox([self.controls[name] for name in names]) for names in COLUMNS]
+        columns = [
+            ipywidgets.VBox([self.controls[name] for name in names], layout=COLUMN) for names in COLUMNS
+        ]
         super().__init__([ipywidgets.HBox(columns), self.problem, self.status, self.figure])
         self.add_class("mudkit-prefetch-lab")
 

@@ -95,7 +95,7 @@ class PropagationMap(Panel):
             )
         wide = {"description_width": "initial"}
         self.method = ipywidgets.Dropdown(
-            options=names, value=method, description="messages go", style=wide, layout={"width": "25em"}
+            options=names, value=method, description="messages go", style=wide, layout={"width": "27em"}
         )
         self.amount = ipywidgets.IntSlider(
             value=amount, min=1, max=_MOST, description="amount", tooltip="arrow keys move it"
@@ -116,11 +116,11 @@ class PropagationMap(Panel):
             readout=False,
             description="time",
             tooltip="arrow keys move it",
-            layout={"width": "60%"},
+            layout={"flex": "1 1 auto", "width": "auto"},
         )
         play = ipywidgets.Play(min=0, max=_STEPS, value=self.time.value, interval=400)
         ipywidgets.jslink((play, "value"), (self.time, "value"))
-        self._clock = ipywidgets.Label()
+        self._clock = ipywidgets.Label(layout={"flex": "0 0 auto"})
         self.status, self.problem = ipywidgets.HTML(), ipywidgets.HTML()
         self._heard, sent = self._play(method, amount, cell_km)
         self.figure = Figure(
@@ -139,7 +139,8 @@ class PropagationMap(Panel):
         self.time.observe(self._moved, names="value")
         super().__init__(
             [
-                ipywidgets.HBox([self.method, self.amount, self.cells]),
+                ipywidgets.HBox([self.method, self.cells]),
+                self.amount,
                 self.problem,
                 self.status,
                 ipywidgets.HBox([play, self.time, self._clock]),

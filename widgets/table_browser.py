@@ -108,9 +108,11 @@ class TableBrowser(Panel):
             [
                 ipywidgets.HTML(_NOTE),
                 ipywidgets.HBox([self.client, self.reader]),
-                ipywidgets.HBox([self.kind, self.predicate, self.max_age, self.read]),
+                ipywidgets.HBox([self.kind, self.predicate]),
+                ipywidgets.HBox([self.max_age, self.read]),
                 ipywidgets.HBox([self.key, self.record]),
-                ipywidgets.HBox([self.how, self.writer, self.write, self.delete]),
+                ipywidgets.HBox([self.how, self.writer]),
+                ipywidgets.HBox([self.write, self.delete]),
                 ipywidgets.HBox([self.link, self.some_seconds, self.some_minutes]),
                 self.problem,
                 self.status,

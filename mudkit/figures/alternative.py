@@ -118,8 +118,8 @@ def _bars(name: str, labels: list[Any], values: list[Any]) -> str:
 
 
 def _grid(trace: Any) -> str:
-    rows = trace.z if trace.text is None else trace.text
-    if rows is None or not len(rows) or not len(trace.x):
+    rows = next(rows for rows in (trace.hovertext, trace.text, trace.z) if rows is not None)
+    if not len(rows) or not len(trace.x):
         return "no rows"
     listed = "; ".join(f"{_readable(name)}: {_runs(row)}" for name, row in zip(trace.y, rows, strict=True))
     return f"{len(rows)} rows, {_readable(trace.x[0])} to {_readable(trace.x[-1])} across; {listed}"

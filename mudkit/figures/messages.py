@@ -23,6 +23,7 @@ from mudkit.figures.style import (
     GREEN,
     INK,
     ORANGE,
+    SKY,
     escaped,
     styled,
     text_colour,
@@ -62,7 +63,7 @@ _LOOKS = {
     "nobody there": _Look("#936ab5", "solid", 1.8, "diamond-x-open", 12, _STUB),
     "lost": _Look("#bf5696", "dot", 2.2, "circle-x-open", 13, 0.73),
     "repeated": _Look(GREEN, "dashdot", 1.1, "arrow", 10, 1.0),
-    "under way": _Look("#4a98c9", "8px,4px", 1.6, "circle-open", 9, 0.45),
+    "under way": _Look(text_colour(SKY), "8px,4px", 1.6, "circle-open", 9, 0.45),
 }
 _ALONG = np.linspace(0.0, 1.0, 5)  # an arrow can be pointed at in these places
 

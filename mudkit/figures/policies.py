@@ -95,7 +95,7 @@ def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str
         The table lacks a column.
     """
     figure = go.Figure(
-        go.Heatmap(xgap=2, ygap=2, texttemplate="%{customdata[1]}", textfont={"size": 11, "color": "black"})
+        go.Heatmap(xgap=2, ygap=2, texttemplate="%{text}", textfont={"size": 11, "color": "black"})
     )
     figure.update_xaxes(title_text=x, type="category", side="bottom", ticks="", showgrid=False, tickangle=0)
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="", type="category", showgrid=False)
@@ -154,12 +154,9 @@ def update_rule_firing(
     scale = [(edges[place + end], colour) for place, colour in enumerate(colours) for end in (0, 1)]
     figure.data[0].update(
         x=states, y=messages, z=[[cell.rule for cell in row] for row in grid],
-        text=texts,
-        customdata=[
-            [(_firing_label(cell, named), shown) for cell, shown in zip(row, _shown_texts(line), strict=True)]
-            for row, line in zip(grid, texts, strict=True)
-        ],
-        hovertemplate="%{y}, %{x}<br>%{customdata[0]}<extra></extra>",
+        text=list(map(_shown_texts, texts)), hovertext=texts,
+        customdata=[[_firing_label(cell, named) for cell in row] for row in grid],
+        hovertemplate="%{y}, %{x}<br>%{customdata}<extra></extra>",
         zmin=-0.5, zmax=len(names) + 0.5, colorscale=scale,
         colorbar={
             "tickvals": list(range(len(named))), "ticks": "", "thickness": 14, "len": 1.0, "outlinewidth": 0,

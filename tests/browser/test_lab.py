@@ -518,6 +518,42 @@ def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab
         assert page.locator(".jupyter-widgets .js-plotly-plot .scatterlayer .trace").count() > 0
 
 
+def test_saved_widgets_are_named_and_stand_there_without_a_kernel(chromium, lab, screenshot):
+    cells = [
+        "from mudkit.widgets import PrefetchLab, ViewsExplorer",
+        "ViewsExplorer('ann: w1 w2\\nbob: r1')",
+        "PrefetchLab(days=2, seed=3)",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
+    address, token, folder = lab
+    file = folder / "work" / "saved.ipynb"
+    nbformat.write(notebook, file)
+    with run_in_browser(chromium, lab, screenshot, "saved") as page:
+        page.locator(".mudkit-panel .js-plotly-plot .scatterlayer .trace").nth(1).wait_for()
+        handles = page.locator(".mudkit-panel .noUi-handle")
+        assert handles.count() == 13
+        for handle in handles.all():
+            assert handle.get_attribute("aria-label")
+            assert handle.get_attribute("aria-valuetext")
+        handles.nth(1).focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("() => getComputedStyle(document.activeElement).outlineStyle === 'solid'")
+        titles = page.locator(".mudkit-panel .gtitle")
+        answer = titles.all_text_contents()
+        page.keyboard.press("Control+s")
+        page.locator(".jp-mod-dirty").wait_for(state="detached")
+        assert nbformat.read(file, as_version=4).metadata["widgets"]
+        headers = {"Authorization": f"token {token}"}
+        with urlopen(Request(f"{address}/api/sessions", headers=headers)) as sessions:
+            (session,) = json.load(sessions)
+        urlopen(Request(f"{address}/api/sessions/{session['id']}", headers=headers, method="DELETE")).close()
+        page.reload()
+        titles.nth(1).wait_for()
+        assert titles.all_text_contents() == answer
+        assert page.get_by_text("model not found").count() == 0
+
+
 def test_costs_are_dragged_in_the_browser(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "09_cache_policies") as page:
         inside = page.frame_locator(".jp-OutputArea-output iframe").first

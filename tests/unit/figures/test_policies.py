@@ -281,10 +281,11 @@ def test_of_many_states_equal_cells_share_a_text():
     rules = [Rule("state.battery < 25", [Drop()], "low"), Rule("state.battery >= 25", [], "high")]
     policy = Policy("p", rules)
     drawn = figures.rule_firing(decision_table(policy, messages, states), ["low", "high"], title="t", x="x")
-    shown = [shown for _, shown in drawn.data[0].customdata[0]]
+    shown = drawn.data[0].text[0]
     assert [text for text in shown if text] == ["1✗", "2"]
     assert shown[2] == "1✗"
-    assert list(drawn.data[0].text[0]).count("2") == 16
+    assert drawn.data[0].texttemplate == "%{text}"
+    assert list(drawn.data[0].hovertext[0]).count("2") == 16  # the alternative text counts them
 
 
 def test_numbers_on_cells_are_legible():

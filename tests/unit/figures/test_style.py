@@ -1,6 +1,7 @@
 """What all figures share: template, colours, numbers."""
 
 import itertools
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
-from mudkit.figures import policies, style
+from mudkit.figures import messages, policies, style
 from mudkit.figures.style import ColourScale, ramp, template
 from mudkit.widgets.figure import Figure
 
@@ -119,3 +120,37 @@ def test_figures_have_no_ground_of_their_own():
 @pytest.mark.parametrize("colour", [*PALETTE, *ramp(32), *policies._RULE_COLOURS, style.NO_VALUE])
 def test_a_text_on_a_colour_is_legible(colour):
     assert contrast(colour, style.ink_on(colour)) >= 4.2
+
+
+STYLES = re.compile(
+    r"\.update_(layout|traces|xaxes|yaxes)\(|\.add_(trace|shape|annotation)\(|go\.(Scatter|Bar|Heatmap)\(|make_subplots\("
+)
+
+
+def test_no_other_module_styles_a_figure():
+    """Widgets set a height beside their controls, and bring a new picture into the one that is shown."""
+    package = Path(figures.__file__).parents[1]
+    files = [*package.rglob("*.py"), *(package / "widgets").rglob("*.py")]  # which may be a link
+    found = {
+        file.name
+        for file in files
+        if file.parent.name != "figures" and STYLES.search(file.read_text(encoding="utf-8"))
+    }
+    assert found <= {"prefetch_lab.py", "views_explorer.py"}
+
+
+@pytest.mark.parametrize("ground", [WHITE, *DARK])
+@pytest.mark.parametrize("look", messages._LOOKS)
+def test_words_on_messages_are_legible(look, ground):
+    assert contrast(style.text_colour(messages._LOOKS[look].colour), ground) >= 4.2
+
+
+def test_messages_differ_by_more_than_colour():
+    looks = messages._LOOKS.values()
+    assert len({(look.dash, look.symbol) for look in looks}) == len(looks)
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_the_scale_grows_darker_for_colour_blind_readers(vision):
+    seen = [lab(np.clip(np.array(VISION[vision]) @ np.array(linear(colour)), 0, 1))[0] for colour in ramp(32)]
+    assert all(before > after for before, after in pairwise(seen))

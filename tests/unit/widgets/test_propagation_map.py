@@ -78,7 +78,7 @@ def test_time_moves_the_maps(widget):
     assert cells(widget) == [0, 0] or sum(cells(widget)) <= 1
     widget.time.value = widget.time.max
     assert min(cells(widget)) > 1
-    assert widget.children[3].children[2].value == "11 min"
+    assert widget.children[4].children[2].value == "11 min"
 
 
 def test_cells_may_be_larger(widget):
