@@ -107,7 +107,7 @@ WRONG = {
         "would be missing",
     ),
     "a truth value": (lambda query, cache, limit_s: bool(cache), "neither 'local' nor 'remote'"),
-    "nothing": (lambda query, cache, limit_s: None, "it returns None"),
+    "nothing": (lambda query, cache, limit_s: None, "returned None; expected 'local' or 'remote'"),
     "raises": (lambda query, cache, limit_s: cache[0].at_s and "local", "it raises IndexError"),
 }
 
