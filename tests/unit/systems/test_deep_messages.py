@@ -15,7 +15,7 @@ from mudkit.events import Call, Complete, Received, Record, Send
 from mudkit.systems import contrail, lasthop, mud, radiator, sublim
 from mudkit.systems import store_and_forward as sf
 from mudkit.systems.receiving import dropped
-from mudkit.wire import MAX_DEPTH, is_too_deep
+from mudkit.wire import MAX_DEPTH, as_wire, is_too_deep
 
 DEPTHS = [MAX_DEPTH + 1, 978, 100_000]
 MORE_DEPTHS = [500, *range(960, 1000, 3)]
@@ -106,12 +106,16 @@ def world(request):
 
 def deep_copies(message, depth):
     """Yield a message that was heard with each of its fields in turn nested deeply."""
-    for name in message if isinstance(message, dict) else ():
-        yield {**message, name: nested(depth, message[name])}
+    fields = as_wire(message)
+    for name, value in fields.items() if isinstance(fields, dict) else ():
+        yield {**fields, name: nested(depth, value)}
+        if isinstance(value, dict):
+            yield {**fields, name: {**value, "deep": nested(depth)}}
 
 
 def test_every_role_drops_what_is_nested_deeply(world, scaled):
     lab, heard, act = world
+<<<<<<< HEAD
     for depth in scaled([*DEPTHS, *MORE_DEPTHS], DEPTHS):
         text, value = b"[" * depth + b"]" * depth, nested(depth)
         odd = [{"kind": value}, value, text, b'{"kind":' + text + b"}", gzip.compress(text)]
@@ -119,6 +123,20 @@ def test_every_role_drops_what_is_nested_deeply(world, scaled):
         in_fields = depth in scaled([*DEPTHS, *MORE_DEPTHS], DEPTHS[:2])
         for process, events in heard.items():
             for message in (*odd, *(deep_copies(events[-1].message, depth) if in_fields else ())):
+=======
+    for process, events in heard.items():
+        for depth in scaled([*DEPTHS, *MORE_DEPTHS], DEPTHS):
+            text = b"[" * depth + b"]" * depth
+            odd = [
+                {"kind": nested(depth)},
+                nested(depth),
+                text,
+                b'{"kind":' + text + b"}",
+                gzip.compress(text),
+            ]
+            copies = deep_copies(events[-1].message, depth) if depth == DEPTHS[0] else ()
+            for message in (*odd, *copies):
+>>>>>>> outside
                 effects = process.machine.handle(
                     lab.world.now_us, Received(events[-1].source, message, events[-1].host)
                 )
