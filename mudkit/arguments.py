@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial, wraps
 from itertools import chain, repeat
@@ -34,7 +35,7 @@ C = TypeVar("C")
 
 
 class _Check(NamedTuple):
-    """What an annotation allows: instances of some classes, and what a function accepts beside them."""
+    """Check that an annotation stands for: allowed classes, and a function that accepts further values."""
 
     kinds: tuple[type, ...]
     accepts: Callable[[Any], bool] | None = None
@@ -45,6 +46,7 @@ class _Check(NamedTuple):
 
 
 _ANY: Final = _Check((object,))
+_MAX_FLOAT: Final = sys.float_info.max
 
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
@@ -211,6 +213,8 @@ def _check_of(hint: Any) -> _Check:
         return _ANY  # also a type variable, or an annotation that cannot be resolved
     if getattr(kind, "_is_protocol", False):
         names = [name for name in dir(kind) if not name.startswith("_")]
+        if "__call__" in vars(kind):
+            names.append("__call__")
         return _Check((), lambda value: all(hasattr(value, name) for name in names))
     if kind in _NUMBERS:
         return _Check((), partial(_is_number, _NUMBERS[kind]))
@@ -251,8 +255,11 @@ def _fit_all(check: _Check, values: Iterable[Any]) -> bool:
 
 
 def _is_number(kinds: tuple[type, ...], value: Any) -> bool:
-    is_number = isinstance(value, kinds) and not isinstance(value, bool | np.bool_)
-    return is_number and not (isinstance(value, float | np.floating) and isnan(value))
+    if not isinstance(value, kinds) or isinstance(value, bool | np.bool_):
+        return False
+    if isinstance(value, int):
+        return float not in kinds or -_MAX_FLOAT <= value <= _MAX_FLOAT
+    return not (isinstance(value, float | np.floating) and isnan(value))
 
 
 def _is_mapping(

@@ -1,12 +1,15 @@
 """Tables and summaries of objects as HTML and as text, for notebooks, reports and the terminal.
 
-JupyterLab removes ``<style>`` elements and ids from notebooks that are not trusted, so all style is inline.
-Colours are inherited, so a table fits a light and a dark page. All content is escaped.
+JupyterLab removes ``<style>``, ``<svg>``, ids and some properties from notebooks that are not trusted, so all
+style is inline, pictures are images, and long words have places to break. Colours are inherited, so a table
+fits a light and a dark page. All content is escaped.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -19,6 +22,7 @@ from mudkit import words
 from mudkit.errors import ParameterError
 
 __all__ = [
+    "INK",
     "MAX_COLUMNS",
     "MAX_ROWS",
     "Align",
@@ -37,6 +41,9 @@ __all__ = [
     "tree",
 ]
 
+INK: Final = "#7b7b7b"
+"""Grey of text and lines of pictures: 4.2:1 on white and on a dark ground, so that they fit both."""
+
 MAX_COLUMNS: Final = 7
 """Columns on screen; the others are named below the table."""
 
@@ -49,6 +56,7 @@ MAX_CELL: Final = 80
 
 _MAX_LINE: Final = 300
 _MAX_NESTED: Final = 3
+_MAX_ITEMS: Final = 20
 _MAX_DIGITS: Final = 40
 
 Align = Literal["left", "right"]
@@ -57,17 +65,20 @@ _TABLE: Final = "border-collapse:collapse;font-variant-numeric:tabular-nums;marg
 _CAPTION: Final = "caption-side:top;text-align:left;padding:0 0 0.4em;opacity:0.85"
 _HEAD: Final = "padding:3px 10px;vertical-align:bottom;border-bottom:1px solid currentColor;font-weight:600"
 _CELL: Final = "padding:3px 10px;vertical-align:top"
-_WORDS: Final = "text-align:left;overflow-wrap:anywhere;max-width:28em"
-_NAME: Final = (
-    "text-align:left;overflow-wrap:break-word;max-width:28em"  # is not cut to fit long texts beside it
-)
+_WORDS: Final = "text-align:left;max-width:28em"
+_MAX_WORD: Final = 24
+"""Characters of the longest word that is kept whole however narrow its column is."""
+
+_WORD_PART: Final = 12
+
+_MAX_CAPTION_EM: Final = 22
 _NUMBER: Final = "text-align:right;white-space:nowrap"
 _UNIT: Final = "font-weight:normal;opacity:0.75;white-space:nowrap"
 _NOTE: Final = "opacity:0.75;margin:0.2em 0"
 _LINE: Final = "margin:0.2em 0"
 _FACTS: Final = "margin:0.2em 0;line-height:1.6"
-_TEXT: Final = "margin:0.4em 0;background:none;color:inherit;overflow-x:auto"
-_FACT: Final = "display:inline-block;margin-right:1.4em;overflow-wrap:anywhere"
+_TEXT: Final = "margin:0.4em 0;background:none;color:inherit;overflow-x:auto;white-space:pre"
+_FACT: Final = "display:inline-block;margin-right:1.4em"
 
 
 @dataclass(frozen=True)
@@ -110,7 +121,7 @@ class Cell:
 
     def html(self) -> str:
         """Return the content of a ``<td>``."""
-        text = escape(self.text).replace("\n", "<br>")
+        text = _breakable(self.text).replace("\n", "<br>")
         if self.is_code:
             text = f"<code style='background:none;color:inherit'>{text}</code>"
         if self.is_best:
@@ -156,7 +167,12 @@ class Table:
     def html(self) -> str:
         """Return a ``<table>`` with its notes."""
         sides = self._sides()
-        caption = f"<caption style='{_CAPTION}'>{escape(self.caption)}</caption>" if self.caption else ""
+        wide = min(len(self.caption) / 2, _MAX_CAPTION_EM)  # it would be as narrow as the table
+        caption = (
+            f"<caption style='{_CAPTION};min-width:{wide:g}em'>{escape(self.caption)}</caption>"
+            if self.caption
+            else ""
+        )
         head = "".join(
             f"<th scope='col' style='{_HEAD};text-align:{side}'>{_heading(column)}</th>"
             for column, side in zip(self.columns, sides, strict=True)
@@ -196,8 +212,7 @@ class Table:
             is_heading = self.has_row_headings and at == 0
             tag, scope = ("th", " scope='row'") if is_heading else ("td", "")
             weight = ";font-weight:normal" if is_heading else ""
-            words_ = _NAME if is_heading else _WORDS
-            style = f"{_CELL};{_NUMBER if side == 'right' else words_}{weight}"
+            style = f"{_CELL};{_NUMBER if side == 'right' else _WORDS}{weight}"
             content = "<br>".join(cell.html() for cell in _cells(value)).replace("</div><br>", "</div>")
             cells.append(f"<{tag}{scope} style='{style}'>{content}</{tag}>")
         return "".join(cells)
@@ -218,9 +233,9 @@ class View:
     notes : sequence of str
         Sentences below.
     text : str
-        Lines whose spaces count.
+        Lines whose spaces count; a single line is wrapped.
     picture : str
-        SVG, as :func:`lanes` and :func:`tree` return it.
+        Image, as :func:`lanes` and :func:`tree` return it.
     """
 
     name: str
@@ -238,11 +253,13 @@ class View:
     def html(self) -> str:
         """Return the view as HTML."""
         facts = "".join(
-            f"<span style='{_FACT}'><span style='opacity:0.75'>{escape(name)}</span> {escape(value)}</span> "
+            f"<span style='{_FACT}'><span style='opacity:0.75'>{_breakable(name)}</span> {_breakable(value)}"
+            "</span> "
             for name, value in self._facts()
         )
         tables = "".join(table.html() for table in self.tables if table.rows)
-        text = f"<pre style='{_TEXT}'>{escape(self.text)}</pre>" if self.text else ""
+        wrap = "" if "\n" in self.text else "-wrap"
+        text = f"<pre style='{_TEXT}{wrap}'>{escape(self.text)}</pre>" if self.text else ""
         notes = "".join(f"<p style='{_NOTE}'>{escape(_shortened(note, 400))}</p>" for note in self.notes)
         head = f"<p style='{_LINE}'><b>{escape(_shortened(self.name))}</b></p>"
         return f"<div>{head}<p style='{_FACTS}'>{facts}</p>{text}{self.picture}{tables}{notes}</div>"
@@ -326,7 +343,7 @@ class Event:
 
 
 def lanes(events: Sequence[Event], arrows: Sequence[tuple[int, int]], described: str) -> str:
-    """Draw events on lanes as SVG, in the colour of the text.
+    """Draw events on lanes as an image.
 
     Parameters
     ----------
@@ -373,7 +390,7 @@ def lanes(events: Sequence[Event], arrows: Sequence[tuple[int, int]], described:
         middles.append((x + wide / 2, y))
     for first, then in arrows:
         drawn.append(_arrow(middles[first], middles[then]))
-    return _svg(width, 12 + 56 * len(rows), drawn, described)
+    return _image(width, 12 + 56 * len(rows), drawn, described)
 
 
 def _rows(events: Sequence[Event], names: Sequence[str]) -> tuple[list[str], list[int]]:
@@ -413,7 +430,7 @@ class Branch:
 
 
 def tree(root: Branch, described: str) -> str:
-    """Draw a small decision tree as SVG, a line per node, in the colour of the text.
+    """Draw a small decision tree as an image, a line per node.
 
     Parameters
     ----------
@@ -435,12 +452,12 @@ def tree(root: Branch, described: str) -> str:
         drawn.append(_words(x, y, text, "start", " font-weight='bold'" if is_leaf else ""))
         wide = x + 8.2 * len(text) + 10
         if note:
-            drawn.append(_words(wide, y, note, "start", " opacity='0.8'", size=12))
+            drawn.append(_words(wide, y, note, "start", size=12))
         ends = [max(ends[0], wide + 7.5 * len(note)), y]
         for child, its in ((branch.no, "no"), (branch.yes, "yes")):
             if child is not None:
                 waiting.append((child, its, level + 1, y))
-    return _svg(ends[0] + 10, ends[1] + 12, drawn, described)
+    return _image(ends[0] + 10, ends[1] + 12, drawn, described)
 
 
 def _words(x: float, y: float, text: str, anchor: str, more: str = "", *, size: int = 13) -> str:
@@ -469,12 +486,17 @@ def _arrow(first: tuple[float, float], then: tuple[float, float]) -> str:
     return f"<path d='{path} {head}' fill='none' stroke-width='1.6'/>"
 
 
-def _svg(width: float, height: float, drawn: Sequence[str], described: str) -> str:
-    text = escape(_shortened(described, 600))
+def _image(width: float, height: float, drawn: Sequence[str], described: str) -> str:
+    """Return an image; as an element of its own it would lose all but its words where it is not trusted."""
+    svg = (
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:g} {height:g}' width='{width:g}' "
+        f"height='{height:g}' color='{INK}' stroke='currentColor' fill='none' "
+        f"font-family='system-ui, sans-serif'>{''.join(drawn)}</svg>"
+    )
+    data = b64encode(svg.encode()).decode()
     return (
-        f"<svg role='img' aria-label='{text}' viewBox='0 0 {width:g} {height:g}' width='{width:g}' "
-        f"style='max-width:100%;height:auto;display:block' stroke='currentColor' fill='none' "
-        f"font-family='inherit'>{''.join(drawn)}</svg>"
+        f"<img alt='{escape(_shortened(described, 600))}' width='{width:g}' height='{height:g}' "
+        f"style='max-width:100%;height:auto;display:block' src='data:image/svg+xml;base64,{data}'>"
     )
 
 
@@ -680,10 +702,10 @@ def _text(value: Any, depth: int = 0) -> str:
         if depth == _MAX_NESTED:
             return "…"
         if isinstance(value, Mapping):
-            parts = (f"{name}: {_text(item, depth + 1)}" for name, item in islice(value.items(), 20))
+            parts = [f"{name}: {_text(item, depth + 1)}" for name, item in islice(value.items(), _MAX_ITEMS)]
         else:
-            parts = (_text(item, depth + 1) for item in islice(value, 20))
-        return _shortened(", ".join(parts))
+            parts = [_text(item, depth + 1) for item in islice(value, _MAX_ITEMS)]
+        return _shortened(", ".join([*parts, *(["…"] if len(value) > _MAX_ITEMS else [])]))
     return _shortened(str(value))
 
 
@@ -712,6 +734,17 @@ def _is_numeric(values: Iterable[Any]) -> bool:
         if value is not None and not isinstance(value, Cell | list)
     }
     return kinds == {True}
+
+
+def _breakable(text: str) -> str:
+    """Escape a text, and mark where its long words may be broken."""
+    parts = (
+        "<wbr>".join(escape(word[at : at + _WORD_PART]) for at in range(0, len(word), _WORD_PART))
+        if len(word) > _MAX_WORD
+        else escape(word)
+        for word in re.split(r"(\s+)", text)
+    )
+    return "".join(parts)
 
 
 def _heading(column: str | tuple[str, str]) -> str:

@@ -45,7 +45,7 @@ class Check:
 
     name: str
     ok: bool | None
-    found: str
+    state: str
     remedy: str = ""
 
 
@@ -77,8 +77,8 @@ def _checked(name: str, look: Callable[[str], Check]) -> Check:
         return look(name)
     except Exception as error:
         summary = str(error).strip().splitlines() or [""]
-        found = getattr(error, "found", None) or f"{type(error).__name__}: {summary[0]}"
-        return Check(name, False, found, getattr(error, "remedy", None) or "")
+        state = getattr(error, "found", None) or f"{type(error).__name__}: {summary[0]}"
+        return Check(name, False, state, getattr(error, "remedy", None) or "")
 
 
 def render(checks: Iterable[Check], console: Console | None = None) -> None:
@@ -97,21 +97,21 @@ def render(checks: Iterable[Check], console: Console | None = None) -> None:
     table.add_column(overflow="fold")
     for check in checks:
         word, style = marks[check.ok]
-        said = Text(check.found)
+        text = Text(check.state)
         if check.remedy:
-            said.append(f"\n→ {check.remedy}", style="" if check.ok is None else "bold")
-        table.add_row(Text(word, style=style), Text(check.name), said)
+            text.append(f"\n→ {check.remedy}", style="" if check.ok is None else "bold")
+        table.add_row(Text(word, style=style), Text(check.name), text)
     (console or Console()).print(table)
 
 
 def _python(name: str) -> Check:
     from packaging.specifiers import SpecifierSet
 
-    found = f"{platform.python_version()} at {sys.executable}"
-    wanted = importlib.metadata.metadata("mudkit")["Requires-Python"]
-    if SpecifierSet(wanted).contains(platform.python_version(), prereleases=True):
-        return Check(name, True, found)
-    return Check(name, False, found, f"conda create -n mudkit 'python{wanted}', and install mudkit there")
+    version = f"{platform.python_version()} at {sys.executable}"
+    required = importlib.metadata.metadata("mudkit")["Requires-Python"]
+    if SpecifierSet(required).contains(platform.python_version(), prereleases=True):
+        return Check(name, True, version)
+    return Check(name, False, version, f"conda create -n mudkit 'python{required}', and install mudkit there")
 
 
 def _packages(name: str) -> Check:
@@ -119,7 +119,11 @@ def _packages(name: str) -> Check:
 
     lines = importlib.metadata.requires("mudkit") or []
     wanting = []
-    needed = [found for found in map(Requirement, lines) if not found.marker or found.marker.evaluate()]
+    needed = [
+        requirement
+        for requirement in map(Requirement, lines)
+        if not requirement.marker or requirement.marker.evaluate()
+    ]
     for requirement in needed:
         try:
             version = importlib.metadata.version(requirement.name)
@@ -130,8 +134,10 @@ def _packages(name: str) -> Check:
             wanting.append((requirement, f"is {version}"))
     if not wanting:
         return Check(name, True, f"mudkit {importlib.metadata.version('mudkit')}, all {len(needed)} it needs")
-    found = ", ".join(f"{requirement.name} {what}" for requirement, what in wanting)
-    return Check(name, False, found, f"pip install {' '.join(repr(str(each)) for each, _ in wanting)}")
+    missing = ", ".join(f"{requirement.name} {what}" for requirement, what in wanting)
+    return Check(
+        name, False, missing, f"pip install {' '.join(repr(str(requirement)) for requirement, _ in wanting)}"
+    )
 
 
 def _java(name: str) -> Check:
@@ -177,10 +183,10 @@ def _memory(name: str) -> Check:
     free = _available_bytes()
     if free is None:
         return Check(name, None, f"the free memory cannot be told; Spark takes up to {heap:.1f} GiB")
-    found = f"{free / _GIB:.1f} GiB free; Spark takes up to {heap:.1f} GiB ({MEMORY_VARIABLE})"
+    state = f"{free / _GIB:.1f} GiB free; Spark takes up to {heap:.1f} GiB ({MEMORY_VARIABLE})"
     if free / _GIB >= heap + _SPARE_GIB:
-        return Check(name, True, found)
-    return Check(name, False, found, f"close other kernels, or `export {MEMORY_VARIABLE}=512m`")
+        return Check(name, True, state)
+    return Check(name, False, state, f"close other kernels, or `export {MEMORY_VARIABLE}=512m`")
 
 
 def _available_bytes(root: Path = Path("/")) -> int | None:
@@ -206,13 +212,13 @@ def _available_bytes(root: Path = Path("/")) -> int | None:
 
 def _disk(name: str, folder: Path) -> Check:
     free = shutil.disk_usage(folder).free / _GIB
-    found = f"{free:.1f} GiB free in {folder}"
+    state = f"{free:.1f} GiB free in {folder}"
     if not os.access(folder, os.W_OK):
-        return Check(name, False, f"{found}, which cannot be written to", "work in a folder of your own")
+        return Check(name, False, f"{state}, which cannot be written to", "work in a folder of your own")
     if free >= _DISK_GIB:
-        return Check(name, True, found)
+        return Check(name, True, state)
     remedy = "make room" if folder == Path.cwd() else "make room, or `export TMPDIR=` a folder that has some"
-    return Check(name, False, found, remedy)
+    return Check(name, False, state, remedy)
 
 
 def _cache(name: str) -> Check:
@@ -221,9 +227,9 @@ def _cache(name: str) -> Check:
     folder = user_cache()
     if folder is not None and usable(folder):
         return Check(name, True, f"{folder}")
-    found = f"{folder} cannot be written to" if folder else "this user has no home folder"
+    state = f"{folder} cannot be written to" if folder else "this user has no home folder"
     return Check(
-        name, None, f"{found}; temporary files serve instead", "export XDG_CACHE_HOME=/a/folder/of/yours"
+        name, None, f"{state}; temporary files serve instead", "export XDG_CACHE_HOME=/a/folder/of/yours"
     )
 
 
@@ -232,8 +238,8 @@ def _browser(name: str) -> Check:
         place = shutil.which(browser)
         if place is not None:
             return Check(name, True, place)
-    found = "no Chromium on the PATH; only the browser tests need one"
-    return Check(name, None, found, "apt-get install chromium, or playwright install chromium")
+    state = "no Chromium on the PATH; only the browser tests need one"
+    return Check(name, None, state, "apt-get install chromium, or playwright install chromium")
 
 
 def _maps(name: str) -> Check:
@@ -244,5 +250,5 @@ def _maps(name: str) -> Check:
     files = missing_map_files()
     if not files:
         return Check(name, True, "all front-end files are there")
-    found = f"without {', '.join(files)}: maps need a network"
-    return Check(name, None, found, "make setup, or install mudkit from its wheel")
+    state = f"without {', '.join(files)}: maps need a network"
+    return Check(name, None, state, "make setup, or install mudkit from its wheel")

@@ -1,4 +1,4 @@
-"""The errors of mudkit: each says what came, what was expected, where, and what to do.
+"""Errors of mudkit: each states where it occurred, what was found, what was expected, and a remedy.
 
 Each kind is a :class:`MudkitError` and a builtin exception, so that callers may catch either.
 """
@@ -94,7 +94,7 @@ def brief(value: object, length: int = 120) -> str:
     try:
         return repr(value)[:length]
     except Exception:  # RecursionError included, and what a user's __repr__ raises
-        return f"a {type(value).__name__} that cannot be written"
+        return f"a value of type {type(value).__name__} that cannot be printed"
 
 
 def did_you_mean(

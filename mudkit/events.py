@@ -156,7 +156,7 @@ class Call(msgspec.Struct, frozen=True):
         return self.operation if isinstance(self.operation, str) else _tag(self.operation)
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def named_arguments(self) -> Mapping[str, Any]:
         """Arguments by name."""
         return self.arguments if isinstance(self.operation, str) else msgspec.structs.asdict(self.operation)
 
@@ -301,7 +301,7 @@ class Store(Protocol):
         ...
 
     def put(self, key: str, value: Any) -> None:
-        """Store a struct, or JSON data with bytes and ciphertexts; :meth:`get` returns an equal value.
+        """Store a struct or JSON data (also bytes, ciphertexts) by key; :meth:`get` returns an equal value.
 
         Raises
         ------
@@ -329,7 +329,7 @@ class Store(Protocol):
         ...
 
     def crash_point(self, name: str, /) -> None:
-        """Mark a place at which a test may kill the machine."""
+        """Mark a place, by name, at which a test may kill the machine."""
         ...
 
 
@@ -366,7 +366,7 @@ class Operation(Protocol):
         """Return whether it has been answered."""
 
     def result(self, timeout_s: float = 86_400) -> Any:
-        """Run virtual time until it is answered; return the result or raise the error."""
+        """Run virtual time until an answer, at most ``timeout_s``; return the result or raise the error."""
 
     def add_done_callback(self, f: Callable[[Any], None]) -> None:
         """Call ``f`` with this operation when it has been answered."""

@@ -192,7 +192,7 @@ def staged_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def output_problem(path: Path, error: BaseException) -> OutputProblem:
-    """Say why something could not be written, whoever noticed (Python, Arrow, Spark)."""
+    """Return the error for a failed write, whichever library raised it (Python, Arrow, Spark)."""
     text = str(error)
     code = getattr(error, "errno", None)
     if code == errno.ENOSPC or "No space left" in text:
@@ -281,7 +281,7 @@ def _put_back(path: Path) -> None:
 
 
 def free_name(path: Path) -> Path:
-    """Give the path, or with a number behind it when something is there or is being made there."""
+    """Return the path, with a number appended if it exists or is being written."""
     number, free = 1, path
     while free.exists() or any(path.parent.glob(f".{glob.escape(free.name)}.partial-*")):
         number += 1

@@ -341,7 +341,7 @@ class Lab(Displayed):
         """Return the operations in the order in which they were invoked, for :mod:`mudkit.consistency`."""
         return self.frame("operations").sort_values(["invoked", "client", "op_id"], ignore_index=True)
 
-    def held(self) -> pd.DataFrame:
+    def exposure(self) -> pd.DataFrame:
         """Return what each party held: ``party, system, how, field, form, times, bytes, first``.
 
         Raises
@@ -475,7 +475,7 @@ class Lab(Displayed):
                 "messages": messages,
                 "radio energy": f"{words.number(radio_mj / 1000)} J",
                 "links cut": words.listing(cut),
-                "killed": words.listing(killed),
+                "killed": words.listing(killed, 3),
                 "messages mangled": mangled,
                 "problems": self.trace.failures or None,
             },

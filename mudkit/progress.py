@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
-__all__ = ["VARIABLE", "Interrupts", "bar", "wanted"]
+__all__ = ["VARIABLE", "Interrupts", "bar", "is_enabled"]
 
 VARIABLE = "MUDKIT_PROGRESS"
 """``1`` shows bars everywhere, ``0`` nowhere; unset: where somebody watches."""
@@ -25,11 +25,11 @@ _PATIENCE_S = 1.0
 _thread = threading.local()
 
 
-def wanted() -> bool:
-    """Say whether bars are shown: on a terminal and in a notebook, or as ``MUDKIT_PROGRESS`` says."""
-    said = os.environ.get(VARIABLE, "").strip().lower()
-    if said:
-        return said not in ("0", "no", "off", "false")
+def is_enabled() -> bool:
+    """Return whether bars are shown: as ``MUDKIT_PROGRESS`` says, else on a terminal and in a notebook."""
+    setting = os.environ.get(VARIABLE, "").strip().lower()
+    if setting:
+        return setting not in ("0", "no", "off", "false")
     return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
@@ -50,7 +50,7 @@ def bar(total: float, description: str, unit: str) -> Iterator[Callable[[float],
     callable
         It is called with how much is done so far, in the unit of ``total``.
     """
-    if not wanted() or getattr(_thread, "inside", False):
+    if not is_enabled() or getattr(_thread, "inside", False):
         yield lambda done: None
         return
     # In a notebook even a bar that is not shown yet sends a dozen messages to the browser, and JupyterLab
@@ -86,10 +86,10 @@ class Interrupts:
     held back.
     """
 
-    __slots__ = ("_came", "_is_ours")
+    __slots__ = ("_interrupted", "_is_ours")
 
     def __enter__(self) -> Interrupts:
-        self._came = self._is_ours = False
+        self._interrupted = self._is_ours = False
         if getsignal(SIGINT) is default_int_handler:
             try:
                 set_signal(SIGINT, self._note)
@@ -101,7 +101,7 @@ class Interrupts:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._is_ours:
             set_signal(SIGINT, default_int_handler)
-        if self._came and kind is None:
+        if self._interrupted and kind is None:
             self.check()
 
     def check(self) -> None:
@@ -111,11 +111,11 @@ class Interrupts:
         ------
         KeyboardInterrupt
         """
-        if self._came:
-            self._came = False
+        if self._interrupted:
+            self._interrupted = False
             raise KeyboardInterrupt
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._came:
+        if self._interrupted:
             raise KeyboardInterrupt
-        self._came = True
+        self._interrupted = True

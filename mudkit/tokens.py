@@ -15,7 +15,7 @@ _ALGORITHM: Final = "HS256"
 
 
 class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a token proves.
+    """Claims of a token.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def auth(self) -> dict[str, str]:
-        """What predicates see as ``auth``."""
+        """Attributes that predicates read as ``auth``."""
         return {"app": self.app} | ({} if self.user is None else {"user": self.user})
 
     def check(self, now_s: float, device: str | None) -> None:
@@ -86,7 +86,7 @@ class Authority:
         self._key = key
 
     def issue(self, app: str, user: str | None = None, *, expires_s: float, device: str | None = None) -> str:
-        """Give a signed token (a JWT).
+        """Return a signed token (a JWT).
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class Authority:
         return jwt.encode({k: v for k, v in claims.items() if v is not None}, self._key, _ALGORITHM)
 
     def read(self, token: Any) -> Claims:
-        """Give what a token of this authority says, whether or not it is valid still.
+        """Return the claims of a token of this authority, expired or not.
 
         Raises
         ------
@@ -125,7 +125,15 @@ class Authority:
             ) from error
 
     def verify(self, token: Any, now_s: float, device: str | None = None) -> Claims:
-        """Give what a token proves.
+        """Return the claims of a valid token.
+
+        Parameters
+        ----------
+        token : str
+        now_s : float
+            Time at which the token must be valid, in seconds since 1970.
+        device : str, optional
+            Device that presents the token.
 
         Raises
         ------
@@ -138,7 +146,7 @@ class Authority:
 
 
 def claimed(token: str | None) -> Claims | None:
-    """Give what a token says, whoever made it: who has it knows its end, and for whom it is.
+    """Return the claims of a token without checking its signature; its holder needs expiry and user.
 
     Nobody else may believe it: that is what :meth:`Authority.verify` is for. None: it says nothing.
     """

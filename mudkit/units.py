@@ -105,7 +105,7 @@ def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:
 
 
 def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
-    """Tell which points lie in a box; its edges belong to it.
+    """Return which points lie in a box, edges included.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
 
 
 def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Tell the time of day and the weekday in mean solar time: UTC and an hour for each 15 degrees.
+    """Return the time of day and the weekday in mean solar time: UTC plus an hour for each 15 degrees.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], ND
 
 
 def middle(lat: ArrayLike, lon: ArrayLike) -> tuple[float, float]:
-    """Give the median place of places: of the latitudes, and of the longitudes on the side where they are.
+    """Return the median latitude and longitude of places, also across the date line.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ MAX_DEPTH: Final = 128
 
 
 def wire_fields(message: Any) -> Mapping[str, Any]:
-    """Give the fields of a message by their names on the wire, its kind first; none of what has none."""
+    """Return the fields of a message by wire name, its kind first; empty for a value without fields."""
     if isinstance(message, Mapping):
         return message
     if not isinstance(message, msgspec.Struct):
@@ -37,10 +37,10 @@ def wire_fields(message: Any) -> Mapping[str, Any]:
 
 
 def as_wire(value: Any) -> Any:
-    """Give a message, or a part of one, as JSON holds it: mappings and lists; bytes stay bytes."""
+    """Return a message, or a part of one, as plain mappings and lists; bytes stay bytes."""
     if isinstance(value, msgspec.Struct | Mapping):
-        return {name: as_wire(each) for name, each in wire_fields(value).items()}
-    return [as_wire(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: as_wire(field) for name, field in wire_fields(value).items()}
+    return [as_wire(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def is_too_deep(message: Any) -> bool:

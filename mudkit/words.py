@@ -64,9 +64,9 @@ def number(value: float, places: int | None = None) -> str:
     text = f"{abs(value):,.{places}f}"
     if value != 0 and not text.strip("0.,"):
         if abs(value) < 10.0**-_MAX_DECIMALS:
-            text = f"<{10.0**-_MAX_DECIMALS:.{_MAX_DECIMALS}f}"
-        else:
-            text = f"{abs(value):.{decimals([value], 1)}f}"
+            smallest = f"{10.0**-_MAX_DECIMALS:.{_MAX_DECIMALS}f}"
+            return f"<{smallest}" if value > 0 else f">−{smallest}"
+        text = f"{abs(value):.{decimals([value], 1)}f}"
     return f"−{text}" if value < 0 and text.strip("0.,") else text
 
 
@@ -226,7 +226,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "j_per_look": Label("radio energy", "J per look"),
     "reader_bytes": Label("bytes of a phone", "kB a write", 1e-3),
     "reader_j": Label("radio of a phone", "J a write"),
-    "meant_share": Label("readers who are meant", "%", 100.0),
+    "intended_share": Label("intended readers", "%", 100.0),
     "article_bytes": Label("size of the message", "kB", 1e-3),
     "agreement": Label("same readers found", "% of records", 100.0),
     "scanned": Label("looked at"),

@@ -95,6 +95,16 @@ RECORDED = {"cabspotting", "capmetrics", "driving_networks", "phone_log"}
 """Fixtures that give recorded traces: what reads them is left to the soak."""
 PER_FILE = 3
 """How many tests of a file a sample of the soak takes."""
+NEVER_SAMPLED = (
+    "faults/test_killed_jobs.py",
+    "faults/test_mud_campaign.py",
+    "faults/test_mutations.py",
+    "unit/test_packaging.py",
+    "unit/test_site.py",
+)
+"""Files in which a test of the soak takes over a minute: a sample that starts it late would not end in time."""
+UNSAMPLED_MARKERS = ("browser", "notebook")
+"""Markers of tests that wait for a browser or a kernel for a minute: the same holds for them."""
 
 
 STARTED, TREE = pytest.StashKey[float](), pytest.StashKey[str]()
@@ -166,7 +176,10 @@ def sample(items: list[pytest.Item], seed: str) -> list[pytest.Item]:
     """Draw a few tests of each file, the files in a drawn order."""
     draw = Random(seed)
     files: dict[Path, list[pytest.Item]] = {}
+    never = {REPOSITORY / "tests" / name for name in NEVER_SAMPLED}
     for item in items:
+        if item.path in never or any(map(item.get_closest_marker, UNSAMPLED_MARKERS)):
+            continue
         files.setdefault(item.path, []).append(item)
     drawn = [draw.sample(group, min(PER_FILE, len(group))) for _, group in sorted(files.items())]
     draw.shuffle(drawn)
@@ -185,8 +198,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = soak - kept_by_rotation(items, config.stash[TREE])
         chosen = [item for item in items if item not in left]
     place = {REPOSITORY / "tests" / name: number for number, name in enumerate(LONGEST)}
-    if gone := [file for file in place if not file.is_file()]:
-        raise pytest.UsageError(f"tests/conftest.py: LONGEST names what is not there: {gone}")
+    named = [*place, *(REPOSITORY / "tests" / name for name in NEVER_SAMPLED)]
+    if gone := [file for file in named if not file.is_file()]:
+        raise pytest.UsageError(f"tests/conftest.py: LONGEST or NEVER_SAMPLED name what is not there: {gone}")
     if config.option.quick:
         chosen = [
             item for item in chosen if item.path not in place and not item.get_closest_marker("process")

@@ -37,14 +37,14 @@ from mudkit.experiment import (
     Sublim,
     Traffic,
     Ward,
-    commuting,
+    check_orders,
+    cleartext_fields,
+    commutativity,
     contacts,
-    learnt,
-    orders,
+    party_knowledge,
     party_views,
     run,
     scoreboard,
-    shown,
 )
 from mudkit.experiment.ward import POLICIES
 from mudkit.fleet.recorder import TABLES
@@ -87,7 +87,7 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
     friends = TASKS["friends nearby"].over(devices=6, hours=0.5)
     composed = scoreboard([friends], COMPOSITIONS, seeds=[23])
     for name, scores in (("board", board), ("composed", composed)):
-        for part in ("runs", "privacy", "devices", "disclosed", "latencies"):
+        for part in ("runs", "privacy", "devices", "disclosures", "latencies"):
             yield f"{name}: {part}", getattr(scores, part)
         for task in scores.tasks:
             for method in ("measured", "table", "differences", "pareto"):
@@ -99,17 +99,17 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
     yield "comparison: runs", compared.runs
     yield "comparison: differences", compared.differences()
     lab = run(replace(SCENARIO, hours=1.0), Contrail, 26).lab
-    for function in (contacts, learnt, shown):
+    for function in (contacts, party_knowledge, cleartext_fields):
         yield f"privacy: {function.__name__}", function(lab)
-    checked = orders(scenarios=2, seed=27)
+    checked = check_orders(scenarios=2, seed=27)
     yield "orders", checked
-    yield "orders: commuting", commuting(checked)
-    for way in Audience.WAYS:
+    yield "orders: commuting", commutativity(checked)
+    for way in Audience.METHODS:
         yield f"audience: {way}", Audience(readers=8, writes=2).run(28, way).readers
     traffic = Traffic(cars=4, minutes=4)
-    yield "traffic: run", traffic.run(29, lambda sender, receiver: Volume(2)).heard
-    yield "traffic: heard", traffic.play(traffic.said(29), lambda sender, receiver: Volume(2))[0]
-    yield "traffic: sent", traffic.play(traffic.said(29), lambda sender, receiver: Volume(2))[1]
+    yield "traffic: run", traffic.run(29, lambda sender, receiver: Volume(2)).cells
+    yield "traffic: cells", traffic.play(traffic.reports(29), lambda sender, receiver: Volume(2))[0]
+    yield "traffic: sent", traffic.play(traffic.reports(29), lambda sender, receiver: Volume(2))[1]
     ward = Ward(patients=3, doctors=2, hours=0.2)
     shifts = [(name, seed) for name in POLICIES for seed in (30, 31)]
     measured = [{"system": name, "seed": seed, **ward.run(seed, name).measures()} for name, seed in shifts]

@@ -1,7 +1,7 @@
 """Execute chapters and normalise them: outputs stay only where the tests compare them.
 
-It tells how long each took, and all together: the budget is 4 minutes. The run time that a chapter states is
-mended when it is off by more than a third; so run this on a quiet machine.
+It prints how long each took, and all together: the budget is 4 minutes. The run time that a chapter and its
+page in docs/teaching state is rewritten when it is off by more than a third: run it on a quiet machine.
 
 Usage: python tools/notebooks.py [NOTEBOOK ...]        all of notebooks/ by default
 """
@@ -23,7 +23,8 @@ from mudkit.report.kernels import QUIET_KERNEL, manager
 
 CHECKED = "nbval-check-output"
 FOLDER = Path(__file__).parents[1] / "notebooks"
-STATED = re.compile(r"Run time: about (\d+) seconds")
+TEACHING = FOLDER.parent / "docs" / "teaching"
+STATED = re.compile(r"((?:Run time:|chapter\s+runs\s+in)\s+about\s+)(\d+)(?=\s+seconds)")
 STEP_S = 5
 WITHIN_S = 600
 
@@ -62,15 +63,15 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def state(text: str, took_s: float) -> str:
-    """Have a text state the run time that was measured, in steps of 5 s, unless it nearly does."""
+    """Replace the run time that a text states, in steps of 5 s, unless the measured one is near."""
     result = STATED.search(text)
-    if result is None or abs(took_s - int(result[1])) <= int(result[1]) / 3:
+    if result is None or abs(took_s - int(result[2])) <= int(result[2]) / 3:
         return text
-    return STATED.sub(f"Run time: about {max(round(took_s / STEP_S), 1) * STEP_S} seconds", text)
+    return STATED.sub(rf"\g<1>{max(round(took_s / STEP_S), 1) * STEP_S}", text)
 
 
 def main() -> None:
-    """Do the named chapters, or all, and tell how many seconds each took."""
+    """Execute the named chapters, or all, and print how many seconds each took."""
     files = [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("[0-9]*.ipynb"))
     all_s = 0.0
     for file in tqdm(files, unit="chapter"):
@@ -79,6 +80,9 @@ def main() -> None:
         took_s = time.monotonic() - started
         executed.cells[0].source = state(executed.cells[0].source, took_s)
         nbformat.write(normalise(executed), file)
+        page = TEACHING / f"{file.stem}.md"
+        if page.exists():
+            page.write_text(state(page.read_text(), took_s))
         tqdm.write(f"{took_s:6.1f} s  {file.stem}")
         all_s += took_s
     tqdm.write(f"{all_s:6.1f} s  in all")

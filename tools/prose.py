@@ -42,6 +42,9 @@ NAMES = re.compile(
     r"|(MOST|LEAST|DEEPEST|LONGEST|FIRST|LAST)(_[A-Z0-9_]+)?|tell_.*|.*_soon|quiet_workers)$"
 )
 
+TERMS = frozenset({"found"})
+"""Parameters and attributes with a meaning of their own: ``found`` of each error."""
+
 Finding = tuple[int, str]
 
 
@@ -69,11 +72,11 @@ def _docstring_findings(line: int, text: str) -> Iterator[Finding]:
 def _bound_names(node: ast.AST) -> Iterator[tuple[int, str]]:
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         yield node.lineno, node.name
-    elif isinstance(node, ast.arg):
+    elif isinstance(node, ast.arg) and node.arg not in TERMS:
         yield node.lineno, node.arg
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         yield node.lineno, node.id
-    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr not in TERMS:
         yield node.lineno, node.attr
 
 

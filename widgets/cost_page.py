@@ -10,7 +10,7 @@ import ipywidgets
 import numpy as np
 
 from mudkit import figures
-from mudkit.experiment import CacheBench, CachingRun, nodes
+from mudkit.experiment import CacheBench, CachingRun, tree_nodes
 from mudkit.learning import COSTS, FixedRule
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import Panel
@@ -111,7 +111,7 @@ class CostPage(Panel):
 
     def _tell(self, now: CachingRun) -> None:
         assert now.learnt is not None  # only the rule has no tree
-        table = nodes(now.learnt)
+        table = tree_nodes(now.learnt)
         leaves = int(table["leaves"].iloc[0])
         self.status.value = (
             f"<div role='status'><b>the tree: {_shares(now)}</b>; {self._rule}; as stale as the rule, nobody "

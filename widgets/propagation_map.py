@@ -18,9 +18,9 @@ from mudkit.widgets.panel import LAST, Panel, alert
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["WAYS", "PropagationMap"]
+__all__ = ["METHODS", "PropagationMap"]
 
-WAYS: Final[dict[str, Callable[[int], Callable[..., Any]]]] = {
+METHODS: Final[dict[str, Callable[[int], Callable[..., Any]]]] = {
     "until so many messages wait": lambda amount: lambda sender, receiver: Volume(amount),
     "until they are of so many cars": lambda amount: lambda sender, receiver: People(amount),
     "until so many seconds have passed": lambda amount: lambda sender, receiver: Time(seconds=amount),
@@ -45,20 +45,20 @@ class PropagationMap(Panel):
     ----------
     traffic : Traffic
     seed : int
-    own : mapping of str to callable, optional
-        Aggregability functions of one's own, by what they are called.
-    way : str, optional
-        What is chosen at first: of :data:`WAYS` or of one's own; without it, the farther, the more.
+    functions : mapping of str to callable, optional
+        Further aggregability functions, by name.
+    method : str, optional
+        Initial choice, one of :data:`METHODS` or of ``functions``; by default the last of :data:`METHODS`.
     amount : int
-        The amount, from 1 to 120; one's own functions have none.
+        Amount, from 1 to 120; not used by ``functions``.
     cell_km : float
-        Side of the cells.
-    longest_s : float
-        No message waits for longer.
+        Side of the cells, in km.
+    max_retention_s : float
+        Maximum time that a message waits, in seconds.
 
     Attributes
     ----------
-    way, cells : ipywidgets.Dropdown
+    method, cells : ipywidgets.Dropdown
     amount, time : ipywidgets.IntSlider
     status, problem : ipywidgets.HTML
         What each listener has got, in how many bytes, and how late; what cannot be.
@@ -67,7 +67,7 @@ class PropagationMap(Panel):
     Raises
     ------
     ParameterError
-        There is no such way, or a value cannot be used.
+        The method is unknown, or a value is invalid.
     """
 
     def __init__(
@@ -75,27 +75,27 @@ class PropagationMap(Panel):
         traffic: Traffic,
         seed: int = 0,
         *,
-        own: Mapping[str, Callable[..., Any]] | None = None,
-        way: str | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        method: str | None = None,
         amount: int = 1,
         cell_km: float = 1.0,
-        longest_s: float = 300.0,
+        max_retention_s: float = 300.0,
     ) -> None:
-        self._traffic, self._longest_s, self._own = traffic, longest_s, dict(own or {})
-        self._said = traffic.said(seed)
+        self._traffic, self._max_retention_s, self._own = traffic, max_retention_s, dict(functions or {})
+        self._reports = traffic.reports(seed)
         self._play = lru_cache(maxsize=256)(self._played)
-        names = [*WAYS, *self._own]
-        way = [*WAYS][-1] if way is None else way
-        if way not in names or not 1 <= amount <= _MOST:
+        names = [*METHODS, *self._own]
+        method = [*METHODS][-1] if method is None else method
+        if method not in names or not 1 <= amount <= _MOST:
             raise ParameterError(
-                "There is no such way to aggregate.",
-                where="way, amount",
-                found=f"{way!r}, {amount}",
+                "There is no such method of aggregation.",
+                where="method, amount",
+                found=f"{method!r}, {amount}",
                 expected=f"one of {', '.join(names)}, and an amount from 1 to {_MOST}",
             )
         wide = {"description_width": "initial"}
-        self.way = ipywidgets.Dropdown(
-            options=names, value=way, description="messages go", style=wide, layout={"width": "25em"}
+        self.method = ipywidgets.Dropdown(
+            options=names, value=method, description="messages go", style=wide, layout={"width": "25em"}
         )
         self.amount = ipywidgets.IntSlider(
             value=amount, min=1, max=_MOST, description="amount", tooltip="arrow keys move it"
@@ -107,7 +107,7 @@ class PropagationMap(Panel):
             description="cells of",
             layout={"width": "14em"},
         )
-        end_s = 60 * traffic.minutes + longest_s
+        end_s = 60 * traffic.minutes + max_retention_s
         self._step_s = end_s / _STEPS
         self.time = ipywidgets.IntSlider(
             value=round(30 * traffic.minutes / self._step_s),
@@ -122,19 +122,24 @@ class PropagationMap(Panel):
         ipywidgets.jslink((play, "value"), (self.time, "value"))
         self._clock = ipywidgets.Label()
         self.status, self.problem = ipywidgets.HTML(), ipywidgets.HTML()
-        self._heard, sent = self._play(way, amount, cell_km)
+        self._heard, sent = self._play(method, amount, cell_km)
         self.figure = Figure(
             figures.knowledge(
-                self._heard.table, self._said, self._shown(), value="speed_kmh", label="km/h", limits=_LIMITS
+                self._heard.table,
+                self._reports,
+                self._shown(),
+                value="speed_kmh",
+                label="km/h",
+                limits=_LIMITS,
             )
         )
         self._tell(sent)
-        for control in (self.way, self.amount, self.cells):
+        for control in (self.method, self.amount, self.cells):
             control.observe(self._changed, names="value")
         self.time.observe(self._moved, names="value")
         super().__init__(
             [
-                ipywidgets.HBox([self.way, self.amount, self.cells]),
+                ipywidgets.HBox([self.method, self.amount, self.cells]),
                 self.problem,
                 self.status,
                 ipywidgets.HBox([play, self.time, self._clock]),
@@ -143,16 +148,18 @@ class PropagationMap(Panel):
         )
         self.add_class("mudkit-propagation-map")
 
-    def _played(self, way: str, amount: int, cell_km: float) -> tuple[figures.ReceivedCells, pd.DataFrame]:
-        function = WAYS[way](amount) if way in WAYS else self._own[way]
-        heard, sent = self._traffic.play(self._said, function, cell_km=cell_km, longest_s=self._longest_s)
+    def _played(self, method: str, amount: int, cell_km: float) -> tuple[figures.ReceivedCells, pd.DataFrame]:
+        function = METHODS[method](amount) if method in METHODS else self._own[method]
+        heard, sent = self._traffic.play(
+            self._reports, function, cell_km=cell_km, max_retention_s=self._max_retention_s
+        )
         return figures.ReceivedCells(heard), sent
 
     def _changed(self, change: dict[str, Any]) -> None:
-        self.amount.disabled = self.way.value not in WAYS
+        self.amount.disabled = self.method.value not in METHODS
         amount = 1 if self.amount.disabled else self.amount.value
         try:
-            self._heard, sent = self._play(self.way.value, amount, self.cells.value)
+            self._heard, sent = self._play(self.method.value, amount, self.cells.value)
         except MudkitError as error:
             self.problem.value = alert(LAST, error)
             return
@@ -175,7 +182,7 @@ class PropagationMap(Panel):
         for row in sent.to_dict("records"):
             table = self._heard.table
             rows = table[table["receiver"] == row["receiver"]]
-            late_s = ((rows["t_s"] - rows["said_s"]) * rows["messages"]).sum() / max(
+            late_s = ((rows["t_s"] - rows["reported_s"]) * rows["messages"]).sum() / max(
                 rows["messages"].sum(), 1
             )
             parts.append(

@@ -10,7 +10,7 @@ import ipywidgets
 from mudkit import figures, words
 from mudkit.display import Align, Cell, Table
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.experiment import GAINS, LABELS, MEASURES, OF_DEVICES, front
+from mudkit.experiment import DEVICE_MEASURES, GAINS, LABELS, MEASURES, pareto_front
 from mudkit.experiment import Scoreboard as Measured
 from mudkit.widgets.figure import Figure
 from mudkit.widgets.panel import LAST, Panel, alert
@@ -115,13 +115,13 @@ class Scoreboard(Panel):
             return self._measured.table(self.task.value).reset_index()
         kept = self._measured.devices
         rows = kept[(kept["task"] == self.task.value) & (kept["device"] == self.device.value)]
-        values: pd.DataFrame = rows[["system", *OF_DEVICES]].reset_index(drop=True)
+        values: pd.DataFrame = rows[["system", *DEVICE_MEASURES]].reset_index(drop=True)
         return values
 
     def _points(self) -> tuple[pd.DataFrame, dict[str, Any]]:
         x, y, of = self.x.value, self.y.value, self.device.value
         texts = {"x": x, "y": y, "labels": (LABELS[x], LABELS[y]), "title": f"{self.task.value}, {of}"}
-        return front(self._values(), x, y), texts
+        return pareto_front(self._values(), x, y), texts
 
     def _tell(self, points: pd.DataFrame) -> None:
         best = ", ".join(escape(str(name)) for name in points.loc[points["is_best"], "system"])

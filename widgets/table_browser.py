@@ -211,7 +211,9 @@ class TableBrowser(Panel):
 
     def _held(self, name: str) -> list[dict[str, Any]]:
         try:
-            rows: list[dict[str, Any]] = self._clients[name].held(self._table, self._readers[name]).result()
+            rows: list[dict[str, Any]] = (
+                self._clients[name].holdings(self._table, self._readers[name]).result()
+            )
         except OperationLost:  # its device is off, or its machine was killed
             return []
         return rows

@@ -68,7 +68,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command; an error of mudkit's is told without a traceback, with exit status 1."""
+    """Run the command; print an error of mudkit's without a traceback, and exit with status 1."""
     logging.getLogger().addFilter(_is_news)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is stopped in good order cleans up
     for stream in (sys.stdout, sys.stderr):
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Tell whether somebody should hear of it: not that work was interrupted, with a traceback (Py4J)."""
+    """Return whether a record is shown; tracebacks of interrupted work (Py4J) are not."""
     return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 

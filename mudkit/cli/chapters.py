@@ -59,8 +59,8 @@ def judge(
     typer.echo(f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}: {out}")
     is_judged = graded["verdict"].isin(("passed", "not yet"))
     for row in graded.loc[~is_judged, ["verdict", "file", "exercise", "problem"]].astype("string").to_numpy():
-        verdict, handed_in, asked, problem = ("" if each is pd.NA else str(each) for each in row)
-        what = ", ".join(filter(None, (handed_in, asked)))
+        verdict, handed_in, question, problem = ("" if value is pd.NA else str(value) for value in row)
+        what = ", ".join(filter(None, (handed_in, question)))
         typer.echo(f"{verdict}: {what}: {'; '.join(map(str.strip, problem.splitlines()))}", err=True)
     if not is_judged.any():
         raise typer.Exit(1)
@@ -105,6 +105,6 @@ def lab(
 
 
 def _chapters() -> Path:
-    """Give the folder of chapters: that of a checkout where one is, else the package's own."""
+    """Return the folder of chapters: that of a checkout, else the package's own."""
     here = Path("notebooks")
     return here if (here / "00_start_here.ipynb").is_file() else Path(__file__).parent.parent / "notebooks"

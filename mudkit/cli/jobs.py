@@ -96,7 +96,7 @@ def pipeline_run(
     """Run one job on Spark and write its result; a stopped job continues where it was.
 
     `pipeline.spread` and `pipeline.aggregate_stream` are for Python only: they take a function, which no
-    command line can say.
+    command line can express.
 
     Example: mudkit pipeline run cells traces/cars --out counts --zoom 12 --zoom 14
     """
@@ -124,9 +124,8 @@ def pipeline_run(
     _refuse_options_of_others(context, job)
     if job == "ingest":
         from mudkit.trace.formats import recognise
-        from mudkit.trace.options import Options
+        from mudkit.trace.options import LoadPlan, Options
         from mudkit.trace.parse import check_source
-        from mudkit.trace.plan import LoadPlan
 
         source = recognise(existing(path, "trace"), format, mapping(column))
         check_source(LoadPlan.of(source, Options.of(table, tz, time_unit, box_km, window_s), rule))
@@ -178,7 +177,7 @@ def _refuse_options_of_others(context: typer.Context, job: str) -> None:
         raise ParameterError(
             f"The job {job} does not look at {_written(others[0])}.",
             where=", ".join(map(_written, others)),
-            found=", ".join(_said(name, context.params[name]) for name in others),
+            found=", ".join(_as_option(name, context.params[name]) for name in others),
             expected=", ".join(map(_written, _OPTIONS[job])),
             remedy="ingest takes all rows of one file; the jobs that read traces take --where and --reads"
             if job == "ingest"
@@ -195,9 +194,9 @@ def _jobs_with(name: str) -> str:
     return ", ".join(job for job, names in _OPTIONS.items() if name in names)
 
 
-def _said(name: str, value: Any) -> str:
-    """Give an option as it was given."""
-    return " ".join(f"{_written(name)} {each}" for each in (value if isinstance(value, list) else [value]))
+def _as_option(name: str, value: Any) -> str:
+    """Return an option as it was written on the command line."""
+    return " ".join(f"{_written(name)} {part}" for part in (value if isinstance(value, list) else [value]))
 
 
 def _written(name: str) -> str:
@@ -228,6 +227,6 @@ class _spark:  # noqa: N801 - reads as a function where it is used
 
 
 def _size_bytes(path: Path) -> int:
-    """Give the size of a file, or of all files in a folder."""
+    """Return the size of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())

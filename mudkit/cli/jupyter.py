@@ -57,7 +57,9 @@ def is_local_root(arguments: Sequence[str]) -> bool:
 
 def _options(arguments: Sequence[str]) -> set[str]:
     """Return the full names of the options among the arguments."""
-    names = {each.partition("=")[0].removeprefix("--") for each in arguments if each.startswith("--")}
+    names = {
+        argument.partition("=")[0].removeprefix("--") for argument in arguments if argument.startswith("--")
+    }
     return {_ALIASES.get(name, name) for name in names}
 
 
@@ -76,7 +78,7 @@ def refuse_unknown(arguments: Sequence[str]) -> None:
     EnvironmentProblem
         There is no JupyterLab.
     """
-    options = [each for each in arguments if each.startswith("-") and each.strip("-")]
+    options = [argument for argument in arguments if argument.startswith("-") and argument.strip("-")]
     if not options:
         return
     flags, aliases, traits = _known()
@@ -125,7 +127,7 @@ def _refuse_value(option: str, trait: TraitType[Any, Any], value: str) -> None:
 
 
 def _known() -> tuple[set[str], dict[str, str], dict[str, TraitType[Any, Any]]]:
-    """Give JupyterLab's flags, its short names with the traits that they mean, and the traits."""
+    """Return JupyterLab's flags, its aliases with their traits, and the traits."""
     try:
         from jupyter_server.serverapp import ServerApp
         from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]
@@ -136,12 +138,17 @@ def _known() -> tuple[set[str], dict[str, str], dict[str, TraitType[Any, Any]]]:
     from traitlets import Type
 
     apps = (LabApp(), ServerApp())
-    makes = [each for app in apps for each in (type(app), *app.classes)]
+    makes = [kind for app in apps for kind in (type(app), *app.classes)]
     # Also the kinds that are named as a default only, such as IdentityProvider, which has the token.
     chosen = [
         trait.default_value for app in apps for trait in app.traits().values() if isinstance(trait, Type)
     ]
-    kinds = {kind for each in (*makes, *chosen) if isinstance(each, type) for kind in each.mro()}
+    kinds = {
+        kind
+        for chosen_type in (*makes, *chosen)
+        if isinstance(chosen_type, type)
+        for kind in chosen_type.mro()
+    }
     traits = {
         f"{kind.__name__}.{name}": trait
         for kind in kinds

@@ -49,8 +49,8 @@ def report(
     from mudkit.report.schemas import TEMPLATES
 
     if as_list:
-        for each in TEMPLATES if name in (None, "all") else [name]:
-            _print_parameters(each)
+        for template in TEMPLATES if name in (None, "all") else [name]:
+            _print_parameters(template)
         return
     if name is None:
         raise ParameterError(
@@ -125,9 +125,9 @@ def reproduce(
         from mudkit.report import keep_page
         from mudkit.reproduce.scorecard import figures, notebook
 
-        asked = {"rows": [result.row.name for result in measured]}
+        request = {"rows": [result.row.name for result in measured]}
         kept = keep_page(
-            "reproduce", notebook(measured), {"figures": figures(measured)}, parameters=asked, build=out
+            "reproduce", notebook(measured), {"figures": figures(measured)}, parameters=request, build=out
         )
         typer.echo(f"{kept / 'report.html'}", err=as_json)  # JSON alone is on standard output
 

@@ -1,28 +1,30 @@
-"""Check a history against a model, record by record."""
+"""Check of a history against a model, record by record, and the explanation in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from mudkit.consistency.deciding import Decision, judge
+from mudkit.consistency.deciding import Contradiction, Decision, judge, minimize
 from mudkit.consistency.history import History
-from mudkit.consistency.minimise import smallest
-from mudkit.consistency.models import PROMISES, Model, model_of, promising
+from mudkit.consistency.models import PROMISES, Edge, Form, Model, model_of, promising
 from mudkit.consistency.operation import Operation, Outcome
+from mudkit.consistency.record import Reading
 from mudkit.consistency.search import Budget
-from mudkit.consistency.verdict import Explanation, Status, Verdict
-from mudkit.consistency.words import explained, summed_up
+from mudkit.consistency.verdict import Explanation, Status, Step, Verdict
+from mudkit.consistency.versions import one_view
 from mudkit.errors import ParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["MOST_OPERATIONS", "check", "views"]
+__all__ = ["MAX_OPERATIONS", "check", "views"]
 
-MOST_OPERATIONS: Final = 3_000
-"""Of one record, for the general search: with more, its answer is UNKNOWN at once."""
+MAX_OPERATIONS: Final = 3_000
+"""Maximum number of operations of a record for the general search; beyond, the result is UNKNOWN."""
 
 
 def check(
@@ -33,43 +35,43 @@ def check(
     reads: Iterable[str] | None = None,
     within_s: float = 10.0,
 ) -> Verdict:
-    """Find out whether a history meets a model.
+    """Check whether a history satisfies a model.
 
-    All writes count, and of the reads those whose type promises the model (Table 3 of Mobius), each type on
-    its own: a history that mixes read types promises less than each of them. Reads without a type count for
-    every model. Each record is a consistency domain of its own, as in appendix A.
+    All writes count, and the reads whose type promises the model (Table 3 of Mobius), each type separately: a
+    history that mixes read types promises less than each of them. Reads without a type count for every model.
+    Each record is a consistency domain of its own, as in appendix A.
 
-    A write that was never answered took effect if somebody saw it, and a write that was refused had none.
-    Where the versions of all writes are known they are the order of the writes, in views as well, and models
-    with one view are decided in a time nearly in proportion to the operations. Otherwise, and for views that
-    fork, a search decides, and beyond its bounds the answer is UNKNOWN, never OK.
+    A write that was never answered took effect if some operation saw it, and a rejected write has no effect.
+    If the versions of all writes are known, they are the order of the writes, in views as well, and models
+    with one view are decided in nearly linear time. Otherwise, and for forking views, a search decides.
+    Beyond its limits the result is UNKNOWN, never OK.
 
     Parameters
     ----------
     history : History, pyarrow.Table or pandas.DataFrame
-        A table is that of the operations of a trace, as ``lab.history()`` gives it.
+        A history, or the table of operations of a trace, such as ``lab.history()``.
     model : str
         One of :data:`mudkit.consistency.MODELS`.
     key : str, optional
-        The key of the record to check; None: every record is checked.
+        Key of the record to check; by default all records.
     reads : iterable of str, optional
-        The types of the reads that count, all of them together, whatever they promise.
+        Types of the reads that count, all of them together, whatever they promise.
     within_s : float
-        Seconds of real time for a record's verdict, and again for making a contradiction small.
+        Seconds of real time for the verdict of a record, and again for minimising a contradiction.
 
     Returns
     -------
     Verdict
-        ILLEGAL if a record is, else UNKNOWN if one is, else OK.
+        ILLEGAL if any record is ILLEGAL, else UNKNOWN if any is UNKNOWN, else OK.
 
     Raises
     ------
     ParameterError
-        There is no such model, or the time is not over 0.
+        There is no such model, or the time is not positive.
     TraceFormatError, TraceContentError
-        The table is not one of operations, or what it holds cannot have happened.
+        The table is not a table of operations, or its content is invalid.
     """
-    asked = model_of(model)
+    definition = model_of(model)
     if not within_s > 0:
         raise ParameterError(
             "A check needs time.", where="within_s", found=repr(within_s), expected="seconds over 0"
@@ -77,34 +79,35 @@ def check(
     history = history if isinstance(history, History) else History.from_table(history)
     if isinstance(reads, str):
         reads = (reads,)
-    wanted = None if reads is None else frozenset({*reads, None})
+    types = None if reads is None else frozenset({*reads, None})
     records = history.records
     keys = list(records) if key is None else [key]
-    groups: dict[str, _Checked] = {}
-    for each in keys:
-        part = records.get(each, History())
-        groups[each] = _checked(part, asked, wanted, within_s)
-        if groups[each].status is Status.ILLEGAL:
+    results: dict[str, _Result] = {}
+    for name in keys:
+        results[name] = _check_record(records.get(name, History()), definition, types, within_s)
+        if results[name].status is Status.ILLEGAL:
             break
-    return _verdict(history, asked, key, groups)
+    return _verdict(history, definition, key, results)
 
 
 def views(
     history: History | pa.Table | pd.DataFrame, key: str, model: str = "fork-sequential"
 ) -> Mapping[str, tuple[Operation, ...]]:
-    """Return the view of a record that was found for each client.
+    """Return the view of each client on a record.
 
     Parameters
     ----------
     history : History, pyarrow.Table or pandas.DataFrame
+        A history, or the table of operations of a trace.
     key : str
+        Key of the record.
     model : str
-        The name of the model that the views meet.
+        Name of the model that the views satisfy.
 
     Returns
     -------
     mapping of str to tuple of Operation
-        Empty when no views were found: :func:`check` says why.
+        Empty if no views were found: :func:`check` explains why.
 
     Raises
     ------
@@ -114,8 +117,8 @@ def views(
     return check(history, model, key=key).views.get(key, {})
 
 
-class _Checked:
-    """What came out for a record."""
+class _Result:
+    """Result for a record."""
 
     def __init__(
         self, status: Status, explanation: Explanation, seen: dict[str, tuple[Operation, ...]] | None = None
@@ -125,88 +128,94 @@ class _Checked:
         self.views = seen or {}
 
 
-def _verdict(history: History, model: Model, key: str | None, groups: dict[str, _Checked]) -> Verdict:
-    status = Status.OK if groups else Status.UNKNOWN
-    explanation = summed_up(model, len(history), len(history.clients)) if groups else _nothing(None)
+def _verdict(history: History, model: Model, key: str | None, results: dict[str, _Result]) -> Verdict:
+    status = Status.OK if results else Status.UNKNOWN
+    explanation = _summary(model, len(history), len(history.clients)) if results else _nothing(None)
     for kind in (Status.UNKNOWN, Status.ILLEGAL):
-        for each, one in groups.items():
-            if one.status is kind:
-                status, explanation, key = kind, one.explanation, each
+        for name, result in results.items():
+            if result.status is kind:
+                status, explanation, key = kind, result.explanation, name
                 break
-    seen = {each: one.views for each, one in groups.items() if one.status is Status.OK and one.views}
-    if status is Status.OK and len(groups) == 1:
-        (key,) = groups
-        explanation = groups[key].explanation
-    return Verdict(status, model.name, key, explanation, history, seen)
+    views_of = {
+        name: result.views for name, result in results.items() if result.status is Status.OK and result.views
+    }
+    if status is Status.OK and len(results) == 1:
+        (key,) = results
+        explanation = results[key].explanation
+    return Verdict(status, model.name, key, explanation, history, views_of)
 
 
 def _nothing(what: str | None) -> Explanation:
     return Explanation("nothing", what or "There is no operation to check: an empty history proves nothing.")
 
 
-def _checked(
-    history: History, model: Model, wanted: frozenset[str | None] | None, within_s: float
-) -> _Checked:
+def _check_record(
+    history: History, model: Model, selected: frozenset[str | None] | None, within_s: float
+) -> _Result:
     """Check a record."""
-    answered = [each for each in history if not each.is_write and each.outcome is Outcome.OK]
-    types = {each.type for each in answered}
-    if wanted is None:
-        groups = [frozenset({each}) for each in _sorted(types & promising(model.name), model)]
+    answered = [
+        operation for operation in history if not operation.is_write and operation.outcome is Outcome.OK
+    ]
+    types = {operation.type for operation in answered}
+    if selected is None:
+        groups = [frozenset({type_}) for type_ in _sorted(types & promising(model.name), model)]
     else:
-        groups = [wanted & types] if wanted & types else []
+        groups = [selected & types] if selected & types else []
     if types and not groups:
-        asked = "of the types asked for" if wanted is not None else "whose type promises the model"
-        there = ", ".join(sorted(str(each) for each in types))
-        return _Checked(
+        which = "of the types asked for" if selected is not None else "whose type promises the model"
+        known = ", ".join(sorted(str(type_) for type_ in types))
+        return _Result(
             Status.UNKNOWN,
             Explanation(
                 "no read promises it",
-                f"There is no read {asked}, so nothing was checked; there are: {there}.",
+                f"There is no read {which}, so nothing was checked; there are: {known}.",
             ),
         )
-    best: _Checked | None = None
+    best: _Result | None = None
     for group in groups or [frozenset()]:
-        grouped = _group(history, model, group, within_s)
-        if grouped.status is Status.ILLEGAL:
-            return grouped
-        if best is None or (grouped.status is Status.UNKNOWN and best.status is Status.OK):
-            best = grouped
+        result = _check_reads(history, model, group, within_s)
+        if result.status is Status.ILLEGAL:
+            return result
+        if best is None or (result.status is Status.UNKNOWN and best.status is Status.OK):
+            best = result
     assert best is not None
     return best
 
 
 def _sorted(types: Iterable[str | None], model: Model) -> list[str | None]:
-    """Put first the type of reads that promises just this model: its views are those that are shown."""
-    return sorted(types, key=lambda each: (PROMISES.get(each or "") != model.name, each or ""))
+    """Return the types, first the one that promises exactly this model: its views are shown."""
+    return sorted(types, key=lambda type_: (PROMISES.get(type_ or "") != model.name, type_ or ""))
 
 
-def _group(history: History, model: Model, reads: frozenset[str | None], within_s: float) -> _Checked:
+def _check_reads(history: History, model: Model, reads: frozenset[str | None], within_s: float) -> _Result:
     counted = [
-        each for each in history if each.is_write or (each.outcome is Outcome.OK and each.type in reads)
+        operation
+        for operation in history
+        if operation.is_write or (operation.outcome is Outcome.OK and operation.type in reads)
     ]
-    if all(each.outcome is Outcome.PENDING for each in counted):
-        return _Checked(
+    if all(operation.outcome is Outcome.PENDING for operation in counted):
+        return _Result(
             Status.UNKNOWN,
             _nothing("No operation was answered: there is nothing to check." if len(history) else None),
         )
-    decision = judge(counted, reads, model, Budget(within_s, MOST_OPERATIONS))
+    decision = judge(counted, reads, model, Budget(within_s, MAX_OPERATIONS))
     if decision.status is Status.OK:
-        clients = len({each.client for each in counted})
-        return _Checked(Status.OK, summed_up(model, len(counted), clients), decision.views)
+        clients = len({operation.client for operation in counted})
+        return _Result(Status.OK, _summary(model, len(counted), clients), decision.views)
     if decision.status is Status.UNKNOWN:
-        return _Checked(Status.UNKNOWN, _too_large(counted, decision, within_s))
-    budget = Budget(within_s, MOST_OPERATIONS)
-    operations, decision, is_smallest = smallest(counted, reads, model, decision, budget)
+        return _Result(Status.UNKNOWN, _too_large(counted, decision, within_s))
+    budget = Budget(within_s, MAX_OPERATIONS)
+    operations, decision, is_smallest = minimize(counted, reads, model, decision, budget)
     assert decision.contradiction is not None
-    return _Checked(
+    return _Result(
         Status.ILLEGAL,
-        explained(decision.contradiction, operations, model, is_smallest, decision.readings),
+        _explain(decision.contradiction, operations, model, is_smallest, decision.readings),
     )
 
 
 def _too_large(operations: list[Operation], decision: Decision, within_s: float) -> Explanation:
-    if len(operations) > MOST_OPERATIONS:
-        why = f"the search takes at most {MOST_OPERATIONS:,}"
+    if len(operations) > MAX_OPERATIONS:
+        why = f"the search takes at most {MAX_OPERATIONS:,}"
     else:
         why = f"the search did not end within {within_s:g} s"
     return Explanation(
@@ -214,3 +223,117 @@ def _too_large(operations: list[Operation], decision: Decision, within_s: float)
         f"It is not known: {len(operations):,} operations of one record, and {why}. "
         "Versions of all writes, fewer operations or more time help.",
     )
+
+
+MAX_ORDERS_SHOWN: Final = 6
+MAX_OPERATIONS_NAMED: Final = 8
+
+
+def _explain(
+    contradiction: Contradiction,
+    operations: Sequence[Operation],
+    model: Model,
+    is_smallest: bool,
+    readings: int,
+) -> Explanation:
+    """Explain a contradiction among some operations."""
+    if contradiction.anomaly is not None and readings == 1:
+        anomaly = contradiction.anomaly
+        return Explanation(anomaly.kind, anomaly.words, tuple(operations), (), is_smallest)
+    if contradiction.edges and contradiction.reading is not None and readings == 1:
+        steps = _steps(contradiction.reading, contradiction.edges)
+        return Explanation("cycle", _sentence(steps, contradiction), tuple(operations), steps, is_smallest)
+    return _explain_search(contradiction, operations, model, is_smallest, readings)
+
+
+def _steps(reading: Reading, edges: Sequence[Edge]) -> tuple[Step, ...]:
+    """Convert edges to steps, joining those over moments."""
+    count = len(reading.operations)
+    steps: list[Step] = []
+    begin: int | None = None
+    for edge in edges:
+        if edge.by is not None:
+            first, then = (reading.operations[place] for place in edge.by)
+            steps.append(Step(first, then, "was over before its client invoked" if first != then else "saw"))
+        elif edge.first < count and edge.then < count:
+            steps.append(Step(reading.operations[edge.first], reading.operations[edge.then], edge.why))
+        elif edge.first < count:
+            begin = edge.first
+        elif edge.then < count and begin is not None:
+            steps.append(Step(reading.operations[begin], reading.operations[edge.then], edge.why))
+            begin = None
+    return tuple(steps)
+
+
+def _sentence(steps: Sequence[Step], contradiction: Contradiction) -> str:
+    alone = [step for step in steps if step.first == step.then]
+    if alone:
+        return f"{alone[0].first} {alone[0].why}, and was refused."
+    if contradiction.guarantee is None:
+        sentence = "; ".join(map(str, steps))
+        return f"Each of these comes before the next, and the last before the first: {sentence}."
+    sentence = " and ".join(map(str, steps))
+    return f"No order of the writes gives {contradiction.guarantee}: {sentence}."
+
+
+def _explain_search(
+    contradiction: Contradiction,
+    operations: Sequence[Operation],
+    model: Model,
+    is_smallest: bool,
+    readings: int,
+) -> Explanation:
+    """Explain that no views exist."""
+    names = _names(operations)
+    if readings > 1:
+        words = f"Whichever writes were seen, of {readings} ways to read it, no views fit: {names}."
+        return Explanation("no reading", words, tuple(operations), (), is_smallest)
+    if model.form is Form.ONE_VIEW:
+        words = f"No order of these operations is a view of all clients: {names}."
+        tried = _contradicted_orders(contradiction.reading, model)
+        if tried:
+            words += " " + " ".join(tried)
+        return Explanation("no order", words, tuple(operations), (), is_smallest)
+    words = (
+        "There are no views that hold what each client did and saw, and agree up to what they share: "
+        f"{names}."
+    )
+    return Explanation("no views", words, tuple(operations), (), is_smallest)
+
+
+def _names(operations: Sequence[Operation]) -> str:
+    names = [str(operation) for operation in operations]
+    if len(names) > MAX_OPERATIONS_NAMED:
+        names = [*names[:MAX_OPERATIONS_NAMED], f"and {len(names) - MAX_OPERATIONS_NAMED} more"]
+    return ", ".join(names)
+
+
+def _contradicted_orders(reading: Reading | None, model: Model) -> list[str]:
+    """Return for each order of few writes the operations that contradict it."""
+    if reading is None or len(reading.writes) > 3:
+        return []
+    lines = []
+    for order in itertools.permutations(reading.writes):
+        versions: list[int | None] = [None] * len(reading.operations)
+        for number, place in enumerate(order, start=1):
+            versions[place] = number
+        _, edges = one_view(replace(reading, versions=versions), model)
+        if not edges:
+            return []
+        steps = [
+            str(step).replace("has an older version than", "would come before")
+            for step in _steps(reading, edges)
+        ]
+        names = " before ".join(reading.operations[place].what for place in order)
+        lines.append(f"With {names}: {'; '.join(steps)}.")
+    return lines if len(lines) <= MAX_ORDERS_SHOWN else []
+
+
+def _summary(model: Model, operations: int, clients: int) -> Explanation:
+    """Describe what was found for a legal history."""
+    if model.form is Form.WRITE_ORDER:
+        return Explanation(
+            "write order", f"There is such an order of the writes of {operations:,} operations."
+        )
+    share = "one that is a view of all" if model.form is Form.ONE_VIEW else "one for each client"
+    return Explanation("views", f"Views were found, {share}: {operations:,} operations, {clients:,} clients.")

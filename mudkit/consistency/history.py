@@ -1,4 +1,4 @@
-"""Histories: the operations of a run, from a lab's table, from JSON, or drawn by hand."""
+"""Histories: the operations of a run, from a lab's table, from JSON, or in text notation."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mudkit.consistency.notation import operations_of
-from mudkit.consistency.operation import Operation
-from mudkit.consistency.recorded import recorded
-from mudkit.consistency.written import numbered, text_of
+from mudkit.consistency.notation import number_values, operations_of, text_of
+from mudkit.consistency.operation import Content, Kind, Operation, Outcome
 from mudkit.display import Displayed, View
 from mudkit.errors import TraceContentError, TraceFormatError
+from mudkit.trace.schema import OPERATIONS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,30 +20,31 @@ if TYPE_CHECKING:
 
 __all__ = ["History"]
 
-
 _MAX_SHOWN: Final = 24
 _MAX_COUNTED: Final = 10_000
-"""Operations up to which a display counts clients and records."""
+"""Number of operations up to which a display counts clients and records."""
 
 
 class History(Displayed):
-    """The operations of a run, in the order in which they were invoked.
+    """Operations of a run, in the order in which they were invoked.
 
-    Those invoked at one time stand in the order in which they were given.
+    Operations invoked at the same time keep the given order.
 
     Parameters
     ----------
     operations : iterable of Operation
+        The operations, in any order.
 
     Attributes
     ----------
     operations : tuple of Operation
+        The operations, ordered.
 
     Raises
     ------
     TraceContentError
-        Two operations of a client on a record have one id, one was answered before it was invoked, or a
-        version is none.
+        Two operations of a client on a record have the same id, an operation was answered before it was
+        invoked, or a version is invalid.
 
     Examples
     --------
@@ -57,137 +57,153 @@ class History(Displayed):
     """
 
     def __init__(self, operations: Iterable[Operation] = ()) -> None:
-        self.operations = tuple(sorted(operations, key=lambda each: each.invoked_us))
+        self.operations = tuple(sorted(operations, key=lambda operation: operation.invoked_us))
         seen: set[tuple[str, int, str]] = set()
-        for each in self.operations:
-            if each.id in seen:
+        for operation in self.operations:
+            if operation.id in seen:
                 raise TraceContentError(
-                    "Two operations have one id.",
-                    where=each.client,
-                    found=f"op_id {each.op_id} again: {each.what}, invoked at {each.invoked_us:,} µs",
-                    expected="an op_id of its own for each operation of a client on a record",
-                    remedy="number each client's operations; a message that was repeated is one operation",
+                    "Two operations have the same id.",
+                    where=operation.client,
+                    found=f"op_id {operation.op_id} again: {operation.what} at {operation.invoked_us:,} µs",
+                    expected="a unique op_id for each operation of a client on a record",
+                    remedy="number the operations of each client; a duplicated message is one operation",
                 )
-            seen.add(each.id)
-            version = each.content.version
-            if version is not None and version < each.is_write:
+            seen.add(operation.id)
+            version = operation.content.version
+            if version is not None and version < operation.is_write:
                 raise TraceContentError(
-                    "This is no version.",
-                    where=f"{each}, op_id {each.op_id}",
+                    "This is not a version.",
+                    where=f"{operation}, op_id {operation.op_id}",
                     found=str(version),
                     expected="1 or more of a write, 0 or more of a read",
                 )
-            if each.answered_us is not None and each.answered_us < each.invoked_us:
+            if operation.answered_us is not None and operation.answered_us < operation.invoked_us:
                 raise TraceContentError(
                     "An operation is answered before it is invoked.",
-                    where=f"{each}, op_id {each.op_id}",
-                    found=f"answered at {each.answered_us:,} µs, invoked at {each.invoked_us:,} µs",
+                    where=f"{operation}, op_id {operation.op_id}",
+                    found=f"answered at {operation.answered_us:,} µs, invoked at {operation.invoked_us:,} µs",
                     expected="an answer at the time of the invocation or later",
                     remedy="are both times of one clock, and in one time zone?",
                 )
 
     @classmethod
     def parse(cls, text: str) -> History:
-        """Read a history that was drawn by hand; :mod:`mudkit.consistency.notation` says how.
+        """Parse a history in the notation that :mod:`mudkit.consistency.notation` describes.
 
         Parameters
         ----------
         text : str
-            A line a client, ``ann: w1  r2``: what stands further right was invoked later.
+            A line for each client, ``ann: w1  r2``; operations further right were invoked later.
 
         Raises
         ------
         TraceFormatError
-            Something in it cannot be read; the error shows where.
+            The text is not in the notation; the error shows the place.
         """
         return cls(operations_of(text))
 
     @classmethod
     def from_table(cls, table: pa.Table | pd.DataFrame) -> History:
-        """Take the ``operations`` table of a trace (:data:`mudkit.trace.schema.OPERATIONS`).
+        """Build a history from the ``operations`` table of a trace (:data:`mudkit.trace.schema.OPERATIONS`).
+
+        Parameters
+        ----------
+        table : pyarrow.Table or pandas.DataFrame
+            Table of operations.
 
         Raises
         ------
         TraceFormatError
-            It lacks a column.
+            A column is missing.
         TraceContentError
-            As of the class.
+            As for the class; also an unknown status.
         """
-        return cls(recorded(table))
+        return cls(_operations_of_table(table))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> History:
-        """Read what :meth:`to_json` wrote.
+        """Decode what :meth:`to_json` returned.
+
+        Parameters
+        ----------
+        text : str or bytes
+            JSON text.
 
         Raises
         ------
         TraceFormatError
-            It is not that.
+            The text is not a history in JSON.
         TraceContentError
-            As of the class.
+            As for the class.
         """
         try:
             return cls(msgspec.json.decode(text, type=list[Operation]))
         except msgspec.DecodeError as error:
             raise TraceFormatError(
-                "This is no history in JSON.",
+                "This is not a history in JSON.",
                 found=str(error),
                 expected="a list of operations",
                 remedy="History.to_json() shows the form",
             ) from error
 
     def to_json(self) -> str:
-        """Write it as JSON: a list of operations, each an object with the fields of :class:`Operation`."""
+        """Return the history as JSON: a list of objects with the fields of :class:`Operation`."""
         return msgspec.json.encode(self.operations).decode()
 
     def numbered(self) -> History:
-        """Call the values 1, 2, … in the order of their writes: a lab knows them by hashes only."""
-        return History(numbered(self.operations))
+        """Return the history with values 1, 2, … in the order of their writes; a lab records only hashes."""
+        return History(number_values(self.operations))
 
     def to_text(self) -> str:
-        """Write it as :meth:`parse` reads it; values are numbered, and columns keep the order, not the times.
+        """Return the history in the notation of :meth:`parse`; columns show the order of events.
 
-        Reads without an answer are left out: they count for no model.
+        Values are numbered. Reads without an answer are left out; they affect no model.
         """
         return text_of(self.operations)
 
     @cached_property
     def clients(self) -> tuple[str, ...]:
-        """Who takes part, in the order of their first operations."""
-        return tuple(dict.fromkeys(each.client for each in self.operations))
+        """Clients, in the order of their first operations."""
+        return tuple(dict.fromkeys(operation.client for operation in self.operations))
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The records, in the order in which they are first used."""
-        return tuple(dict.fromkeys(each.key for each in self.operations))
+        """Keys of the records, in the order of their first operations."""
+        return tuple(dict.fromkeys(operation.key for operation in self.operations))
 
     @cached_property
     def records(self) -> dict[str, History]:
-        """The history of each record."""
+        """History of each record."""
         parts: dict[str, list[Operation]] = {key: [] for key in self.keys}
-        for each in self.operations:
-            parts[each.key].append(each)
+        for operation in self.operations:
+            parts[operation.key].append(operation)
         return {key: History(part) for key, part in parts.items()}
 
     def without(self, operations: Iterable[Operation]) -> History:
-        """Leave some operations out."""
-        gone = {each.id for each in operations}
-        return History(each for each in self.operations if each.id not in gone)
+        """Return the history without some operations.
+
+        Parameters
+        ----------
+        operations : iterable of Operation
+            Operations to remove.
+        """
+        removed = {operation.id for operation in operations}
+        return History(operation for operation in self.operations if operation.id not in removed)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Show it as a table: ``client, what, type, invoked_us, answered_us, outcome``."""
+        """Return a table with the columns ``client, what, type, invoked_us, answered_us, outcome``."""
         import pandas as pd
 
         rows: list[dict[str, Any]] = [
             {
-                "client": each.client,
-                "what": each.what,
-                "type": each.type,
-                "invoked_us": each.invoked_us,
-                "answered_us": each.answered_us,
-                "outcome": each.outcome.value,
+                "client": operation.client,
+                "what": operation.what,
+                "type": operation.type,
+                "invoked_us": operation.invoked_us,
+                "answered_us": operation.answered_us,
+                "outcome": operation.outcome.value,
             }
-            for each in self.operations
+            for operation in self.operations
         ]
         columns = ["client", "what", "type", "invoked_us", "answered_us", "outcome"]
         return pd.DataFrame(rows, columns=columns).astype({"answered_us": "Int64"})
@@ -213,3 +229,79 @@ class History(Displayed):
         if len(self) <= _MAX_COUNTED:
             facts |= {"clients": len(self.clients), "records": len(self.keys)}
         return View("History", facts, (), notes, text_of(shown) if shown else "")
+
+
+_KINDS: Final = {"read": Kind.READ, "write": Kind.WRITE, "delete": Kind.WRITE}
+_OUTCOMES: Final = {"ok": Outcome.OK, "open": Outcome.PENDING, "failed": Outcome.FAILED}
+
+
+def _operations_of_table(table: pa.Table | pd.DataFrame) -> Iterator[Operation]:
+    """Yield the reads and writes of records in a table of operations.
+
+    Rows of other operations and rows without a key are left out. If there are several tables, the key of a
+    record is ``table/key``. A value is known by its ``value_hash``; a read with neither hash nor version
+    found no record. A failed conditional write that has a version is a conflict, and found that version. A
+    read of several records is one operation for each.
+    """
+    rows = list(_rows(table))
+    several = len({row["table"] for row in rows}) > 1
+    for row in rows:
+        kind, status, version, value = _KINDS[row["op"]], row["status"], row["version"], row["value_hash"]
+        if status not in _OUTCOMES:
+            raise TraceContentError(
+                "An operation has an unknown status.",
+                where=f"{row['client']}, op_id {row['op_id']}",
+                found=repr(status),
+                expected=", ".join(_OUTCOMES),
+            )
+        outcome, content = _OUTCOMES[status], None
+        if outcome is Outcome.PENDING:
+            version = None  # never reported; it may be that of a conflict
+        if outcome is Outcome.FAILED and row["type"] == "conditional" and version is not None:
+            outcome, content, version = Outcome.CONFLICT, Content(None, version), None
+        if row["op"] == "write" and value is None:
+            value = f"{row['client']}#{row['op_id']}"  # unknown, but different from all others
+        yield Operation(
+            client=row["client"],
+            op_id=row["op_id"],
+            kind=kind,
+            key=f"{row['table']}/{row['key']}" if several else row["key"],
+            invoked_us=row["invoked"],
+            answered_us=row["responded"],
+            content=Content(value, version),
+            type=row["type"],
+            outcome=outcome,
+            found=content,
+        )
+
+
+def _rows(table: pa.Table | pd.DataFrame) -> Iterator[dict[str, Any]]:
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(table, pd.DataFrame):
+        table = pa.Table.from_pandas(table, preserve_index=False)
+    if not isinstance(table, pa.Table):
+        raise TraceFormatError(
+            "This is not a table of operations.",
+            found=type(table).__name__,
+            expected="an Arrow table or a DataFrame",
+            remedy="lab.history(), or History.parse(text)",
+        )
+    missing = [name for name in OPERATIONS.names if name not in table.column_names]
+    if missing:
+        raise TraceFormatError(
+            "This is not a table of operations.",
+            found=f"no column {', '.join(missing)}",
+            expected=", ".join(OPERATIONS.names),
+            remedy="lab.history(), or the operations of a trace folder",
+        )
+    columns = []
+    for name in OPERATIONS.names:
+        kind = OPERATIONS.field(name).type
+        column = table[name].cast(kind)
+        columns.append((column.cast(pa.int64()) if pa.types.is_timestamp(kind) else column).to_pylist())
+    for values in zip(*columns, strict=True):
+        row = dict(zip(OPERATIONS.names, values, strict=True))
+        if row["op"] in _KINDS and row["key"] is not None:
+            yield row

@@ -1,4 +1,4 @@
-"""The models, their implications, and which read type promises which, in one table."""
+"""Consistency models: definitions, implications, promises of read types, and orders of operations."""
 
 from __future__ import annotations
 
@@ -6,20 +6,39 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mudkit.consistency.operation import precedes
 from mudkit.errors import ParameterError, did_you_mean
 
-__all__ = ["MODELS", "PROMISES", "Form", "Model", "implied_models", "model_of", "promising"]
+if TYPE_CHECKING:
+    from mudkit.consistency.record import Reading
+
+__all__ = [
+    "BEFORE",
+    "INVOKED",
+    "KNOWN",
+    "MODELS",
+    "PROMISES",
+    "REAL_TIME",
+    "VERSION",
+    "Edge",
+    "Form",
+    "Model",
+    "implied_models",
+    "model_of",
+    "must_precede",
+    "promising",
+]
 
 
 class Form(Enum):
-    """What has to be found for a history to meet a model."""
+    """Condition for a history to satisfy a model."""
 
     ONE_VIEW = auto()
     """A sequence that is a view of all clients."""
     FORKING_VIEWS = auto()
-    """A view for each client; two that share an operation agree up to it (no-join)."""
+    """A view for each client; two views that share an operation agree up to it (no-join)."""
     WRITE_ORDER = auto()
     """An order of all writes that each session respects."""
 
@@ -31,20 +50,22 @@ class Model:
     Parameters
     ----------
     name : str
+        Name of the model.
     form : Form
+        What must exist for a history to satisfy the model.
     words : str
-        What it asks for, in a sentence.
+        The definition in a sentence.
     source : str
         Paper and section.
     implies : tuple of str
-        The models that each history of this one meets, those implied_models by them left out.
+        Models that every history of this model satisfies, without those that they imply themselves.
     real_time : bool
-        Whether views keep the order of operations of different clients of which one was answered before the
-        other was invoked.
+        Whether views keep the order of operations of different clients, the first answered before the second
+        was invoked.
     invocation_order : bool
         Whether views keep the order in which a client invoked two operations, if one of them is a write.
     retracts : bool
-        Whether a client may have read its own write that was refused later.
+        Whether a client may have read its own write that was rejected later.
     """
 
     name: str
@@ -120,21 +141,21 @@ _TABLE: Final = (
 )  # fmt: skip
 
 MODELS: Final = MappingProxyType({model.name: model for model in _TABLE})
-"""All models by name, the stronger ones first."""
+"""All models by name, stronger models first."""
 
 PROMISES: Final = MappingProxyType(
     {"committed_wio": "sequential-wio", "committed": "sequential", "uncommitted": "fork-sequential"}
 )
-"""What the read types of Mobius promise (Table 3). A history that mixes them promises less than each."""
+"""Model that each read type of Mobius promises (Table 3); a history that mixes types satisfies less."""
 
 
 def model_of(name: str) -> Model:
-    """Give the model of a name.
+    """Return the model of a name.
 
     Raises
     ------
     ParameterError
-        There is none.
+        There is no such model.
     """
     if name not in MODELS:
         raise ParameterError(
@@ -149,10 +170,61 @@ def model_of(name: str) -> Model:
 
 @cache
 def implied_models(name: str) -> frozenset[str]:
-    """Give the names of all models that a model implies, itself included."""
+    """Return the names of all models that a model implies, including itself.
+
+    Parameters
+    ----------
+    name : str
+        Name of a model.
+    """
     return frozenset({name}).union(*(implied_models(weaker) for weaker in model_of(name).implies))
 
 
 def promising(name: str) -> frozenset[str | None]:
-    """Give the read types that promise a model; reads of no type promise whatever they are asked for."""
-    return frozenset(each for each, promise in PROMISES.items() if name in implied_models(promise)) | {None}
+    """Return the read types that promise a model; reads without a type count for every model."""
+    return frozenset(type_ for type_, promise in PROMISES.items() if name in implied_models(promise)) | {None}
+
+
+KNOWN: Final = "was known to the client of"
+BEFORE: Final = "was over before its client invoked"
+INVOKED: Final = "was invoked by its client before"
+REAL_TIME: Final = "was over before another client invoked"
+VERSION: Final = "has an older version than"
+
+
+class Edge(NamedTuple):
+    """Node ``first`` comes before node ``then``, and why; ``by`` names other operations that cause it."""
+
+    first: int
+    then: int
+    why: str
+    by: tuple[int, int] | None = None
+
+
+def must_precede(reading: Reading, model: Model) -> list[int]:
+    """Return for each operation the set, as bits, of those before it in every view that contains both.
+
+    Takes quadratic time; only the search uses it.
+    """
+    operations = reading.operations
+    before = [0] * len(operations)
+    for then, later in enumerate(operations):
+        for first, earlier in enumerate(operations):
+            if first == then:
+                continue
+            versions = reading.versions[first], reading.versions[then]
+            if earlier.client == later.client:
+                holds = precedes(earlier, later, first < then) or (
+                    model.invocation_order and first < then and (earlier.is_write or later.is_write)
+                )
+            else:
+                holds = (
+                    model.real_time
+                    and earlier.answered_us is not None
+                    and earlier.answered_us < later.invoked_us
+                )
+            if holds or (versions[0] is not None and versions[1] is not None and versions[0] < versions[1]):
+                before[then] |= 1 << first
+    for place, write in reading.expects:
+        before[place] |= 1 << write
+    return before

@@ -1,4 +1,4 @@
-"""Operations: what a client asked of a record, when, and what it was told."""
+"""Operations: what a client requested of a record, when, and the response."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Outcome(StrEnum):
     """Outcome of an operation."""
 
     OK = "ok"
-    """Answered: a read has returned, a write is committed."""
+    """Answered: a read returned, a write is committed."""
     CONFLICT = "conflict"
-    """A conditional write that found another version than the one it was to replace: it has no effect."""
+    """Conditional write that did not find the version it expected: it has no effect."""
     FAILED = "failed"
-    """Refused for another reason (no access, not valid): it has no effect."""
+    """Rejected for another reason (no access, invalid): it has no effect."""
     PENDING = "pending"
-    """Never answered: a write may have taken effect or not, a read has returned nothing."""
+    """Never answered: a write may have taken effect or not, a read returned nothing."""
 
 
 WITHOUT_EFFECT: Final = (Outcome.CONFLICT, Outcome.FAILED)
-"""Outcomes of writes that were refused."""
+"""Outcomes of rejected writes."""
 
 
 class Content(NamedTuple):
@@ -39,9 +39,10 @@ class Content(NamedTuple):
     Parameters
     ----------
     value : str or None
-        Which names the write; None: there is no record, or, with a version, it was not written down.
+        Value, which identifies the write. ``None``: the record does not exist, or, with a version, its value
+        is unknown.
     version : int or None
-        Its place in the order of the record's writes, from 1 on; 0: before the first. None: not known.
+        Position in the order of the record's writes, from 1; 0: before the first write. ``None``: unknown.
     """
 
     value: str | None = None
@@ -53,34 +54,37 @@ class Content(NamedTuple):
 
 
 NOTHING: Final = Content(None, 0)
-"""What stands in a record before anybody writes it."""
+"""Content of a record before its first write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation of a client on a record: an invocation and a response (Mobius, appendix A).
+    """Operation of a client on a record: an invocation and a response (Mobius, appendix A).
 
     Parameters
     ----------
     client : str
+        Name of the client.
     op_id : int
-        Which no other operation of this client on this record has.
+        Unique among the operations of this client on this record.
     key : str
-        The key of the record; each record is a consistency domain of its own.
+        Key of the record; each record is a consistency domain of its own.
     kind : Kind
+        Read or write.
     invoked_us, answered_us : int
-        Virtual time, µs; a write is answered when its callback is called, not when it stands in the
-        client's own store. ``answered_us`` is None: never answered.
+        Virtual time, µs. A write is answered when its callback is called, not when it is in the client's own
+        store. ``answered_us`` is ``None`` for an operation that was never answered.
     content : Content
-        What it wrote, or what the read returned.
+        Content that was written, or that the read returned.
     type : str or None
-        The type of a read (``uncommitted``, ``committed``, ``committed_wio``) or of a write (``blind``,
+        Type of a read (``uncommitted``, ``committed``, ``committed_wio``) or of a write (``blind``,
         ``conditional``).
     outcome : Outcome
+        Result of the operation.
     expected : Content or None
-        What a conditional write was to replace; None: a blind write, or it is not known.
+        Content that a conditional write was to replace. ``None``: a blind write, or unknown.
     found : Content or None
-        What a conflict found in its place; None: not known.
+        Content that a conflict found instead. ``None``: unknown.
     """
 
     client: str
@@ -97,17 +101,17 @@ class Operation:
 
     @property
     def id(self) -> tuple[str, int, str]:
-        """Which no other operation of a history has: a read of several records is one of each."""
+        """Identifier that is unique in a history; a read of several records is one operation for each."""
         return self.client, self.op_id, self.key
 
     @property
     def is_write(self) -> bool:
-        """Whether it asks for a write, whatever became of it."""
+        """True for writes, whatever their outcome."""
         return self.kind is Kind.WRITE
 
     @property
     def what(self) -> str:
-        """What it did, in the words of the notation: ``w(x)1@3``."""
+        """Text of the operation in the notation: ``w(x)1@3``."""
         letter, content = "w" if self.is_write else "r", str(self.content)
         if self.is_write and self.content.value is None:
             letter, content = "d", content[1:]
@@ -121,16 +125,16 @@ class Operation:
 
 
 def content_text(content: Content | None) -> str:
-    """Write what a conflict has found; of most only the version is known."""
+    """Return the text of the content that a conflict found; often only its version is known."""
     if content is None:
         return ""
     return f"@{content.version}" if content.value is None and content.version else str(content)
 
 
 def precedes(first: Operation, then: Operation, is_listed_before: bool) -> bool:
-    """Say whether one operation was over when another one of its client was invoked.
+    """Return whether an operation was answered before another one of its client was invoked.
 
-    An answer and an invocation at one time stand in the order in which the operations were invoked.
+    At equal times the order of invocation decides.
     """
     if first.answered_us is None or first.answered_us > then.invoked_us:
         return False

@@ -1,16 +1,17 @@
-"""The general search: find views by trying, for histories whose write order is not known, and for forks.
+"""General search for views, for histories without a known order of writes, and for forking views.
 
-Views that agree up to every operation they share are the paths of a tree: they run together, and part for
-good. So the search goes along one path with all clients on it, places operations one after the other, and may
-send groups of clients apart. Four things keep it small, and none of them loses a solution:
+Views that agree up to every operation they share are the paths of a tree: they run together, and separate
+permanently. The search follows one path with all clients, places one operation after the other, and may
+separate groups of clients. Four rules prune it without losing a solution:
 
-- An operation without an effect that can be placed is placed at once: moved forward to there, it sees the
-  same and disturbs nobody.
-- A write that nobody looks at, and that disturbs nobody, is placed at once.
-- Clients part as soon as none of them will see a write of the others that is still to come: taking the
-  operations of others out of a path leaves it legal.
-- What is left to place and the last write decide whether it can be done, so a pair that failed is not tried
-  again (Lowe, Testing for linearizability, 2017, gives the credit for this to Wing and Gong 1993).
+- An operation without an effect is placed as soon as it can be: moved forward it sees the same and affects no
+  other operation.
+- A write that no operation observes, and that affects none, is placed at once. - Clients separate as soon as
+none of them will see a remaining write of the others: removing the operations of
+  others from a path leaves it legal.
+- The remaining operations and the last write determine whether a solution exists, so a failed pair is not
+tried
+  again (Lowe, Testing for linearizability, 2017, credits Wing and Gong 1993).
 """
 
 from __future__ import annotations
@@ -20,31 +21,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from mudkit.consistency.models import Form, Model
-from mudkit.consistency.order import must_precede
-from mudkit.consistency.reading import INITIAL, Reading
+from mudkit.consistency.models import Form, Model, must_precede
+from mudkit.consistency.record import INITIAL, Reading
 
 __all__ = ["Budget", "Views", "search"]
 
 Views = dict[str, tuple[int, ...]]
-"""Per client the places of the operations in its view."""
+"""For each client the operations in its view."""
 
 Path: TypeAlias = "tuple[Path, int] | None"
-"""The operations of a path, the last one first, each with the path before it."""
+"""Operations of a path, the last one first, each with the path before it."""
 
-_STEPS_A_LOOK: Final = 64
+_STEPS_PER_TIME_CHECK: Final = 64
 
 
 @dataclass
 class Budget:
-    """How long something may take.
+    """Limits of a search.
 
     Parameters
     ----------
     seconds : float
-        The time that is left from now on, in seconds.
+        Remaining time from now on, in seconds.
     operations : int
-        How many a search may have to place.
+        Maximum number of operations to place.
     """
 
     seconds: float
@@ -54,43 +54,38 @@ class Budget:
         self._until_s = time.monotonic() + self.seconds
 
     def is_over(self) -> bool:
-        """Say whether the time is over."""
+        """Return whether the time has run out."""
         return time.monotonic() > self._until_s
 
     def share(self, part: float) -> Budget:
-        """Give a part of what is left."""
+        """Return a part of the remaining time."""
         return Budget(max(0.0, self._until_s - time.monotonic()) * part, self.operations)
 
 
 class OverBudgetError(Exception):
-    """The bound was reached."""
+    """A limit was reached."""
 
 
 def search(reading: Reading, model: Model, budget: Budget) -> Views | None:
-    """Find views for each client that meet a model.
-
-    Returns
-    -------
-    Views or None
-        None: there are none.
+    """Find views for each client that satisfy a model; None if no views exist.
 
     Raises
     ------
     OverBudgetError
-        It is not known.
+        A limit was reached before the search ended.
     """
     if len(reading.operations) > budget.operations:
         raise OverBudgetError
     views = None
-    for settled in _settled(reading):
-        views = _Search(settled, model, budget).run()
+    for resolved in _resolve_conflicts(reading):
+        views = _Search(resolved, model, budget).run()
         if views is not None:
             break
     return views
 
 
-def _settled(reading: Reading) -> Iterator[Reading]:
-    """Say of conflicts what they found, in every way: anything but what they expected."""
+def _resolve_conflicts(reading: Reading) -> Iterator[Reading]:
+    """Yield the reading with every possible content found by conflicts: anything but the expected."""
     if not reading.avoids:
         yield reading
         return
@@ -98,7 +93,7 @@ def _settled(reading: Reading) -> Iterator[Reading]:
     for write in (INITIAL, *reading.writes):
         if write != avoided:
             saw = [write if at == place else seen for at, seen in enumerate(reading.saw)]
-            yield from _settled(replace(reading, saw=saw, avoids=others))
+            yield from _resolve_conflicts(replace(reading, saw=saw, avoids=others))
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -115,28 +110,28 @@ class _Search:
         self._steps = 0
         self._before = must_precede(reading, model)
         count = len(reading.operations)
-        names = list(dict.fromkeys(each.client for each in reading.operations))
+        names = list(dict.fromkeys(operation.client for operation in reading.operations))
         self._names = names
-        self._client = [names.index(each.client) for each in reading.operations]
+        self._client = [names.index(operation.client) for operation in reading.operations]
         self._of_client = [0] * len(names)
         for place, client in enumerate(self._client):
             self._of_client[client] |= 1 << place
         self._saw = reading.saw
         self._writes = sum(1 << place for place in reading.writes)
-        self._seers = dict.fromkeys(range(INITIAL, count), 0)
-        """Of each write: who sees it without an effect of its own."""
-        self._heirs = dict(self._seers)
-        """Of each write: the writes that replaced exactly it."""
-        self._quiet = 0
-        """What sees nothing and has no effect."""
+        self._observers = dict.fromkeys(range(INITIAL, count), 0)
+        """For each write: the operations without an effect that see it."""
+        self._successors = dict(self._observers)
+        """For each write: the writes that replaced exactly it."""
+        self._independent = 0
+        """Operations that see nothing and have no effect."""
         for place, write in enumerate(reading.saw):
             bit = 1 << place
             if write is None:
-                self._quiet |= 0 if self._writes & bit else bit
+                self._independent |= 0 if self._writes & bit else bit
             elif self._writes & bit:
-                self._heirs[write] |= bit
+                self._successors[write] |= bit
             else:
-                self._seers[write] |= bit
+                self._observers[write] |= bit
         self._failed: set[tuple[int, int]] = set()
         self._whole = (1 << count) - 1
 
@@ -145,14 +140,14 @@ class _Search:
         return views if self._solve(self._whole, INITIAL, None, views) else None
 
     def _solve(self, left: int, last: int, path: Path, views: Views) -> bool:
-        """Place what is left, after a path; fill in the views of those on it.
+        """Place the remaining operations after a path, and fill in the views of its clients.
 
-        Choices are kept in a list: a search may be deeper than Python's stack.
+        Choices are kept in a list because the search may be deeper than Python's stack.
         """
         choices: list[tuple[int, int, Path, Iterator[int]]] = []
         while True:
-            left, path = self._place_at_once(left, last, path)
-            following = self._following(left, last, path, views)
+            left, path = self._place_forced(left, last, path)
+            following = self._next_writes(left, last, path, views)
             if following is None:
                 return True
             choices.append((left, last, path, iter(following)))
@@ -167,51 +162,55 @@ class _Search:
             else:
                 return False
 
-    def _following(self, left: int, last: int, path: Path, views: Views) -> list[int] | None:
-        """Give the writes to go on with; None: it is solved from here."""
+    def _next_writes(self, left: int, last: int, path: Path, views: Views) -> list[int] | None:
+        """Return the writes to try next; None if the path is solved."""
         if not left:
-            self._note(path, views)
+            self._record_views(path, views)
             return None
         if (left, last) in self._failed:
             return []
         self._steps += 1
-        if self._steps % _STEPS_A_LOOK == 0 and self._budget.is_over():
+        if self._steps % _STEPS_PER_TIME_CHECK == 0 and self._budget.is_over():
             raise OverBudgetError
         if self._forks:
             groups = self._groups(left)
             if len(groups) > 1:
                 return None if all(self._solve(group, last, path, views) for group in groups) else []
-        if self._seers[last] & left:  # what has to see the last write could not any more
+        if self._observers[last] & left:  # these must see the last write, and no longer could
             return []
-        return self._next(left, last)
+        return self._ready_writes(left, last)
 
-    def _place_at_once(self, left: int, last: int, path: Path) -> tuple[int, Path]:
-        grows = True
-        while grows:
-            grows = False
-            for place in _bits((self._seers[last] | self._quiet) & left):
+    def _place_forced(self, left: int, last: int, path: Path) -> tuple[int, Path]:
+        has_grown = True
+        while has_grown:
+            has_grown = False
+            for place in _bits((self._observers[last] | self._independent) & left):
                 if not self._before[place] & left:
                     left &= ~(1 << place)
                     path = path, place
-                    grows = True
+                    has_grown = True
         return left, path
 
-    def _next(self, left: int, last: int) -> list[int]:
-        """Give the writes that may come next."""
-        heirs = self._heirs[last] & left
-        if heirs:  # exactly one may replace it, and must do so now
-            return [place for place in _bits(heirs) if heirs == 1 << place and not self._before[place] & left]
+    def _ready_writes(self, left: int, last: int) -> list[int]:
+        """Return the writes that may come next."""
+        successors = self._successors[last] & left
+        if successors:  # exactly one write may replace it, and it must come next
+            return [
+                place
+                for place in _bits(successors)
+                if successors == 1 << place and not self._before[place] & left
+            ]
         ready = []
         for place in _bits(left & self._writes):
             if self._before[place] & left or self._saw[place] is not None:
                 continue
-            if not (self._seers[place] | self._heirs[place]) & left:
+            if not (self._observers[place] | self._successors[place]) & left:
                 return [place]
             ready.append(place)
         return ready
 
     def _groups(self, left: int) -> list[int]:
-        """Part what is left into groups of clients that will see nothing of each other."""
+        """Partition the remaining operations into groups of clients that will see nothing of each other."""
         group = {client: client for client, whole in enumerate(self._of_client) if whole & left}
 
         def root(client: int) -> int:
@@ -228,16 +227,16 @@ class _Search:
             parts[root(client)] = parts.get(root(client), 0) | self._of_client[client] & left
         return list(parts.values())
 
-    def _note(self, path: Path, views: Views) -> None:
-        """Keep a whole path as the view of those on it; with forks, up to each client's last operation."""
+    def _record_views(self, path: Path, views: Views) -> None:
+        """Record a complete path as view of its clients; with forks, up to each client's last operation."""
         whole: list[int] = []
         while path is not None:
             path, place = path
             whole.append(place)
         whole.reverse()
         for client, name in enumerate(self._names):
-            mine = [at for at, place in enumerate(whole) if self._client[place] == client]
+            own = [at for at, place in enumerate(whole) if self._client[place] == client]
             if not self._forks:
                 views[name] = tuple(whole)
-            elif mine and len(mine) == self._of_client[client].bit_count():
-                views[name] = tuple(whole[: mine[-1] + 1])
+            elif own and len(own) == self._of_client[client].bit_count():
+                views[name] = tuple(whole[: own[-1] + 1])

@@ -1,4 +1,4 @@
-"""Verdicts: what was found out about a history, and why."""
+"""Verdicts: the result of a check, with an explanation."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ __all__ = ["Explanation", "Status", "Step", "Verdict"]
 
 
 _MAX_DRAWN: Final = 12
-"""Operations of a contradiction that a display draws."""
+"""Maximum number of operations of a contradiction that a display draws."""
 
 
 class Status(StrEnum):
     """Result of checking a history against a model."""
 
     OK = "OK"
-    """It meets the model; for models with views, they were found."""
+    """The history satisfies the model; for models with views, they were found."""
     ILLEGAL = "ILLEGAL"
-    """It does not, and the explanation says why."""
+    """The history violates the model; the explanation says why."""
     UNKNOWN = "UNKNOWN"
-    """It is not known, and the explanation says why not."""
+    """Not decided; the explanation says why."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation comes before another in every view.
+    """Order of two operations that every view must keep.
 
     Parameters
     ----------
     first, then : Operation
+        The operations, in this order.
     why : str
-        The reason in words, which stands between the two: ``was seen by``.
+        Reason in words, to be read between the two: ``was seen by``.
     """
 
     first: Operation
@@ -50,22 +51,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a verdict is what it is.
+    """Reason of a verdict.
 
     Parameters
     ----------
     kind : str
         ``cycle``, ``no order``, ``no views``, ``read without its write`` and other anomalies; ``nothing``,
-        ``too large``, ``no read promises it``; ``views`` or ``write order`` when all is well.
+        ``too large``, ``no read promises it``; ``views`` or ``write order`` for a legal history.
     words : str
-        A sentence or two.
+        One or two sentences.
     operations : tuple of Operation
-        The smallest contradiction that was found: a history of these alone is illegal.
+        Smallest contradiction that was found: a history of only these operations is illegal.
     steps : tuple of Step
-        The steps of a cycle, one after the other; the last leads back to the first.
+        Steps of a cycle; the last leads back to the first.
     is_smallest : bool
-        Whether a history of ``operations`` becomes legal whichever of them is taken out together with the
-        operations that saw it. False: the time was over before that was known.
+        Whether removing any of ``operations``, with the operations that saw it, makes the history legal.
+        False: time ran out before this was known.
     """
 
     kind: str
@@ -85,14 +86,17 @@ class Verdict(Displayed):
     Parameters
     ----------
     status : Status
+        Result.
     model : str
+        Name of the model.
     key : str or None
-        The key of the record that the explanation is about; None: it is about all of them, or about none.
+        Key of the record that the explanation is about; ``None``: it is about all records, or about none.
     explanation : Explanation
+        Reason of the result.
     history : History
-        The history that was checked.
+        History that was checked.
     views : mapping of str to mapping of str to tuple of Operation
-        The view of each client that was found, for each record that is OK; none for session guarantees.
+        For each record that is OK, the view of each client; empty for session guarantees.
     """
 
     status: Status
@@ -120,7 +124,7 @@ class Verdict(Displayed):
 
 
 def _drawn(explanation: Explanation) -> str:
-    """Draw the operations of a small contradiction on the lanes of their clients, and its steps as arrows."""
+    """Return a picture of a small contradiction: its operations on lanes, its steps as arrows."""
     operations = explanation.operations[:_MAX_DRAWN]
     ends = [
         at

@@ -1,11 +1,10 @@
-"""The path for known versions: the write order is given, and one sweep over time decides.
+"""Models with one view, where all versions are known: the order of writes is given, and one sweep decides.
 
-With it every operation that sees or writes has its slot: first the write of a version, then the reads that
-returned it. A sequence of all operations is a view of all clients if it is sorted by slots, and it keeps the
-orders by time exactly when none of two operations that are ordered by time has the later slot of the two. So
-it is enough to go through invocations and answers once, and to remember the latest slot among those that come
-before what is invoked now. That takes a time in proportion to the operations, but for sorting them, and what
-is found to be wrong is a pair of operations.
+Every operation that observes or writes has a slot: first the write of a version, then the reads that returned
+it. A sequence of all operations is a view of all clients if it is sorted by slot, and it keeps the orders by
+time exactly if no two operations ordered by time have slots in the opposite order. So one pass over
+invocations and answers is enough, remembering the latest slot of the operations that precede the current one.
+This takes linear time except for sorting, and a violation is a pair of operations.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from collections import defaultdict
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from mudkit.consistency.models import Model
-from mudkit.consistency.order import BEFORE, INVOKED, KNOWN, REAL_TIME, VERSION, Edge
-from mudkit.consistency.reading import INITIAL, Reading
+from mudkit.consistency.models import BEFORE, INVOKED, KNOWN, REAL_TIME, VERSION, Edge, Model
+from mudkit.consistency.record import INITIAL, Reading
 
 __all__ = ["OVERWRITTEN", "SEEN", "has_known_order", "one_view"]
 
@@ -27,7 +25,7 @@ OVERWRITTEN: Final = "saw what was overwritten by"
 
 
 class _Slot(NamedTuple):
-    """A place in the order of versions, and the operation because of which."""
+    """Position in the order of versions, and the operation that it comes from."""
 
     version: int
     is_after_write: bool
@@ -41,7 +39,7 @@ _BEGIN: Final = _Slot(0, True, INITIAL)
 
 
 def has_known_order(reading: Reading) -> bool:
-    """Say whether all writes with an effect have versions."""
+    """Return whether all writes with an effect have versions."""
     return all(reading.versions[place] is not None for place in reading.writes)
 
 
@@ -51,10 +49,9 @@ def one_view(reading: Reading, model: Model) -> tuple[list[int] | None, list[Edg
     Returns
     -------
     list of int or None
-        The places of the operations in the order of the view; None: there is none.
+        Operations in the order of the view; None if there is none.
     list of Edge
-        Then a cycle: each comes before the next. An edge from a conflict to itself: it can have found nothing
-        but what it expected.
+        Then a cycle. An edge from a conflict to itself: it can only have found what it expected.
     """
     return _Sweep(reading, model).run()
 
@@ -70,7 +67,7 @@ class _Sweep:
         self._slots: list[_Slot | None] = [self._slot(place) for place in range(len(reading.operations))]
 
     def _slot(self, place: int) -> _Slot | None:
-        """Give what sees or writes its slot; a refused write that says nothing has none of its own."""
+        """Return the slot of an operation; a rejected write without found content has none of its own."""
         reading = self._reading
         if reading.effective[place]:
             return _Slot(reading.versions[place] or 0, False, place)
@@ -80,23 +77,23 @@ class _Sweep:
         return _Slot(0 if seen == INITIAL else reading.versions[seen] or 0, True, place)
 
     def run(self) -> tuple[list[int] | None, list[Edge]]:
-        """Go through the operations as they were invoked."""
+        """Sweep over the operations in the order of invocation."""
         reading, wio = self._reading, self._model.invocation_order
         for place in reading.writes:
             seen = reading.saw[place]
             if seen is not None and self._following.get(seen) != place:
-                return None, self._not_the_next(place, seen)
-        over: dict[str, _Latest] = defaultdict(_Latest)
-        anywhere = _Latest()
+                return None, self._not_adjacent(place, seen)
+        answered: dict[str, _LatestAnswered] = defaultdict(_LatestAnswered)
+        answered_anywhere = _LatestAnswered()
         invoked: dict[tuple[str, bool], _Slot] = {}
-        for place, each in enumerate(reading.operations):
-            limit, why = over[each.client].until(each.invoked_us + 1), BEFORE
+        for place, operation in enumerate(reading.operations):
+            limit, why = answered[operation.client].before(operation.invoked_us + 1), BEFORE
             if self._model.real_time:
-                other = anywhere.until(each.invoked_us)
+                other = answered_anywhere.before(operation.invoked_us)
                 limit, why = (other, REAL_TIME) if other.is_later(limit) else (limit, why)
-            if wio:  # after writes come all, after reads the writes
-                for is_write in (True, False) if each.is_write else (True,):
-                    other = invoked.get((each.client, is_write), _BEGIN)
+            if wio:  # all operations follow earlier writes; writes also follow earlier reads
+                for is_write in (True, False) if operation.is_write else (True,):
+                    other = invoked.get((operation.client, is_write), _BEGIN)
                     limit, why = (other, INVOKED) if other.is_later(limit) else (limit, why)
             known = self._expects.get(place)
             if known is not None:
@@ -111,16 +108,16 @@ class _Sweep:
                 self._slots[place] = slot
             elif limit.is_later(slot):
                 return None, self._contradiction(limit, place, why)
-            if each.answered_us is not None:
-                over[each.client].add(each.answered_us, slot)
-                anywhere.add(each.answered_us, slot)
-            if slot.is_later(invoked.get((each.client, each.is_write), _BEGIN)):
-                invoked[each.client, each.is_write] = slot
+            if operation.answered_us is not None:
+                answered[operation.client].add(operation.answered_us, slot)
+                answered_anywhere.add(operation.answered_us, slot)
+            if slot.is_later(invoked.get((operation.client, operation.is_write), _BEGIN)):
+                invoked[operation.client, operation.is_write] = slot
         slots = [slot or _BEGIN for slot in self._slots]
         return sorted(range(len(slots)), key=lambda place: (slots[place][:2], place)), []
 
     def _earliest(self, place: int, limit: _Slot) -> _Slot | None:
-        """Put what has no slot of its own where it disturbs least; a conflict not after what it expected."""
+        """Return the earliest slot for an operation without one, which a conflict may not have."""
         avoided = self._avoids.get(place)
         if avoided is None or limit.version != self._version(avoided):
             return _Slot(limit.version, True, limit.place)
@@ -131,15 +128,15 @@ class _Sweep:
     def _version(self, write: int) -> int:
         return 0 if write == INITIAL else self._reading.versions[write] or 0
 
-    def _not_the_next(self, place: int, seen: int) -> list[Edge]:
-        """Explain that a write did not come right after the one that it replaced."""
+    def _not_adjacent(self, place: int, seen: int) -> list[Edge]:
+        """Return the cycle for a write that does not directly follow the one that it replaced."""
         if self._version(place) < self._version(seen):
             return [Edge(seen, place, SEEN), Edge(place, seen, VERSION)]
         following = self._following[seen]
         return [Edge(following, place, VERSION), Edge(place, following, OVERWRITTEN)]
 
     def _contradiction(self, limit: _Slot, place: int, why: str) -> list[Edge]:
-        """Explain that an operation comes after one with a later slot."""
+        """Return the cycle for an operation that follows one with a later slot."""
         first, write = limit.place, self._by_version[limit.version]
         edges = [Edge(first, place, why)]
         if write != place:
@@ -149,8 +146,8 @@ class _Sweep:
         return edges
 
 
-class _Latest:
-    """The latest slot of what was answered until a time that only goes on."""
+class _LatestAnswered:
+    """Latest slot among operations answered before a time that only increases."""
 
     def __init__(self) -> None:
         self._latest = _BEGIN
@@ -161,8 +158,8 @@ class _Latest:
         self._count += 1
         heappush(self._answers, (answered_us, self._count, slot))
 
-    def until(self, t_us: int) -> _Slot:
-        """Give the latest slot of what was answered before a time."""
+    def before(self, t_us: int) -> _Slot:
+        """Return the latest slot among operations answered before a time."""
         while self._answers and self._answers[0][0] < t_us:
             slot = heappop(self._answers)[2]
             if slot.is_later(self._latest):

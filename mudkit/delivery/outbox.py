@@ -108,13 +108,13 @@ class Outbox(Generic[_T]):
         first = self.first_seq
         ends = [base_seq for base_seq in (*self._starts.values(), self._base_seq) if base_seq >= first]
         last = min(ends, default=self.last_seq)
-        return takewhile(lambda each: each[0] <= last, self.items(first_seq))
+        return takewhile(lambda pair: pair[0] <= last, self.items(first_seq))
 
     def name(self, seq: int) -> Name:
         """Return the name of a pending item, or of the next one."""
         if seq > self._base_seq:
             return Name(self._incarnation.id, seq - self._base_seq)
-        before = [(base_seq, each) for each, base_seq in self._starts.items() if base_seq < seq]
+        before = [(base_seq, start) for start, base_seq in self._starts.items() if base_seq < seq]
         base_seq, incarnation = max(before)  # a store on disk may not keep the order of a mapping
         return Name(incarnation, seq - base_seq)
 
@@ -127,7 +127,7 @@ class Outbox(Generic[_T]):
         bases = {**self._starts, self._incarnation.id: self._base_seq}
         if incarnation not in bases or number < 1:
             return 0
-        later = [each for each in bases.values() if each > bases[incarnation]]
+        later = [base for base in bases.values() if base > bases[incarnation]]
         return min(bases[incarnation] + number, self.last_seq, *later)
 
     def add(self, item: _T, seq: int | None = None) -> int:
@@ -154,8 +154,12 @@ class Outbox(Generic[_T]):
             )
         seq = self.last_seq + 1 if seq is None else seq
         if self.last_seq == self._base_seq:  # the first one since the start
-            pending = {self.name(each).incarnation for each in self._waiting}
-            self._starts = {each: base_seq for each, base_seq in self._starts.items() if each in pending}
+            pending = {self.name(seq).incarnation for seq in self._waiting}
+            self._starts = {
+                incarnation: base_seq
+                for incarnation, base_seq in self._starts.items()
+                if incarnation in pending
+            }
             self._starts[self._incarnation.id] = self._base_seq
             self._store.put(f"starts of {self._name}", self._starts)
         self._store.put(self._key(seq), item)
@@ -179,10 +183,10 @@ class Outbox(Generic[_T]):
 
     def acked(self, up_to_seq: int) -> list[tuple[int, _T]]:
         """Remove all items up to a sequence number, and return them."""
-        gone = [(seq, item) for seq, item in self._waiting.items() if seq <= up_to_seq]
-        for seq, _ in gone:
+        acknowledged = list(takewhile(lambda pending: pending[0] <= up_to_seq, self._waiting.items()))
+        for seq, _ in acknowledged:
             self.ack(seq)
-        return gone
+        return acknowledged
 
     def _key(self, seq: int) -> str:
         return f"{self._name} {seq:019d}"

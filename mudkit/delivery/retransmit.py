@@ -74,7 +74,7 @@ class RetransmitTimer(Generic[_K]):
         self._us_per_byte = us_per_byte
         self._waiting: dict[_K, _Waiting] = {}
         self._set_us: int | None = None
-        """When the timer fires; it may fire before an item is due, and is then set again."""
+        """Time at which the timer fires; if no item is due then, it is set again."""
         self._took_us = 0
         self.size_bytes = 0
         """Bytes of all items in flight."""
@@ -143,7 +143,7 @@ class RetransmitTimer(Generic[_K]):
 
     def overdue(self, now_us: int) -> list[_K]:
         """Return the items whose deadline has passed, in the order of their first transmission."""
-        return [key for key, each in self._waiting.items() if each.due_us <= now_us]
+        return [key for key, item in self._waiting.items() if item.due_us <= now_us]
 
     def fired(self, now_us: int) -> Sequence[Effect]:
         """Set the timer again after it has fired and overdue items were sent again.
@@ -155,7 +155,7 @@ class RetransmitTimer(Generic[_K]):
         if not self._waiting:
             self._set_us = None
             return ()
-        self._set_us = min(each.due_us for each in self._waiting.values())
+        self._set_us = min(item.due_us for item in self._waiting.values())
         return (SetTimer(self.name, max(self._set_us - now_us, 0)),)
 
     def clear(self) -> Sequence[Effect]:

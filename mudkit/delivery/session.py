@@ -40,6 +40,10 @@ Lineage: TypeAlias = dict[str, int]
 def incarnation(ports: Ports) -> str:
     """Return the identifier of a store, drawn at the first call and kept there: a restore copies it.
 
+    Durable numbers that continue after a restart are scoped to it: epochs, reports and policies of SUBLIM,
+    and the facts of last hop. A wiped device restarts them at 1 under another identifier. A peer recognises a
+    restore by numbers that decrease. Numbers of one start are scoped to :class:`Incarnation`.
+
     Call it inside ``handle``, so that it is committed with the event.
     """
     kept = ports.store.get(_KEY, str)
@@ -163,7 +167,7 @@ class Heard(Enum):
     STALE = "stale"
     """Older than the last one of the same incarnation: ignored."""
     STRANGER = "stranger"
-    """Of another incarnation, or without the nonce of the first question: a restarted device, or a late copy.
+    """Hello of another incarnation, or without the requested nonce: a restarted device, or a late copy.
     Ask for another hello with a nonce."""
 
 

@@ -77,10 +77,12 @@ class Outgoing(Generic[_T]):
         self._waiting.append(_Waiting(self._last, now_us, body))
         return self._item(self._last, body)
 
-    def acked(self, seq: int) -> None:
-        """Remove all items up to a sequence number."""
+    def acked(self, seq: int) -> Sequence[int]:
+        """Remove all items up to a sequence number, and return their numbers."""
+        removed = []
         while self._waiting and self._waiting[0].seq <= seq:
-            self._waiting.popleft()
+            removed.append(self._waiting.popleft().seq)
+        return removed
 
     def again(self) -> list[StreamItem[_T]]:
         """Return the messages of all unacknowledged items."""
@@ -88,7 +90,9 @@ class Outgoing(Generic[_T]):
 
     def missing(self, seqs: Collection[int]) -> list[StreamItem[_T]]:
         """Return the messages of those items that are unacknowledged."""
-        return [self._item(seq, body) for seq, _, body in self._waiting if seq in seqs]
+        first_seq = self._last - len(self._waiting) + 1
+        places = (seq - first_seq for seq in sorted(seqs) if first_seq <= seq <= self._last)
+        return [self._item(self._waiting[place].seq, self._waiting[place].body) for place in places]
 
     def _item(self, seq: int, body: _T) -> StreamItem[_T]:
         return StreamItem(self.name, seq, self._waiting[0].seq, body)
@@ -136,4 +140,4 @@ class Incoming(Generic[_T]):
     def missing(self) -> Sequence[int]:
         """Missing sequence numbers before the last buffered message, in order."""
         newest = max(self._ahead, default=0)
-        return [each for each in range(self.last_seq + 1, newest) if each not in self._ahead]
+        return [seq for seq in range(self.last_seq + 1, newest) if seq not in self._ahead]

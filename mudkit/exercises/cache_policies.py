@@ -140,9 +140,9 @@ def _drawn(case: _Case, point: _Lacking | None) -> go.Figure:
     asked = case.query
     now = f"asked for now, of {asked.window_s / 60:g} min"
     rows.append((now, asked.x_km, asked.y_km, asked.box_km, True))
-    table = pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_asked"])
+    table = pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_requested"])
     lacking = None if point is None else (point.x_km, point.y_km, "may be missing")
-    return figures.answer_boxes(table, title="The smallest scenario that fails", lacking=lacking)
+    return figures.answer_boxes(table, title="The smallest scenario that fails", missing_point=lacking)
 
 
 @st.composite

@@ -124,7 +124,7 @@ def _sent_messages(
         together = tuple(message.number for message in each.batch)
         for number in together:
             for name in each.recipients:
-                gone[number, name] = each.gone_us / 1e6, together
+                gone[number, name] = each.sent_us / 1e6, together
     return gone
 
 

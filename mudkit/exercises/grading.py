@@ -29,7 +29,10 @@ WITHIN_S: Final = 120.0
 """A piece that is not judged by then does not end."""
 _CHAPTERS: Final = Path(__file__).parent.parent / "notebooks"
 _APART: Final = "import sys; from mudkit.exercises.grading import judge_here; judge_here(*sys.argv[1:])"
-_COLUMNS: Final = ["file", "exercise", "piece", "verdict", "scenarios", "scenario", "problem"]
+_COLUMNS: Final = [
+    "name", "file", "exercise", "piece", "verdict", "points", "scenarios", "scenario", "problem",
+]  # fmt: skip
+_POINTS: Final = {"passed": 1, "not yet": 0, "not there": 0}
 
 
 def grade(
@@ -62,8 +65,9 @@ def grade(
     Returns
     -------
     DataFrame
-        One row a file and exercise: file, exercise, piece, verdict (``passed``, ``not yet``, ``not there`` or
-        ``not judged``), scenarios, scenario (the smallest that fails, in words) and problem.
+        One row a file and exercise: name (of the file, or of its folder in the one that was named), file,
+        exercise, piece, verdict (``passed``, ``not yet``, ``not there`` or ``not judged``), points (1 if
+        passed; missing if not judged), scenarios, scenario (the smallest that fails, in words) and problem.
 
     Raises
     ------
@@ -82,14 +86,16 @@ def grade(
                 expected=", ".join(known),
                 remedy=did_you_mean(name, known),
             )
-    files = [file for each in files for file in _to_judge(each)]
-    if not files:
+    names = {file: _handed_in_by(Path(each), file) for each in files for file in _to_judge(each)}
+    if not names:
         raise ParameterError(
             "There is nothing to judge.", where="files", expected="a notebook or Python file at least"
         )
     if not within_s > 0:
         raise ParameterError("No time is left.", where="within_s", found=repr(within_s), expected="seconds")
-    rows = [row for file in files for row in _rows(str(file), known, exercises)]
+    rows = [
+        {"name": name, **row} for file, name in names.items() for row in _rows(str(file), known, exercises)
+    ]
     running: set[subprocess.Popen[bytes]] = set()
     with bar(len(rows), "pieces", "") as done, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
@@ -102,7 +108,9 @@ def grade(
             for process in list(running):
                 _end(process)
             raise
-    return pd.DataFrame(rows, columns=_COLUMNS).astype({"scenarios": "Int64"})
+    table = pd.DataFrame(rows, columns=_COLUMNS)
+    table["points"] = table["verdict"].map(_POINTS)
+    return table.astype({"points": "Int64", "scenarios": "Int64"})
 
 
 def exercises_of(path: str | Path) -> dict[str, Exercise]:
@@ -165,6 +173,12 @@ def _to_judge(named: str | Path) -> list[Path]:
         and not file.is_dir()
         and not any(part.startswith(".") for part in file.relative_to(path).parts)
     ]
+
+
+def _handed_in_by(named: Path, file: Path) -> str:
+    """Return the name of the folder that a file has in the named one, else that of the file."""
+    parts = file.relative_to(named).parts if named.is_dir() else ()
+    return parts[0] if len(parts) > 1 else file.stem
 
 
 def _rows(file: str, known: Mapping[str, Exercise], asked: Sequence[str]) -> list[dict[str, Any]]:

@@ -84,7 +84,7 @@ class Exercise:
     returns: str = ""
 
     def piece(self) -> str:
-        """Give the name of the function that is asked for."""
+        """Name of the function to write."""
         return self.asks_for.partition("(")[0]
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 from hypothesis import strategies as st
 
-from mudkit import figures
+from mudkit import figures, words
 from mudkit.exercises.judging import Exercise, PieceError, Played
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import (
@@ -59,7 +59,7 @@ class _Case(NamedTuple):
 
     def __str__(self) -> str:
         expire = "none expires" if self.expiration_h is None else f"they expire after {self.expiration_h:g} h"
-        link = f"no link {self.outage:.0%} of the time" if self.outage else "always a link"
+        link = f"no link {words.percent(self.outage)} of the time" if self.outage else "always a link"
         return (
             f"{_DAYS} days with {self.event_frequency:g} messages and {self.user_frequency:g} reads a day, "
             f"{self.most} messages a read, {link}, {expire}, threshold {self.threshold:g}, seed {self.seed}."
@@ -247,7 +247,7 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
         starts_up=drawn.starts_up,
         from_us=until_us - _WINDOW_US,
         until_us=until_us,
-        most=_MAX_MESSAGES,
+        max_messages=_MAX_MESSAGES,
         title="A part of the smallest scenario that fails",
     )
 

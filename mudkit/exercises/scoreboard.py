@@ -71,10 +71,10 @@ class _ExerciseTestbed(Testbed):
         self.subjects = dict(_FIRST)
         self._came = came
 
-    def about(self, phone: str) -> dict[str, Any]:
+    def profile(self, phone: str) -> dict[str, Any]:
         return {"subject": self.subjects[phone]}
 
-    def arrived(self, phone: str, item: str) -> None:
+    def record_arrival(self, phone: str, item: str) -> None:
         self._came(phone, item)
 
 
@@ -98,7 +98,7 @@ class _Judged(NamedTuple):
 
     @property
     def label(self) -> str:
-        return f"{self.item.name} ({self.item.about['subject']})"
+        return f"{self.item.name} ({self.item.metadata['subject']})"
 
 
 class _Trial:
@@ -214,7 +214,7 @@ class _Trial:
         self.events.append(f"{who} wants {subject} from now on")
         self._said[who].add(subject)
         for judged in self._items.values():
-            if judged.item.about["subject"] != subject:
+            if judged.item.metadata["subject"] != subject:
                 judged.must.discard(who)
             elif who != judged.item.sender:
                 judged.may.add(who)
@@ -222,7 +222,7 @@ class _Trial:
 
     def _say(self, who: str) -> None:
         assert self._own is not None
-        self._own.moved(who)
+        self._own.on_move(who)
         assert self._own.last_call is not None
         self._asked[who] = self._own.last_call
 

@@ -141,13 +141,13 @@ class _Album:
         if not isinstance(answer, bool):
             raise PieceError(f"it returns {answer!r}, which is neither True nor False.")
         age = f"the key is {use.age_s:.0f} s old"
-        if answer and use.to == use.holders and use.age_s < use.lasts_s:
+        if answer and use.to == use.holders and use.age_s < use.lifetime_s:
             self.problem = (
                 f"item {self._count} begins a new key without need: those who have the old one are those "
                 f"who may read the item, and {age}. Each receiver must be sent the new one."
             )
-        if not answer and use.age_s >= use.lasts_s:
-            self.problem = f"at item {self._count} {age}, and it lasts for {use.lasts_s:.0f} s."
+        if not answer and use.age_s >= use.lifetime_s:
+            self.problem = f"at item {self._count} {age}, and it lasts for {use.lifetime_s:.0f} s."
         if answer:
             self._keys.append(_Key(self._now_s))
         return bool(answer)
@@ -214,7 +214,7 @@ def _play(piece: Callable[..., Any], steps: Sequence[str]) -> Played:
 EXERCISE: Final = Exercise(
     asks_for="renews(channel) -> bool, asked before each item but the first: does it begin a new key? "
     "channel has to and holders (sets of devices: who the item goes to, and who was sent the key in use), "
-    "age_s and lasts_s",
+    "age_s and lifetime_s",
     property="Nobody has the key of an item that was published before he asked or after he left; no key is "
     "used for longer than it lasts; and none is made without need.",
     scenarios=st.lists(st.sampled_from(["item", *reversed(_READERS), "wait"]), min_size=2, max_size=8),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mudkit import figures
 from mudkit.errors import MudkitError
 from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict, checked
+from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict, validate
 from mudkit.systems.sublim._policy.verdict import STOPPED
 
 __all__ = ["EXERCISE"]
@@ -148,7 +148,7 @@ def _policy(piece: Callable[..., Any], patients: tuple[int, ...]) -> Policy | Fu
     if isinstance(given, str):
         given = Policy.from_yaml(given if "\n" in given else given + "\n")
     if isinstance(given, Policy):
-        return checked(given)
+        return validate(given)
     if isinstance(given, FunctionPolicy):
         return given
     raise PieceError(f"it returns {given!r:.80}, which is no policy.")
@@ -195,9 +195,9 @@ def _row(now_s: int, step: _Step, verdict: Verdict) -> tuple[Any, ...]:
 
 
 def _drawn(rows: list[tuple[Any, ...]], wrong: int) -> go.Figure:
-    table = pd.DataFrame(rows, columns=["t_s", "lane", "what", "told", "is_alarm"])
+    table = pd.DataFrame(rows, columns=["t_s", "lane", "decision", "text", "is_alarm"])
     name = "your policy"
-    return figures.decisions({name: table}, title="The smallest scenario that fails", wrong={name: wrong})
+    return figures.decisions({name: table}, title="The smallest scenario that fails", marked={name: wrong})
 
 
 EXERCISE: Final = Exercise(

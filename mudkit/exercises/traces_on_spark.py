@@ -83,9 +83,9 @@ def _drawn(case: _Case, lacking: list[Point]) -> go.Figure:
         (f"{what}, at {each.at_s / _MIN_S:g} min, of {each.window_s / _MIN_S:g} min", *each[1:4], is_asked)
         for what, each, is_asked in (("held", case.cached, False), ("asked for", case.query, True))
     ]
-    table = pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_asked"])
+    table = pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_requested"])
     shown = None if not lacking else (lacking[0].x_km, lacking[0].y_km, f"missing: {lacking[0]}")
-    return figures.answer_boxes(table, title="The smallest scenario that fails", lacking=shown)
+    return figures.answer_boxes(table, title="The smallest scenario that fails", missing_point=shown)
 
 
 @st.composite

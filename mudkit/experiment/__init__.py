@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.experiment.adapters import ADAPTERS, CANNOT
+    from mudkit.experiment.adapters import ADAPTERS, UNSUPPORTED
     from mudkit.experiment.adapters.contrail import Contrail
     from mudkit.experiment.adapters.lasthop import LastHop
     from mudkit.experiment.adapters.mud import Mud
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from mudkit.experiment.adapters.sublim import Sublim
     from mudkit.experiment.afternoon import Afternoon, AfternoonRun, album_keys, interest_costs
     from mudkit.experiment.audience import Audience, AudienceRun
-    from mudkit.experiment.caching import CacheBench, CachingRun, Shuffled, nodes
+    from mudkit.experiment.caching import CacheBench, CachingRun, ShuffledLabels, tree_nodes
     from mudkit.experiment.chains import COMPOSITIONS
-    from mudkit.experiment.closed_loop import DriftAlarm, close_the_loop, generate_policy, mine
+    from mudkit.experiment.closed_loop import DriftAlarm, close_the_loop, generate_policy, label_run
     from mudkit.experiment.commuters import Commuters, CommutersRun
     from mudkit.experiment.comparison import (
         GAINS,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Comparison,
         Scoreboard,
         compare,
-        front,
+        pareto_front,
         scoreboard,
         sweep,
     )
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
         matching_times,
     )
     from mudkit.experiment.news import NewsReader
-    from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME, commuting, orders
-    from mudkit.experiment.pairs import PartyView, PartyViews, Seen, party_views
-    from mudkit.experiment.privacy import contacts, disclosed, knowledge, learnt, shown
-    from mudkit.experiment.runs import FATES, MEASURES, OF_DEVICES, Run, by_device, run
+    from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME_AS_FIRST, check_orders, commutativity
+    from mudkit.experiment.pairs import PartyView, PartyViews, Visibility, party_views
+    from mudkit.experiment.privacy import cleartext_fields, contacts, disclosures, knowledge, party_knowledge
+    from mudkit.experiment.runs import DEVICE_MEASURES, FATES, MEASURES, Run, by_device, run
     from mudkit.experiment.tasks import (
         FRIENDS_NEARBY,
         NEWS,
@@ -71,8 +71,8 @@ else:
 
 __all__ = [
     "ADAPTERS",
-    "CANNOT",
     "COMPOSITIONS",
+    "DEVICE_MEASURES",
     "FATES",
     "FRIENDS_NEARBY",
     "GAINS",
@@ -80,15 +80,15 @@ __all__ = [
     "MATCHING_METHODS",
     "MEASURES",
     "NEWS",
-    "OF_DEVICES",
     "PAIRS",
     "PAPER_CURVE",
     "PHOTOS",
     "PROMISES",
     "READ_PREDICATES",
-    "SAME",
+    "SAME_AS_FIRST",
     "TASKS",
     "TRAFFIC",
+    "UNSUPPORTED",
     "WARD",
     "WRITER_PREDICATE",
     "Adapter",
@@ -118,39 +118,39 @@ __all__ = [
     "Run",
     "Scenario",
     "Scoreboard",
-    "Seen",
-    "Shuffled",
+    "ShuffledLabels",
     "StoreAndForward",
     "Sublim",
     "Task",
     "Testbed",
     "Traffic",
     "TrafficRun",
+    "Visibility",
     "Ward",
     "WardRun",
     "album_keys",
     "by_device",
+    "check_orders",
+    "cleartext_fields",
     "close_the_loop",
-    "commuting",
+    "commutativity",
     "compare",
     "contacts",
-    "disclosed",
-    "front",
+    "disclosures",
     "generate_policy",
     "interest_costs",
     "item_latencies_s",
     "knowledge",
-    "learnt",
+    "label_run",
     "matching_times",
-    "mine",
-    "nodes",
-    "orders",
     "own_machine",
+    "pareto_front",
+    "party_knowledge",
     "party_views",
     "pulses",
     "receiver_radio_mw",
     "run",
     "scoreboard",
-    "shown",
     "sweep",
+    "tree_nodes",
 ]

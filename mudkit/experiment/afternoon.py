@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Afternoon", "AfternoonRun", "album_keys", "interest_costs"]
 
-FilterWay = Literal["sender", "in clear", "all", "cloud"]
+FilterMethod = Literal["sender", "in clear", "all", "cloud"]
 """Place of the filter: the sender; the sender, unencrypted; none, all is sent; the cloud."""
 
 _MIDDLE: Final = (37.39, -122.08)
@@ -43,8 +43,8 @@ class AfternoonRun:
     lab : Lab
         Records what parties received and stored.
     places : pandas.DataFrame
-        A row for each place that the child's phone published: ``at, lat, lon``, ``left`` (sent to a server)
-        and ``away`` (outside of the area).
+        A row for each place that the child's phone published: ``at, lat, lon``, ``is_sent`` (to a server) and
+        ``is_away`` (outside of the area).
     received : int
         Number of places that reached Alice's application.
     predicate : str
@@ -81,12 +81,12 @@ class AfternoonRun:
         is_read = searched["lat"].map(lambda lat: self.can_read(str(lat)))
         return {
             "places": len(self.places),
-            "outside": int(self.places["away"].sum()),
-            "sent": int(self.places["left"].sum()),
+            "outside": int(self.places["is_away"].sum()),
+            "sent": int(self.places["is_sent"].sum()),
             "child_kb": float(bill["bytes"]) / 1000,
             "child_radio_j": float(bill["radio_mj"]) / 1000,
-            "outside_read_share": float(is_read[searched["away"]].mean()),
-            "inside_read_share": float(is_read[~searched["away"]].mean()),
+            "outside_read_share": float(is_read[searched["is_away"]].mean()),
+            "inside_read_share": float(is_read[~searched["is_away"]].mean()),
             "filter_read": self.can_read(self.predicate.removeprefix("NOT ")),
         }
 
@@ -104,7 +104,7 @@ class AfternoonRun:
         messages = self.lab.frame("messages").query("source == 'child' and kind == 'send'")["sent"]
         interval = pd.Timedelta(seconds=self.interval_s)
         comes = [messages.between(at, at + interval, inclusive="left").any() for at in self.places["at"]]
-        away = self.places["away"]
+        away = self.places["is_away"]
         right = float((pd.Series(comes, index=away.index) == away).mean())
         return {"by traffic": right, "by silence": 1 - right, "always at home": float((~away).mean())}
 
@@ -117,7 +117,7 @@ class Afternoon:
     ----------
     hours : float
         Virtual time.
-    say_minutes : float
+    publish_minutes : float
         Time between two places that the child's phone publishes, in minutes.
     area_km, roam_km : float
         Sides of the square in which the child may be, and of that in which it is, in km.
@@ -134,7 +134,7 @@ class Afternoon:
     """
 
     hours: float = rate(2.0, 0.01, 1000.0)
-    say_minutes: float = rate(1.0, 0.1, 1000.0)
+    publish_minutes: float = rate(1.0, 0.1, 1000.0)
     area_km: float = rate(6.0, 0.1, 1000.0)
     roam_km: float = rate(9.0, 0.1, 1000.0)
     polling_s: float = rate(60.0, 1.0, 1e6)
@@ -161,19 +161,19 @@ class Afternoon:
         """Predicate of the places outside of the area."""
         return f"NOT {self.inside}"
 
-    def run(self, seed: int, way: FilterWay = "sender", predicate: str | None = None) -> AfternoonRun:
+    def run(self, seed: int, method: FilterMethod = "sender", predicate: str | None = None) -> AfternoonRun:
         """Run the afternoon: the child's phone publishes places, and Alice's asks for some.
 
         Parameters
         ----------
         seed : int
-        way : {"sender", "in clear", "all", "cloud"}
+        method : {"sender", "in clear", "all", "cloud"}
             Who filters: the sender; the sender, without encryption; nobody, so that all is sent; or the
             cloud, in a MUD table with a continuous read.
         predicate : str, optional
             Alice's filter; by default :attr:`away`.
         """
-        one_of("way", way, get_args(FilterWay))
+        one_of("method", method, get_args(FilterMethod))
         predicate = self.away if predicate is None else predicate
         lab = Lab(seed, record_held=True)
         moves = RandomWaypoint(
@@ -181,24 +181,24 @@ class Afternoon:
         )
         alice, child = lab.device("alice", self.link), lab.device("child", self.link, mobility=moves)
         received: list[Any] = []
-        start = _table if way == "cloud" else self._filter
-        installed = "loc IS NOT NULL" if way == "all" else predicate
-        publish = start(lab, alice, child, installed, received, is_encrypted=way != "in clear")
+        start = _table if method == "cloud" else self._filter
+        installed = "loc IS NOT NULL" if method == "all" else predicate
+        publish = start(lab, alice, child, installed, received, is_encrypted=method != "in clear")
         places = self._walk(lab, child, publish)
         is_away = Predicate(self.away)
-        places["away"] = [is_away({"loc": loc}) for loc in zip(places["lat"], places["lon"], strict=True)]
-        return AfternoonRun(lab, places, len(received), predicate, 60 * self.say_minutes)
+        places["is_away"] = [is_away({"loc": loc}) for loc in zip(places["lat"], places["lon"], strict=True)]
+        return AfternoonRun(lab, places, len(received), predicate, 60 * self.publish_minutes)
 
     def _walk(self, lab: Lab, child: Device, publish: Callable[[dict[str, Any]], bool]) -> pd.DataFrame:
         import pandas as pd
 
         rows = []
-        for step in range(round(60 * self.hours / self.say_minutes)):
-            lab.run(seconds=max(0.0, 60 * (5 + self.say_minutes * step) - lab.world.now_us / 1e6))
+        for step in range(round(60 * self.hours / self.publish_minutes)):
+            lab.run(seconds=max(0.0, 60 * (5 + self.publish_minutes * step) - lab.world.now_us / 1e6))
             lat, lon = (round(float(degrees), 5) for degrees in child.loc or _MIDDLE)
             left = publish({"loc": (lat, lon), "at": f"{lab.now:%H:%M:%S}"})
             rows.append((lab.now, lat, lon, left))
-        return pd.DataFrame(rows, columns=["at", "lat", "lon", "left"])
+        return pd.DataFrame(rows, columns=["at", "lat", "lon", "is_sent"])
 
     def _filter(
         self,
@@ -324,8 +324,8 @@ def album_keys(seed: int) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A row per photo: ``before_it`` (the event), ``photo``, ``key`` (number of the key that encrypts it),
-        ``ann_was_sent, bob_was_sent`` (numbers of all keys that each has been sent).
+        A row per photo: ``event`` (the event), ``photo``, ``key`` (number of the key that encrypts it),
+        ``ann_keys, bob_keys`` (numbers of all keys that each has been sent).
     """
     import pandas as pd
 
@@ -348,8 +348,8 @@ def album_keys(seed: int) -> pd.DataFrame:
         lab.run(minutes=2)
         key = exposure.values("contrail-gateway", "message.epoch")[-1].decode()
         sent = {
-            f"{name}_was_sent": b", ".join(exposure.values(name, "page[][].slot")).decode() or "none"
+            f"{name}_keys": b", ".join(exposure.values(name, "page[][].slot")).decode() or "none"
             for name in ports
         }
-        rows.append({"before_it": event, "photo": place, "key": key, **sent})
+        rows.append({"event": event, "photo": place, "key": key, **sent})
     return pd.DataFrame(rows)

@@ -15,7 +15,7 @@ import numpy as np
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.sources.mobility import ManhattanGrid
-from mudkit.sources.parameters import number, one_of, whole_number
+from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud
 from mudkit.wire import Value
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Audience", "AudienceRun"]
 
-Way: TypeAlias = Literal["predicate", "list", "everyone"]
+Method: TypeAlias = Literal["predicate", "list", "everyone"]
 _NEAR: Final = "receiver.age >= :age AND within_km(receiver.loc, sender.loc, :km)"
 """Writer predicate of the intended readers."""
 
-TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK = "told for the first time", "told again", "taken back"
-TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER = "told, not meant", "meant, not told", "neither"
+NOTIFIED_FIRST, NOTIFIED_AGAIN, REMOVED = "notified for the first time", "notified again", "removed"
+UNINTENDED, MISSED, NEITHER = "notified, not intended", "intended, not notified", "neither"
 
 _APP, _TABLE, _KEY, _SETTLE_S = "city", "news", "a17", 30.0
 _BLOCK_M: Final = 300.0
@@ -43,32 +43,32 @@ class AudienceRun(NamedTuple):
     ----------
     lab : Lab
     readers : pandas.DataFrame
-        A row for each write and reader: ``write, at_s, reader, age, lat, lon`` (its place), ``is_meant`` (old
-        enough and near), ``is_known_near`` (by its last report), ``told`` (``upsert``, ``remove`` or nothing)
-        and ``state``, one of ``Audience.STATES``.
+        A row for each write and reader: ``write, at_s, reader, age, lat, lon`` (its place), ``is_intended``
+        (old enough and near), ``is_known_near`` (by its last report), ``change`` (``upsert``, ``remove`` or
+        empty: the last change that reached it) and ``state``, one of ``Audience.STATES``.
     """
 
     lab: Lab
     readers: pd.DataFrame
 
     def measures(self) -> dict[str, float]:
-        """Return who was told, and what the run took the readers' devices.
+        """Return how many readers were notified, and the bytes and energy of their devices.
 
         Returns
         -------
         dict of str to float
-            Over all writes, numbers of readers: ``told``, ``told_meant``, ``meant_not_told``. Of the
-            devices of readers: ``up_bytes, down_bytes``, and for each reader and write
-            ``reader_bytes, reader_j`` (energy of the radio).
+            Over all writes, numbers of readers: ``notified``, ``notified_intended``,
+            ``missed_intended``. Of the devices of readers: ``up_bytes, down_bytes``, and for each reader and
+            write ``reader_bytes, reader_j`` (energy of the radio).
         """
         bill = self.lab.bill()
         bill = bill[bill["device"].isin(self.readers["reader"])]
         sent = bill.groupby("direction")["bytes"].sum()
-        is_told, is_meant = self.readers["told"] == "upsert", self.readers["is_meant"]
+        is_notified, is_intended = self.readers["change"] == "upsert", self.readers["is_intended"]
         return {
-            "told": float(is_told.sum()),
-            "told_meant": float((is_told & is_meant).sum()),
-            "meant_not_told": float((is_meant & ~is_told).sum()),
+            "notified": float(is_notified.sum()),
+            "notified_intended": float((is_notified & is_intended).sum()),
+            "missed_intended": float((is_intended & ~is_notified).sum()),
             "up_bytes": float(sent.get("up", 0.0)),
             "down_bytes": float(sent.get("down", 0.0)),
             "reader_bytes": float(sent.sum()) / len(self.readers),
@@ -108,44 +108,37 @@ class Audience:
     10
     """
 
-    WAYS: ClassVar[tuple[Way, ...]] = get_args(Way)
+    METHODS: ClassVar[tuple[Method, ...]] = get_args(Method)
     """Ways to name the intended readers."""
-    STATES: ClassVar = (TOLD_FIRST, TOLD_AGAIN, TAKEN_BACK, TOLD_NOT_MEANT, MEANT_NOT_TOLD, NEITHER)
+    STATES: ClassVar = (NOTIFIED_FIRST, NOTIFIED_AGAIN, REMOVED, UNINTENDED, MISSED, NEITHER)
     """States of a reader after a write."""
 
-    readers: int = 60
-    city_km: float = 6.0
-    reach_km: float = 1.6
-    adult_years: int = 21
-    writes: int = 3
-    every_minutes: float = 10.0
-    update_s: float = 60.0
-    article_bytes: int = 8_000
-    lat: float = 30.27
-    lon: float = -97.74
+    readers: int = rate(60, 1, 100_000)
+    city_km: float = rate(6.0, 0.5, 100.0)
+    reach_km: float = rate(1.6, 0.0, 1e4)
+    adult_years: int = rate(21, 0, 200)
+    writes: int = rate(3, 1, 10_000)
+    every_minutes: float = rate(10.0, 1.0, 1e5)
+    update_s: float = rate(60.0, 1.0, 1e6)
+    article_bytes: int = rate(8_000, 0, 60_000)
+    lat: float = rate(30.27, -60.0, 60.0)
+    lon: float = rate(-97.74, -180.0, 180.0)
 
     def __post_init__(self) -> None:
-        whole_number("readers", self.readers, 1, 100_000)
-        whole_number("adult_years", self.adult_years, 0, 200)
-        whole_number("writes", self.writes, 1, 10_000)
-        whole_number("article_bytes", self.article_bytes, 0, 60_000)
-        number("city_km", self.city_km, 0.5, 100.0)
-        number("reach_km", self.reach_km, 0.0, 1e4)
-        number("every_minutes", self.every_minutes, 1.0, 1e5)
-        number("update_s", self.update_s, 1.0, 1e6)
+        check_ranges(self)
 
-    def run(self, seed: int, way: Way = "predicate") -> AudienceRun:
+    def run(self, seed: int, method: Method = "predicate") -> AudienceRun:
         """Run the plan.
 
         Parameters
         ----------
         seed : int
-        way : {'predicate', 'list', 'everyone'}
+        method : {'predicate', 'list', 'everyone'}
             With ``list``, the writer names the intended readers of the first write. Readers report their
             places for ``predicate`` only.
         """
-        one_of("way", way, self.WAYS)
-        run = _Run(self, seed, way)
+        one_of("method", method, self.METHODS)
+        run = _Run(self, seed, method)
         for write in range(1, self.writes + 1):
             run.wait(self.every_minutes * 60)
             run.write(write)
@@ -159,8 +152,8 @@ class Audience:
 
 
 class _Run:
-    def __init__(self, audience: Audience, seed: int, way: Way) -> None:
-        self.audience, self.way = audience, way
+    def __init__(self, audience: Audience, seed: int, method: Method) -> None:
+        self.audience, self.method = audience, method
         self.lab = lab = Lab(seed, record_messages=False)
         cloud = Cloud(lab)
         where = (audience.lat, audience.lon)
@@ -200,12 +193,12 @@ class _Run:
         self.changes[name].append(change.kind)
 
     def wait(self, seconds: float) -> None:
-        """Advance time; readers report where they are, if the way needs it."""
+        """Advance time; readers report where they are, if the method needs it."""
         while seconds > 0:
             step = min(seconds, self.audience.update_s)
             self.lab.run(seconds=step)
             seconds -= step
-            if self.way == "predicate" and step == self.audience.update_s and seconds > 0:
+            if self.method == "predicate" and step == self.audience.update_s and seconds > 0:
                 self.reported = self._data()
                 for name, data in self.reported.items():
                     self.clients[name].update_data(self.handles[name], data)
@@ -214,15 +207,15 @@ class _Run:
         """Write, and record the places of the readers, and the changes that reach them."""
         audience, meant = self.audience, self.audience.predicate()
         data = self._data()
-        is_meant = {name: meant({}, receiver=reader) is True for name, reader in data.items()}
+        is_intended = {name: meant({}, receiver=reader) is True for name, reader in data.items()}
         is_known = {name: meant({}, receiver=reader) is True for name, reader in self.reported.items()}
         if number_ == 1:
-            self.names = [name for name, yes in is_meant.items() if yes]
+            self.names = [name for name, yes in is_intended.items() if yes]
         predicate = {
             "predicate": meant,
             "list": Predicate("auth.user IN :names", names=self.names or ["nobody"]),
             "everyone": None,
-        }[self.way]
+        }[self.method]
         at_s = self.lab.world.now_us / 1e6
         before = {name: len(changes) for name, changes in self.changes.items()}
         record: dict[str, Value] = {
@@ -234,8 +227,8 @@ class _Run:
         self.lab.run(seconds=_SETTLE_S)
         for name, changes in self.changes.items():
             self.rows.append((
-                number_, at_s, name, self.ages[name], *data[name]["loc"], is_meant[name], is_known[name],
-                "".join(changes[before[name] :][-1:]), _state(changes, before[name], is_meant[name]),
+                number_, at_s, name, self.ages[name], *data[name]["loc"], is_intended[name], is_known[name],
+                "".join(changes[before[name] :][-1:]), _state(changes, before[name], is_intended[name]),
             ))  # fmt: skip
 
     def audited(self) -> AudienceRun:
@@ -243,18 +236,19 @@ class _Run:
         import pandas as pd
 
         columns = [
-            "write", "at_s", "reader", "age", "lat", "lon", "is_meant", "is_known_near", "told", "state",
+            "write", "at_s", "reader", "age", "lat", "lon", "is_intended", "is_known_near", "change",
+            "state",
         ]  # fmt: skip
         return AudienceRun(self.lab, pd.DataFrame(self.rows, columns=columns))
 
 
-def _state(changes: list[str], before: int, is_meant: bool) -> str:
+def _state(changes: list[str], before: int, is_intended: bool) -> str:
     """Return the state of a reader after a write."""
     now = changes[before:][-1:]
     if now == ["remove"]:
-        return TAKEN_BACK
+        return REMOVED
     if now == ["upsert"]:
-        if not is_meant:
-            return TOLD_NOT_MEANT
-        return TOLD_AGAIN if changes[:before][-1:] == ["upsert"] else TOLD_FIRST
-    return MEANT_NOT_TOLD if is_meant else NEITHER
+        if not is_intended:
+            return UNINTENDED
+        return NOTIFIED_AGAIN if changes[:before][-1:] == ["upsert"] else NOTIFIED_FIRST
+    return MISSED if is_intended else NEITHER

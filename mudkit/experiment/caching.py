@@ -29,7 +29,7 @@ from mudkit.sources.streams import Stream
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CacheBench", "CachingRun", "Shuffled", "nodes"]
+__all__ = ["CacheBench", "CachingRun", "ShuffledLabels", "tree_nodes"]
 
 _LOCAL: Final = 0
 _BOUNDS: Final = 7
@@ -86,7 +86,7 @@ class CacheBench:
     trees: CrossValidatedTrees
 
     @classmethod
-    def of(cls, labels: Any, reads: Any, *, completeness: float | None = None) -> CacheBench:
+    def from_labels(cls, labels: Any, reads: Any, *, completeness: float | None = None) -> CacheBench:
         """Grow trees.
 
         Parameters
@@ -156,7 +156,7 @@ class CacheBench:
         columns = ["from_min", "to_min", "good", "stale", "cost_of_using", "cost_of_asking", "decision"]
         return pd.DataFrame(rows, columns=columns)
 
-    def learn_from(
+    def train_on(
         self, devices: int, cost: CostMatrix, rule: FixedRule, seed: int = 0
     ) -> dict[str, dict[str, float]]:
         """Train a tree on a few devices, and replay it and a rule on all others.
@@ -204,12 +204,12 @@ class CacheBench:
         kept = np.isin(self.pairs.device[self.pairs.read], devices)
         return replace(self, pairs=self.pairs.of_devices(devices), stale=self.stale[kept])
 
-    def bound(self, most: float) -> pd.DataFrame:
+    def bound(self, max_stale_share: float) -> pd.DataFrame:
         """Return the smallest share of queries of any policy, by the share of stale answers.
 
         Parameters
         ----------
-        most : float
+        max_stale_share : float
             Largest share of stale answers.
 
         Returns
@@ -225,7 +225,9 @@ class CacheBench:
         import pandas as pd
 
         count = len(self.pairs.device)
-        largest = int(number("most", most, 0.0, 1.0) * count + 1e-6)  # a share of reads may be rounded
+        largest = int(
+            number("max_stale_share", max_stale_share, 0.0, 1.0) * count + 1e-6
+        )  # a share of reads may be rounded
         sends = fewest_sends_by_stale(self.pairs, self.stale, largest)
         budgets = np.unique(np.linspace(0, largest, _BOUNDS).astype(int))
         sent = sends[np.minimum(budgets, len(sends) - 1)]
@@ -247,7 +249,7 @@ class CacheBench:
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class ShuffledLabels:
     """Control of a tree: it is trained on shuffled labels, so that only the costs decide.
 
     A tree that is no better has learnt nothing; a control that is as good as the tree shows a leak.
@@ -275,12 +277,12 @@ class Shuffled:
         return f"{self.tree}, shuffled labels"
 
 
-def nodes(learnt: LearntReads | LearntWrites) -> pd.DataFrame:
+def tree_nodes(policy: LearntReads | LearntWrites) -> pd.DataFrame:
     """List the nodes of a pruned tree, parents before their children.
 
     Parameters
     ----------
-    learnt : LearntReads or LearntWrites
+    policy : LearntReads or LearntWrites
 
     Returns
     -------
@@ -291,8 +293,8 @@ def nodes(learnt: LearntReads | LearntWrites) -> pd.DataFrame:
     """
     import pandas as pd
 
-    tree, names = learnt.tree, learnt.names
-    grown, of_reads = tree.grown, isinstance(learnt, LearntReads)
+    tree, names = policy.tree, policy.names
+    grown, of_reads = tree.grown, isinstance(policy, LearntReads)
     classes = 2 if of_reads else len(CLASSES)
     actions = ["local", "remote"]
     if not of_reads:

@@ -46,7 +46,7 @@ class Logged:
         """Deliver a batch to the application on a phone."""
         self.handed.append(Handed(self._testbed.lab.world.now_us, phone, batch))
         for item in batch:
-            self._testbed.arrived(phone, item.name)
+            self._testbed.record_arrival(phone, item.name)
 
 
 class Chain(Logged):
@@ -61,7 +61,7 @@ class Chain(Logged):
             bridges = {phone: testbed.lab.server(f"{_BRIDGE}{phone}") for phone in testbed.phones}
             second = hops[1](way._replace(sources=bridges, is_first=False))
             self._hops = [hops[0](way._replace(ends=bridges, on_batch=second.send)), second]
-            if testbed.task.want.moves and self._hops[0].listens:
+            if testbed.task.want.uses_place and self._hops[0].listens:
                 self._connect_bridges(testbed)
         else:
             self._hops = [hops[0](way)]
@@ -71,16 +71,16 @@ class Chain(Logged):
         self.published.append(item)
         self._hops[0].send(item.sender, (item,))
 
-    def moved(self, phone: str) -> None:
+    def on_move(self, phone: str) -> None:
         """Update the part that ends on the phone, and send a report to the bridge of the other one."""
-        about = self._testbed.about(phone)
-        self._hops[-1].moved(phone, about)
+        about = self._testbed.profile(phone)
+        self._hops[-1].on_move(phone, about)
         if phone in self._reporters:
             self._reporters[phone].send(f"{_BRIDGE}{phone}", msgspec.json.encode(about).decode())
 
-    def look(self, phone: str) -> None:
+    def on_look(self, phone: str) -> None:
         """Fetch what waits at the last part, and show what has arrived."""
-        self._hops[-1].look(phone)
+        self._hops[-1].on_look(phone)
 
     def _connect_bridges(self, testbed: Testbed) -> None:
         """Connect phones to their bridges by store and forward, for reports of themselves."""
@@ -91,7 +91,7 @@ class Chain(Logged):
             bridge.on_message(partial(self._phone_moved, phone))
 
     def _phone_moved(self, phone: str, message: Any) -> None:
-        self._hops[0].moved(phone, msgspec.json.decode(message["text"]))
+        self._hops[0].on_move(phone, msgspec.json.decode(message["text"]))
 
 
 class AtTheEnds(Logged):
@@ -116,10 +116,10 @@ class AtTheEnds(Logged):
             only = [phone for phone in self._testbed.phones if self._passes(item.sender, phone, item)]
         self._contrail.send(item.sender, (item,), only)
 
-    def moved(self, phone: str) -> None:
+    def on_move(self, phone: str) -> None:
         """Do nothing: places are not used."""
 
-    def look(self, phone: str) -> None:
+    def on_look(self, phone: str) -> None:
         """Show what has arrived."""
         self._testbed.show(phone)
 
@@ -131,9 +131,9 @@ class AtTheEnds(Logged):
     def _passes(self, keeper: str, phone: str, item: Item) -> bool:
         lab = self._testbed.lab
         before = self._kept.get((keeper, phone), {})
-        state = {**before, **as_state(phone, self._testbed.about(phone))}
+        state = {**before, **as_state(phone, self._testbed.profile(phone))}
         now_s = (lab.start_us + lab.world.now_us) / US_PER_S
-        verdict = self._policy.decide(item.about, state, {}, now_s)
+        verdict = self._policy.decide(item.metadata, state, {}, now_s)
         self._kept[keeper, phone] = dict(verdict.variables)
         return verdict.out is not None
 

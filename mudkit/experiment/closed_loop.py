@@ -30,21 +30,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DriftAlarm",
+    "GeneratedPolicy",
+    "LabelledRun",
     "Loop",
-    "Mined",
-    "Promised",
     "close_the_loop",
     "generate_policy",
     "generate_write_policy",
-    "mine",
+    "label_run",
     "promise",
 ]
 
 _LATER: Final = ("2010-03-01", "2010-03-08")
 """First days of the training period, and of the evaluation period a week later."""
+_LABELLED_S: Final = 7200.0
+"""Age up to which answers are labelled; a tree knows nothing of older ones."""
 
 
-class Promised(NamedTuple):
+class GeneratedPolicy(NamedTuple):
     """A read policy, and the 95 % interval of the share of stale answers on devices that it has not seen."""
 
     artefact: Artefact
@@ -52,7 +54,7 @@ class Promised(NamedTuple):
     stale_high: float
 
 
-class Mined(NamedTuple):
+class LabelledRun(NamedTuple):
     """Operations of the clients, with the labels that Spark computes."""
 
     positions: pa.Table
@@ -76,9 +78,10 @@ class Loop(NamedTuple):
         ``sent_messages`` (those up), ``bytes, radio_j``; ``point_share`` (writes that came to the cloud
         before the days ended). ``bound_share`` is the smallest share that could have been sent with as many
         stale answers, each from the last fetched answer, and ``regret`` the share sent above it.
-        ``held_share`` and ``regret_held`` are the same for a cache of all answers, which no policy beats. A
-        client answers from all that it holds, so ``regret`` may be negative; ``regret_held`` is not.
-    promised : Promised
+        ``full_cache_share`` and ``full_cache_regret`` are the same for a cache of all answers, which no
+        policy beats. A client answers from all that it holds, so ``regret`` may be negative;
+        ``full_cache_regret`` is not.
+    policy : GeneratedPolicy
         The read policy, and the promise of its replay.
     alarm : DriftAlarm
         State after the days with the shipped policies.
@@ -89,7 +92,7 @@ class Loop(NamedTuple):
     """
 
     table: pd.DataFrame
-    promised: Promised
+    policy: GeneratedPolicy
     alarm: DriftAlarm
     versions: list[int]
     writes: Artefact | None = None
@@ -105,7 +108,7 @@ def generate_policy(
     cost: Costs = "latency",
     arrival_us: NDArray[np.int64] | None = None,
     features: Features = "extended",
-) -> Promised:
+) -> GeneratedPolicy:
     """Train a read policy on the labelled reads of all clients.
 
     Parameters
@@ -134,7 +137,7 @@ def generate_policy(
     low, high = promise(pairs, whole < completeness)
     learnt = tree.learn(pairs, pairs.completeness < completeness)
     manifest = {"stale": f"completeness below {completeness:g}", "reads": len(reads)}
-    return Promised(learning.export_tree(learnt, 1, manifest=manifest), low, high)
+    return GeneratedPolicy(learning.export_tree(learnt, 1, manifest=manifest), low, high)
 
 
 def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
@@ -147,9 +150,9 @@ def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
     return float(np.fmin(of_devices.low, of_reads.low)), float(np.fmax(of_devices.high, of_reads.high))
 
 
-def generate_write_policy(mined: Mined, match: Batch) -> tuple[Artefact, LearntWrites]:
+def generate_write_policy(labelled: LabelledRun, match: Batch) -> tuple[Artefact, LearntWrites]:
     """Train a write policy on all writes, with which no more reads miss a write than with a fixed delay."""
-    writes, reads = Writes.of(mined.first_reads, mined.positions), ReadRequests.of(mined.reads)
+    writes, reads = Writes.of(labelled.first_reads, labelled.positions), ReadRequests.of(labelled.reads)
     learnt = BatchTree(match=match).learn(writes, reads)
     manifest = {"misses no more than": str(match), "writes": len(writes.t_us)}
     return learning.export_tree(learnt, 1, manifest=manifest), learnt
@@ -192,67 +195,74 @@ def close_the_loop(
     rule = ShippedPolicy(until=NearAndRecent())
     delayed = None if writes is None else ShippedPolicy(until=Later(60.0 * writes.minutes))
     learnt_on, decided_on = _LATER
-    mined = mine(traffic.run(seed, learnt_on, rule, write_policy=delayed))
+    labelled = label_run(traffic.run(seed, learnt_on, rule, write_policy=delayed))
     write_artefact, arrival_us = None, None
     if writes is not None:
-        write_artefact, learnt = generate_write_policy(mined, writes)
-        arrival_us = _comes_us(mined, learnt)
-    promised = generate_policy(
-        mined.labels,
-        mined.reads,
-        mined.positions,
+        write_artefact, learnt = generate_write_policy(labelled, writes)
+        arrival_us = _comes_us(labelled, learnt)
+    generated = generate_policy(
+        labelled.labels,
+        labelled.reads,
+        labelled.positions,
         completeness=completeness,
         cost=cost,
         arrival_us=arrival_us,
         features=features,
     )
+    if traffic.report_when == "driving":
+        # Parked cars keep old answers complete, and the tree was trained on none that is older.
+        generated = generated._replace(artefact=generated.artefact.up_to_age(_LABELLED_S))
     ships: dict[str, list[Artefact]] = {"before": []}
     if write_artefact is None:
-        ships["after"] = [promised.artefact]
+        ships["after"] = [generated.artefact]
     else:
-        ships |= {"reads learnt": [promised.artefact], "after": [promised.artefact, write_artefact]}
+        ships |= {"reads learnt": [generated.artefact], "after": [generated.artefact, write_artefact]}
     rows, pairs = [], None
     for name, ship in ships.items():
         driven = traffic.run(seed, decided_on, rule, ship, write_policy=delayed)
         if pairs is None:  # the reads are the same with all policies
-            later = mine(driven)
+            later = label_run(driven)
             pairs = Pairs.of(later.labels, later.reads)
         rows.append({"policy": name, **_measured(driven, pairs, completeness)})
     stale = int((driven.reads["completeness"] < completeness).sum())
-    alarm = DriftAlarm(promised.stale_low, promised.stale_high).seen(len(driven.reads), stale)
-    return Loop(pd.DataFrame(rows), promised, alarm, driven.versions, write_artefact, driven.write_versions)
+    alarm = DriftAlarm(generated.stale_low, generated.stale_high).add(len(driven.reads), stale)
+    return Loop(pd.DataFrame(rows), generated, alarm, driven.versions, write_artefact, driven.write_versions)
 
 
-def mine(driven: CommutersRun) -> Mined:
+def label_run(run: CommutersRun) -> LabelledRun:
     """Label the operations of a run's clients with Spark.
 
     Parameters
     ----------
-    driven : CommutersRun
+    run : CommutersRun
 
     Returns
     -------
-    Mined
+    LabelledRun
         Positions, reads, and the labels of both.
     """
     from mudkit import pipeline  # loads Spark
 
     spark = pipeline.session()
     with tempfile.TemporaryDirectory(prefix="mudkit-loop-") as place:
-        folder = driven.lab.trace.to_parquet(Path(place) / "trace")
+        folder = run.lab.trace.to_parquet(Path(place) / "trace")
         positions, reads = (pipeline.read(spark, folder, name) for name in ("positions", "reads"))
-        return Mined(
+        if run.written is not None:
+            written, timed = spark.createDataFrame(run.written), "unix_micros(ts) AS t_us"
+            positions = positions.selectExpr("*", timed).join(written, ["device", "t_us"], "left_semi")
+            positions = positions.drop("t_us")
+        return LabelledRun(
             positions.toArrow(),
             reads.toArrow(),
-            pipeline.label_reads(positions, reads).toArrow(),
+            pipeline.label_reads(positions, reads, horizon_s=_LABELLED_S).toArrow(),
             pipeline.label_writes(positions, reads).toArrow(),
         )
 
 
-def _comes_us(mined: Mined, learnt: LearntWrites) -> NDArray[np.int64]:
+def _comes_us(labelled: LabelledRun, learnt: LearntWrites) -> NDArray[np.int64]:
     """Return when each position reaches the cloud under a write policy, in the order of the table."""
-    writes = Writes.of(mined.first_reads, mined.positions)
-    rows = pa.compute.sort_indices(mined.positions, [("device", "ascending"), ("ts", "ascending")])
+    writes = Writes.of(labelled.first_reads, labelled.positions)
+    rows = pa.compute.sort_indices(labelled.positions, [("device", "ascending"), ("ts", "ascending")])
     arrival_us = np.empty(len(writes.t_us), dtype=np.int64)
     arrival_us[rows.to_numpy()] = batches(writes, learnt.due_us(writes)).sent_us
     return arrival_us
@@ -263,7 +273,7 @@ def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[s
     stale = reads["completeness"] < completeness
     served = fewest_sends(pairs, pairs.completeness < completeness, pairs.devices(), int(stale.sum()))
     bound, sent = float((served == SENT).mean()), float(reads["is_sent"].mean())
-    held_share = min_sent_share(reads["held"].to_numpy(), completeness, int(stale.sum()))
+    full_cache_share = min_sent_share(reads["cache_completeness"].to_numpy(), completeness, int(stale.sum()))
     of_cars = bill[bill["device"].str.startswith("car-")]
     return {
         "reads": len(reads),
@@ -278,8 +288,8 @@ def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[s
         "point_share": driven.point_share,
         "bound_share": bound,
         "regret": sent - bound,
-        "held_share": held_share,
-        "regret_held": sent - held_share,
+        "full_cache_share": full_cache_share,
+        "full_cache_regret": sent - full_cache_share,
     }
 
 
@@ -290,10 +300,10 @@ class DriftAlarm:
     Parameters
     ----------
     low, high : float
-        Promised interval of the share.
+        GeneratedPolicy interval of the share.
     reads, stale : int
         Reads and stale answers so far.
-    least_reads : int
+    min_reads : int
         Fewest reads for an alarm.
     """
 
@@ -301,14 +311,14 @@ class DriftAlarm:
     high: float
     reads: int = 0
     stale: int = 0
-    least_reads: int = 50
+    min_reads: int = 50
 
     def __post_init__(self) -> None:
         number("low", self.low, 0.0, 1.0)
         number("high", self.high, self.low, 1.0)
-        whole_number("least_reads", self.least_reads, 1, 1 << 31)
+        whole_number("min_reads", self.min_reads, 1, 1 << 31)
 
-    def seen(self, reads: int, stale: int) -> DriftAlarm:
+    def add(self, reads: int, stale: int) -> DriftAlarm:
         """Return the alarm after more reads, of which some were stale."""
         whole_number("stale", stale, 0, whole_number("reads", reads, 0, 1 << 31))
         return replace(self, reads=self.reads + reads, stale=self.stale + stale)
@@ -320,7 +330,7 @@ class DriftAlarm:
         return share.low, share.high
 
     @property
-    def rings(self) -> bool:
+    def is_raised(self) -> bool:
         """True if the observed share is not compatible with the promised one."""
         low, high = self.interval
-        return self.reads >= self.least_reads and (low > self.high or high < self.low)
+        return self.reads >= self.min_reads and (low > self.high or high < self.low)

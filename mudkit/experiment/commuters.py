@@ -6,13 +6,13 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.lab import Lab
-from mudkit.sources.parameters import number, one_of, whole_number
+from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.mud import Artefact, Client, Cloud, ReadPolicy, ShippedPolicy, WritePolicy
 from mudkit.units import US_PER_S, box_bounds, distance_km, in_box
@@ -29,6 +29,8 @@ APP: Final = "traffic"
 _ABOUT: Final = "lat BETWEEN {south} AND {north} AND lon BETWEEN {west} AND {east} AND at_s > {since}"
 _MOVED_KM: Final = 0.1
 
+DriveTime = Literal["any time", "driving"]
+
 
 class CommutersRun(NamedTuple):
     """Result of some days.
@@ -39,13 +41,15 @@ class CommutersRun(NamedTuple):
         The lab at the end of the days, with its trace and its bill.
     reads : pandas.DataFrame
         A row for each read that was answered: ``device, at_s, lat, lon, is_sent, points`` (that its answer
-        should hold), ``missing`` of them, ``completeness``, and ``held``: the completeness of a cache of the
-        device's own writes and of the answers to all its earlier reads. No cache holds more: below 1, no
+        should hold), ``missing`` of them, ``completeness``, and ``cache_completeness``: that of a cache of
+        the device's own writes and of the answers to all its earlier reads. No cache holds more: below 1, no
         policy can answer completely from the device.
     versions, write_versions : list of int
         Versions of the shipped read and write policies that the clients use in the end; 0: none.
     point_share : float
         Share of the writes that came to the cloud until the days ended.
+    written : pandas.DataFrame or None
+        ``device, t_us`` of the positions that were written, if parked cars do not report; None: all were.
     """
 
     lab: Lab
@@ -53,6 +57,7 @@ class CommutersRun(NamedTuple):
     versions: list[int]
     write_versions: list[int]
     point_share: float
+    written: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -65,32 +70,33 @@ class Commuters:
         Commuters of one town.
     days : int
     every_s : float
-        Time between two reports of a car, parked or not.
+        Time between two reports of a car.
     reads_per_day : float
         Mean number of queries of a driver: a Poisson process.
     box_km, window_s : float
         Box and time of a query.
     link : str
         Link profile with a latency.
-    asks : {'any time', 'driving'}
+    query_when : {'any time', 'driving'}
         With ``driving``, only the queries count before which the car has moved since its last report.
+    report_when : {'any time', 'driving'}
+        With ``driving``, a car that has not moved since its last report does not report.
     """
 
-    cars: int = 12
-    days: int = 2
-    every_s: float = 300.0
-    reads_per_day: float = 48.0
-    box_km: float = 20.0
-    window_s: float = 7200.0
+    cars: int = rate(12, 1, 10_000)
+    days: int = rate(2, 1, 366)
+    every_s: float = rate(300.0, 1.0, 1e6)
+    reads_per_day: float = rate(48.0, 1e-3, 1e6)
+    box_km: float = rate(20.0, 1e-3, 1e6)
+    window_s: float = rate(7200.0, 1.0, 1e6)
     link: str = "lte"
-    asks: Literal["any time", "driving"] = "any time"
+    query_when: DriveTime = "any time"
+    report_when: DriveTime = "any time"
 
     def __post_init__(self) -> None:
-        whole_number("cars", self.cars, 1, 10_000)
-        whole_number("days", self.days, 1, 366)
-        for name, low in (("every_s", 1.0), ("reads_per_day", 1e-3), ("box_km", 1e-3), ("window_s", 1.0)):
-            number(name, getattr(self, name), low, 1e6)
-        one_of("asks", self.asks, ("any time", "driving"))
+        check_ranges(self)
+        for name in ("query_when", "report_when"):
+            one_of(name, getattr(self, name), get_args(DriveTime))
 
     def run(
         self,
@@ -175,7 +181,7 @@ class Drive:
         lab.world.ask_at((begun_us // self._every_us + 1) * self._every_us, self._report)
 
     def _report(self, _: Any) -> None:
-        """Write the place of every car."""
+        """Write the place of every car that reports."""
         now_us = self.lab.world.now_us
         for row, device in enumerate(self.devices):
             if device.loc is not None:
@@ -184,8 +190,10 @@ class Drive:
                     self._moves.add(row)
                 else:
                     self._moves.discard(row)
+                is_first = row not in self._last
                 self._last[row] = device.loc
-                self._write(row, *device.loc)
+                if is_first or row in self._moves or self._plan.report_when == "any time":
+                    self._write(row, *device.loc)
         self.lab.world.ask_at(now_us + self._every_us, self._report)
 
     def _write(self, row: int, lat: float, lon: float) -> None:
@@ -200,7 +208,7 @@ class Drive:
     def _ask(self, row: int) -> None:
         """Send a driver's query for the traffic around her."""
         device, now_us = self.devices[row], self.lab.world.now_us
-        if device.loc is None or (self._plan.asks == "driving" and row not in self._moves):
+        if device.loc is None or (self._plan.query_when == "driving" and row not in self._moves):
             return
         box = box_bounds(*device.loc, self._plan.box_km)
         edges = {name: float(value) for name, value in box._asdict().items()}
@@ -223,7 +231,15 @@ class Drive:
         )
         pending = sum(len(client.pending().result()) for client in self.clients)
         share = 1.0 - pending / max(len(self._written), 1)
-        return CommutersRun(self.lab, reads, versions, write_versions, share)
+        return CommutersRun(self.lab, reads, versions, write_versions, share, self._written_positions())
+
+    def _written_positions(self) -> pd.DataFrame | None:
+        import pandas as pd
+
+        if self._plan.report_when == "any time":
+            return None
+        rows = [(self.devices[row].name, self.lab.start_us + t_us) for row, t_us, _, _ in self._written]
+        return pd.DataFrame(rows, columns=["device", "t_us"])
 
     def answers(self) -> pd.DataFrame:
         """Compare the answers so far with all writes before each query."""
@@ -247,5 +263,15 @@ class Drive:
             is_sent = self._answered_us[query] > at_us  # a device answers in no time, the cloud does not
             name = self.devices[row].name
             rows.append((name, at_us / 1e6, *place, is_sent, len(keys), missing, share, covered_share))
-        columns = ["device", "at_s", "lat", "lon", "is_sent", "points", "missing", "completeness", "held"]
+        columns = [
+            "device",
+            "at_s",
+            "lat",
+            "lon",
+            "is_sent",
+            "points",
+            "missing",
+            "completeness",
+            "cache_completeness",
+        ]
         return pd.DataFrame(rows, columns=columns)

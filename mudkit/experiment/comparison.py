@@ -12,7 +12,7 @@ from mudkit import intervals, words
 from mudkit.display import MAX_COLUMNS, MAX_ROWS, Align, Cell, Displayed, Table, View
 from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.experiment.adapters import ADAPTERS
-from mudkit.experiment.privacy import disclosed, knowledge
+from mudkit.experiment.privacy import disclosures, knowledge
 from mudkit.experiment.runs import MEASURES, by_device, check_plan, check_system, run
 from mudkit.experiment.tasks import Scenario, Task
 from mudkit.experiment.testbed import Adapter, Testbed
@@ -29,7 +29,7 @@ __all__ = [
     "Comparison",
     "Scoreboard",
     "compare",
-    "front",
+    "pareto_front",
     "scoreboard",
     "sweep",
 ]
@@ -240,7 +240,7 @@ def _spread(function: Callable[..., Any], work: list[Any], map: Callable[..., It
 
 def _measured(what: tuple[Scenario | Task, Callable[[Testbed], Adapter], str, int]) -> dict[str, Any]:
     plan, make, name, seed = what
-    one_run = run(plan, make, seed, messages=False, held=False)
+    one_run = run(plan, make, seed, record_messages=False, record_held=False)
     return {"system": name, "seed": seed, **one_run.measures()}
 
 
@@ -266,8 +266,8 @@ class Scoreboard(Displayed):
         :func:`~mudkit.experiment.knowledge`. Empty if it was not kept.
     baseline : str
         The system that the others are compared with.
-    devices, disclosed, latencies : pandas.DataFrame
-        The same, of the first seed: :func:`by_device`, :func:`disclosed`, and the ``latency_s`` of each
+    devices, disclosures, latencies : pandas.DataFrame
+        The same, of the first seed: :func:`by_device`, :func:`disclosures`, and the ``latency_s`` of each
         useful delivery, with ``task`` and ``system`` before them. Empty if it was not kept.
     """
 
@@ -275,7 +275,7 @@ class Scoreboard(Displayed):
     privacy: pd.DataFrame
     baseline: str
     devices: pd.DataFrame
-    disclosed: pd.DataFrame
+    disclosures: pd.DataFrame
     latencies: pd.DataFrame
 
     def _view(self) -> View:
@@ -326,7 +326,7 @@ class Scoreboard(Displayed):
         return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
 
     def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-        """Return one row per system and one column per measure, means of the seeds.
+        """Return one row per system and one column for each of ``measures``, means of the seeds.
 
         Ratios are those of all seeds together (:data:`RATIOS`).
         """
@@ -344,7 +344,7 @@ class Scoreboard(Displayed):
 
     def pareto(self, task: str, gain: str = "useful_share", cost: str = "j_per_useful") -> pd.DataFrame:
         """Return ``system``, a gain, a cost, and ``is_best``: on the Pareto front of both."""
-        return front(self.table(task, [gain, cost]).reset_index(), gain, cost)
+        return pareto_front(self.table(task, [gain, cost]).reset_index(), gain, cost)
 
     @cached_property
     def _by_task(self) -> dict[str, pd.DataFrame]:
@@ -428,7 +428,7 @@ def _interval(runs: pd.DataFrame, measure: str, confidence: float) -> intervals.
     return result if has_interval else replace(result, low=math.nan, high=math.nan)
 
 
-_KEPT: Final = ("privacy", "devices", "disclosed", "latencies")
+_KEPT: Final = ("privacy", "devices", "disclosures", "latencies")
 """Tables of a scoreboard beside its runs."""
 
 
@@ -436,20 +436,20 @@ def _scored(
     what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool],
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """Return the measures of a run, and the tables of :data:`_KEPT` if it keeps what parties held."""
-    task, make, name, seed, held = what
-    entry = run(task, make, seed, name=name, messages=False, held=held)
+    task, make, name, seed, record_held = what
+    entry = run(task, make, seed, name=name, record_messages=False, record_held=record_held)
     key = {"task": task.name, "system": name}
     measures = {
         **key,
         "seed": seed,
-        "wanted": entry.testbed.wanted,
+        "wanted": entry.testbed.wanted_count,
         "digest": entry.digest,
         **entry.measures(),
     }
-    if not held:
+    if not record_held:
         return measures, {}
     useful = entry.deliveries.loc[entry.deliveries["status"] == "read", ["latency_s"]]
-    tables = (knowledge(entry), by_device(entry), disclosed(entry), useful)
+    tables = (knowledge(entry), by_device(entry), disclosures(entry), useful)
     return measures, {
         kind: table.assign(**key)[[*key, *table.columns]] for kind, table in zip(_KEPT, tables, strict=True)
     }
@@ -462,7 +462,7 @@ LABELS: Final[Mapping[str, str]] = {name: words.axis_title(name) for name in MEA
 """Axis titles of the measures, with units."""
 
 
-def front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+def pareto_front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Return which systems are on the Pareto front of two measures.
 
     Parameters

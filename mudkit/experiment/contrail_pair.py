@@ -69,11 +69,11 @@ class ContrailPair:
         return self.lab.world.now_us / 1e6
 
     def publish(self, payload: bytes, item_id: str | None = None, **metadata: Any) -> Any:
-        """Publish an item for the receivers."""
+        """Publish an item with a ``payload`` and ``metadata``; ``item_id`` as in ``Port.publish``."""
         return self.sender_port.publish(Item({"destination": "receiver", **metadata}, payload), item_id)
 
     def bytes_of(self, device: str, direction: str) -> int:
-        """Return the bytes sent over a device's link, ``"up"`` or ``"down"``."""
+        """Return the bytes sent over a device's link in one ``direction``, ``"up"`` or ``"down"``."""
         bill = self.lab.bill()
         return int(bill[(bill["device"] == device) & (bill["direction"] == direction)]["bytes"].sum())
 
@@ -90,7 +90,7 @@ class ContrailPair:
     def latencies_s(
         self, arrivals: list[tuple[float, Item]], count: int, pause_s: float = 0.0
     ) -> list[float]:
-        """Send items, and return the time until each is among some arrivals, in seconds."""
+        """Send ``count`` items, about ``pause_s`` apart; return the latencies of their ``arrivals``."""
         took_s = []
         for number in range(count):
             self.lab.run(seconds=pause_s * (0.1 + number * 0.618034 % 1))  # evenly, not in step with polls

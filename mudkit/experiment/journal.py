@@ -62,7 +62,7 @@ class Journal:
     edit_share: float = rate(0.4, 0.0, 1.0)
     cut_minutes: float = rate(4.0, 0.0, 1e5)
     restart_s: float = rate(20.0, 0.0, 1e6)
-    replica_lag_s: float = 60.0
+    replica_lag_s: float = rate(60.0, 0.0, 1e6)
     fresh_s: float = rate(300.0, 0.0, 1e9)
 
     def __post_init__(self) -> None:
@@ -158,8 +158,8 @@ class Journal:
         refused = dict.fromkeys(writes["value_hash"][writes["status"] == "failed"], _REFUSED)
         waits_s = (looks["responded"] - looks["invoked"]).dt.total_seconds()
         stale = 0
-        for asked, seen in zip(looks["invoked"], looks["value_hash"], strict=True):
-            before = accepted["version"][accepted["responded"] <= asked]
+        for invoked, seen in zip(looks["invoked"], looks["value_hash"], strict=True):
+            before = accepted["version"][accepted["responded"] <= invoked]
             stale += (version | refused).get(seen, 0) < max(before.astype(int), default=0)
         return {
             "bytes": float(bill["bytes"].sum()),

@@ -83,18 +83,18 @@ class MatchingLoad:
     Parameters
     ----------
     subscriptions : int
-        The number of subscriptions.
+        The number of subscriptions, at least 1.
     topics : int
-        The number of topics over which they are spread.
+        The number of topics over which they are spread, at least 1.
     seed : int
-        The same seed draws the same subscriptions.
+        The same seed, 0 or more, draws the same subscriptions.
     shape : {"box", "ranges", "wide", "skewed", "near"}
         Form of the subscriptions, see :data:`READ_PREDICATES`.
 
     Raises
     ------
     ParameterError
-        The shape is unknown.
+        The shape is unknown, or a number is out of its range.
     """
 
     subscriptions: int
@@ -104,6 +104,8 @@ class MatchingLoad:
 
     def __post_init__(self) -> None:
         one_of("shape", self.shape, READ_PREDICATES, "The shape of the subscriptions is unknown.")
+        for name, low in (("subscriptions", 1), ("topics", 1), ("seed", 0)):
+            whole_number(name, getattr(self, name), low, 1 << 31)
 
     @property
     def half_degrees(self) -> float:
@@ -151,7 +153,8 @@ class MatchingLoad:
         return _index_of(self.draw())
 
     def records(self, many: int, seed: int = 1) -> list[dict[str, Any]]:
-        """Draw records with a topic, a place and a price."""
+        """Draw ``many`` records with a topic, a place and a price."""
+        whole_number("many", many, 0, 1 << 31)
         rng = np.random.default_rng([self.seed, 2, seed])
         topics, places = self._topics(rng, many).tolist(), self._places(rng, many).tolist()
         prices = rng.random(many).tolist()

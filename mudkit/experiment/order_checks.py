@@ -36,13 +36,13 @@ __all__ = [
     "ALONE",
     "PAIRS",
     "PROMISES",
-    "SAME",
+    "SAME_AS_FIRST",
     "Order",
     "Played",
-    "Said",
     "Trace",
-    "commuting",
-    "orders",
+    "TraceItem",
+    "check_orders",
+    "commutativity",
     "played",
     "smaller",
     "traces",
@@ -58,7 +58,7 @@ _FROM: Final = (0, 18, 30)
 _START: Final = "2010-03-01T22:30"
 
 
-class Said(NamedTuple):
+class TraceItem(NamedTuple):
     """An item of a trace: its time, the number of its feed, and the age from which readers may see it."""
 
     at_s: int
@@ -71,20 +71,20 @@ class Trace:
     """Random scenario of an order check: the ages of readers, and items in the order of time."""
 
     ages: tuple[int, ...]
-    said: tuple[Said, ...]
+    items: tuple[TraceItem, ...]
 
     @property
     def size(self) -> tuple[int, int]:
         """Items and readers, by which traces are compared."""
-        return len(self.said), len(self.ages)
+        return len(self.items), len(self.ages)
 
     def task(self) -> Task:
         """Return it as a task over links without outages, with time for all waiting items to arrive."""
-        feeds = max(item.sender for item in self.said) + 1
+        feeds = max(item.sender for item in self.items) + 1
         scenario = Scenario(
             devices=len(self.ages),
             hours=_MAX_MINUTES / 60 + _AFTER_H,
-            items=_Moments(self.said),
+            items=_Moments(self.items),
             size_bytes=60,
             start=_START,
         )
@@ -100,7 +100,7 @@ class Trace:
 
     def _about(self, seed: int, sender: str, number: int, loc: Any) -> Mapping[str, Any]:
         feed = int(sender.rsplit("-", 1)[1])
-        return {"least": [item.least for item in self.said if item.sender == feed][number - 1]}
+        return {"least": [item.least for item in self.items if item.sender == feed][number - 1]}
 
     def _readers(self, seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
         return [{"age": age} for age in self.ages]
@@ -110,13 +110,13 @@ class Trace:
 class _Moments:
     """Workload of the moments of a trace."""
 
-    said: tuple[Said, ...]
+    items: tuple[TraceItem, ...]
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
         """Return the moments; see :meth:`mudkit.sources.workloads.Workload.moments`."""
         return Moments(
-            np.array([item.sender for item in self.said], dtype=np.int64),
-            np.array([item.at_s * US_PER_S for item in self.said], dtype=np.int64),
+            np.array([item.sender for item in self.items], dtype=np.int64),
+            np.array([item.at_s * US_PER_S for item in self.items], dtype=np.int64),
         )
 
 
@@ -150,14 +150,14 @@ def traces(count: int, seed: int = 0, *, hides: bool = True) -> Iterator[Trace]:
         least = froms[stream.integers(3, steps, 0, len(froms))]
         seconds = stream.integers(4, steps, 1, 10)
         ages = np.array(_AGES)[stream.integers(5, np.arange(readers), 0, len(_AGES))]
-        drawn = map(Said, (minutes * 60 + seconds).tolist(), senders, least.tolist())
+        drawn = map(TraceItem, (minutes * 60 + seconds).tolist(), senders, least.tolist())
         if len(minutes):
             yield Trace(tuple(ages.tolist()), tuple(drawn))
 
 
 def smaller(trace: Trace, breaks: Callable[[Trace], bool]) -> Trace:
     """Remove the items and readers that a trace does not need to break a promise, one at a time."""
-    for part in ("said", "ages"):
+    for part in ("items", "ages"):
         for place in range(len(getattr(trace, part)) - 1, -1, -1):
             kept = getattr(trace, part)
             fewer = replace(trace, **{part: kept[:place] + kept[place + 1 :]})
@@ -215,11 +215,11 @@ class Played(NamedTuple):
         return dict(zip(self.entry.testbed.phones, self.trace.ages, strict=True))
 
     @property
-    def items(self) -> dict[str, Said]:
+    def items(self) -> dict[str, TraceItem]:
         """Items of the trace, by name."""
         numbers: Counter[int] = Counter()
         items = {}
-        for item in self.trace.said:
+        for item in self.trace.items:
             numbers[item.sender] += 1
             items[f"{self.entry.testbed.senders[item.sender]} {numbers[item.sender]}"] = item
         return items
@@ -229,7 +229,7 @@ def _described(trace: Trace) -> str:
     items = ", ".join(
         f"{_clock(item.at_s)} by sender {item.sender + 1}"
         + (f" from {item.least} years on" if item.least else "")
-        for item in trace.said
+        for item in trace.items
     )
     return f"items at {items}; readers of {' and '.join(map(str, trace.ages))} years"
 
@@ -238,7 +238,7 @@ def _hidden(played: Played) -> str | None:
     readers = played.readers
     for handed in played.handed:
         for item in handed.batch:
-            age, least = readers[handed.phone], item.about["least"]
+            age, least = readers[handed.phone], item.metadata["least"]
             if age < least:
                 return f"at {_at(handed)} a reader of {age} is shown what is hidden from those under {least}"
     return None
@@ -312,7 +312,7 @@ def _spent(which: str) -> Callable[[Played], str | None]:
             may = {name for name, item in played.items.items() if age >= item.least}
             last_s = float("-inf")
             allowed: Counter[int] = Counter()
-            for item in played.trace.said:
+            for item in played.trace.items:
                 if age >= item.least and (not is_spaced or item.at_s - last_s >= SPACING_S):
                     last_s = item.at_s
                     allowed[_day(item.at_s)] += 1
@@ -350,7 +350,7 @@ def _clock(at_s: float) -> str:
 
 
 ALONE: Final = "one system alone"
-SAME: Final = "the same is shown as in the first order"
+SAME_AS_FIRST: Final = "the same is shown as in the first order"
 _WAIT_S: Final = 1800.0
 _LIMITED: Final = (Rule(None, Every(float(SPACING_S)), "limited"),)
 
@@ -437,7 +437,7 @@ PAIRS: Final[dict[str, dict[str, Order]]] = _pairs()
 """Orders by composition and name; the first composition is each system alone."""
 
 
-def orders(
+def check_orders(
     compositions: Iterable[str] | None = None,
     scenarios: int = 20,
     seed: int = 0,
@@ -459,9 +459,10 @@ def orders(
     Returns
     -------
     pandas.DataFrame
-        One row per (composition, order, promise): ``held``, ``scenarios``, ``messages`` (in all scenarios;
-        without any, most promises are kept), ``broken`` (number of scenarios) and ``counterexample`` (the
-        smallest found, in words). Rows of :data:`SAME` compare with the first order of the composition.
+        One row per (composition, order, promise): ``is_kept``, ``scenarios``, ``messages`` (in all
+        scenarios; without any, most promises are kept), ``broken`` (number of scenarios) and
+        ``counterexample`` (the smallest found, in words). Rows of :data:`SAME_AS_FIRST` compare with the
+        first order of the composition.
 
     Raises
     ------
@@ -475,11 +476,20 @@ def orders(
     for name in names:
         one_of("compositions", name, PAIRS, "There is no such composition.")
     rows = chain.from_iterable(map(_checked, [(name, scenarios, seed) for name in names]))
-    columns = ["composition", "order", "promise", "held", "scenarios", "messages", "broken", "counterexample"]
+    columns = [
+        "composition",
+        "order",
+        "promise",
+        "is_kept",
+        "scenarios",
+        "messages",
+        "broken",
+        "counterexample",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
-def commuting(table: pd.DataFrame) -> pd.DataFrame:
+def commutativity(table: pd.DataFrame) -> pd.DataFrame:
     """Return for each composition whether its orders commute.
 
     Parameters
@@ -498,13 +508,15 @@ def commuting(table: pd.DataFrame) -> pd.DataFrame:
 
     rows = []
     for name, part in table[table["composition"] != ALONE].groupby("composition", sort=False):
-        kept = part[part["promise"] != SAME].pivot(index="promise", columns="order", values="held")
+        kept = part[part["promise"] != SAME_AS_FIRST].pivot(
+            index="promise", columns="order", values="is_kept"
+        )
         counts = kept.sum()
         best = [str(order) for order in part["order"].unique() if counts[order] == counts.max()]
         rows.append(
             (
                 name,
-                bool(part.loc[part["promise"] == SAME, "held"].all()),
+                bool(part.loc[part["promise"] == SAME_AS_FIRST, "is_kept"].all()),
                 bool(kept.nunique(axis=1).eq(1).all()),
                 f"{'; '.join(best)} ({counts.max()} of {len(kept)})",
                 "; ".join(map(str, kept.index[~kept.any(axis=1)])),
@@ -521,7 +533,7 @@ def played(trace: Trace, make: Callable[[Testbed], Logged]) -> Played:
         adapters.append(make(testbed))
         return adapters[0]
 
-    entry = run(trace.task(), make_and_keep, 0, name="a composition", messages=False)
+    entry = run(trace.task(), make_and_keep, 0, name="a composition", record_messages=False)
     return Played(trace, entry, adapters[0])
 
 
@@ -534,7 +546,7 @@ def _checked(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
         drawn = list(traces(scenarios, seed, hides=order.hides))
         checks = {promise: PROMISES[promise] for promise in order.promises}
         if name != ALONE and order is not first:
-            checks[SAME] = partial(_differs, first)
+            checks[SAME_AS_FIRST] = partial(_differs, first)
         broken: dict[str, list[Trace]] = {promise: [] for promise in checks}
         messages = 0
         for number, trace in enumerate(drawn):
@@ -543,7 +555,9 @@ def _checked(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
             if order is first:
                 shown.append(result.shown)
             for promise, check in checks.items():
-                is_broken = result.shown != shown[number] if promise == SAME else check(result) is not None
+                is_broken = (
+                    result.shown != shown[number] if promise == SAME_AS_FIRST else check(result) is not None
+                )
                 if is_broken:
                     broken[promise].append(trace)
         for promise, by in broken.items():

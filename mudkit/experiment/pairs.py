@@ -19,7 +19,7 @@ from mudkit.systems.contrail import Item, Module, Published, Relay
 from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
 
-__all__ = ["RECEIVER", "SENDER", "PartyView", "PartyViews", "Seen", "party_views"]
+__all__ = ["RECEIVER", "SENDER", "PartyView", "PartyViews", "Visibility", "party_views"]
 
 SENDER, RECEIVER = "child", "alice"
 _RELAY: Final = "contrail"
@@ -30,7 +30,7 @@ _MAX_POLLING_S: Final = 3600.0
 _SHOWN_BYTES: Final = 8
 
 
-class Seen(NamedTuple):
+class Visibility(NamedTuple):
     """Form in which a party sees a thing.
 
     Parameters
@@ -49,13 +49,13 @@ class PartyView(NamedTuple):
     Parameters
     ----------
     what : str
-    sender, relay, receiver : Seen
+    sender, relay, receiver : Visibility
     """
 
     what: str
-    sender: Seen
-    relay: Seen
-    receiver: Seen
+    sender: Visibility
+    relay: Visibility
+    receiver: Visibility
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class PartyViews:
         return {party: sorted(set(fields)) for party, fields in places.items()}
 
 
-_NOTHING: Final = Seen("nothing")
+_NOTHING: Final = Visibility("nothing")
 
 
 def party_views(
     item: Item,
-    wanted: str | None,
+    predicate: str | None,
     *,
     item_id: str = "item",
     encrypted: bool = True,
@@ -105,7 +105,7 @@ def party_views(
     Parameters
     ----------
     item : Item
-    wanted : str, optional
+    predicate : str, optional
         Filter that Alice's device installs on the child's; None: none.
     item_id : str
     encrypted : bool
@@ -134,8 +134,8 @@ def party_views(
     received: list[tuple[Any, Item]] = []
     alarm.on_item(lambda item: received.append((lab.now, item)))
     lab.run(seconds=5)
-    if wanted is not None:
-        alarm.install_filter(wanted, to=(SENDER, _PORTS[0])).result()
+    if predicate is not None:
+        alarm.install_filter(predicate, to=(SENDER, _PORTS[0])).result()
     lab.run(seconds=10)
     began, before = lab.now, _carried(lab)
     published = out.publish(item, item_id).result()
@@ -145,27 +145,32 @@ def party_views(
     times = [began if went else None, _arrival(lab, began) if went else None, received_at]
     up, down = (after - earlier for after, earlier in zip(_carried(lab), before, strict=True))
     rows = [
-        _filter(lab, wanted, went),
+        _filter(lab, predicate, went),
         *_content(lab, item, taken),
         _key(lab, went),
         *_header(lab, item_id, published),
         PartyView("when", *map(_moment, times)),
-        PartyView("bytes", Seen("clear", f"{up:,} B"), _size(up), _size(0 if taken is None else down)),
+        PartyView("bytes", Visibility("clear", f"{up:,} B"), _size(up), _size(0 if taken is None else down)),
     ]
     return PartyViews(tuple(rows), published, lab)
 
 
-def _filter(lab: Lab, wanted: str | None, went: bool) -> PartyView:
-    if wanted is None:
+def _filter(lab: Lab, predicate: str | None, went: bool) -> PartyView:
+    if predicate is None:
         return PartyView(
-            "filter", Seen("nothing", "there is none"), _NOTHING, Seen("nothing", "none installed")
+            "filter",
+            Visibility("nothing", "there is none"),
+            _NOTHING,
+            Visibility("nothing", "none installed"),
         )
-    sent = to_json(parse_filter(wanted))
+    sent = to_json(parse_filter(predicate))
     assert sent is not None
     text: str = sent["text"]
     relay = _relay(lab, msgspec.json.encode(text)[1:-1], text, _sealed(lab)[:1])
     does = "matches" if went else "does not match"
-    return PartyView("filter", Seen("clear", f"{wanted}\n({does})"), relay, Seen("clear", wanted))
+    return PartyView(
+        "filter", Visibility("clear", f"{predicate}\n({does})"), relay, Visibility("clear", predicate)
+    )
 
 
 def _content(lab: Lab, item: Item, taken: Item | None) -> Iterator[PartyView]:
@@ -183,7 +188,7 @@ def _key(lab: Lab, went: bool) -> PartyView:
         return PartyView("key", _NOTHING, _NOTHING, _NOTHING)
     store = lab.devices[RECEIVER].processes[0].store
     secret = store.get(f"key {SENDER}\n{_PORTS[0]}\n{1:012d}")
-    sight = Seen("clear", "32 secret bytes")
+    sight = Visibility("clear", "32 secret bytes")
     relay = _relay(lab, secret, sight.text, _sealed(lab)[-1:])
     return PartyView("key", sight, relay, sight)
 
@@ -195,17 +200,17 @@ def _header(lab: Lab, item_id: str, published: Published) -> Iterator[PartyView]
         ("to", "message.to[].tag", f"{RECEIVER}, port {_PORTS[1]}"),
         ("name", "message.item", item_id),
     ):
-        seen = Seen("clear", text) if published.destinations else _NOTHING
+        seen = Visibility("clear", text) if published.destinations else _NOTHING
         yield PartyView(what, seen, seen if ledger(lab).values(_GATEWAY, field) else _NOTHING, seen)
 
 
-def _relay(lab: Lab, needle: bytes, text: str, sealed: Sequence[bytes]) -> Seen:
+def _relay(lab: Lab, needle: bytes, text: str, sealed: Sequence[bytes]) -> Visibility:
     """Return what the relay has: the thing itself, a ciphertext, or nothing."""
     if any(party.startswith(f"{_RELAY}-") for party, *_ in ledger(lab).find(bytes(needle))):
-        return Seen("clear", text)
+        return Visibility("clear", text)
     if not sealed:
         return _NOTHING
-    return Seen("ciphertext", f"{len(sealed[0])} B, {sealed[0][:_SHOWN_BYTES].hex(' ')} …")
+    return Visibility("ciphertext", f"{len(sealed[0])} B, {sealed[0][:_SHOWN_BYTES].hex(' ')} …")
 
 
 def _sealed(lab: Lab) -> list[bytes]:
@@ -226,18 +231,18 @@ def _arrival(lab: Lab, began: Any) -> Any:
     return sent["ended"].max()
 
 
-def _moment(at: Any) -> Seen:
-    return _NOTHING if at is None else Seen("clear", f"{at:%H:%M:%S.%f}"[:10])
+def _moment(at: Any) -> Visibility:
+    return _NOTHING if at is None else Visibility("clear", f"{at:%H:%M:%S.%f}"[:10])
 
 
-def _size(size_bytes: int) -> Seen:
-    return Seen("clear", f"{size_bytes:,} B") if size_bytes else _NOTHING
+def _size(size_bytes: int) -> Visibility:
+    return Visibility("clear", f"{size_bytes:,} B") if size_bytes else _NOTHING
 
 
-def _written(value: Any) -> Seen:
+def _written(value: Any) -> Visibility:
     if isinstance(value, bytes):
         try:
-            return Seen("clear", value.decode())
+            return Visibility("clear", value.decode())
         except UnicodeDecodeError:
-            return Seen("clear", f"{len(value):,} B, {value[:_SHOWN_BYTES].hex(' ')} …")
-    return Seen("clear", msgspec.json.encode(value).decode())
+            return Visibility("clear", f"{len(value):,} B, {value[:_SHOWN_BYTES].hex(' ')} …")
+    return Visibility("clear", msgspec.json.encode(value).decode())

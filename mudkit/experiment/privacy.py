@@ -20,12 +20,12 @@ __all__ = [
     "PHONE",
     "RELAY",
     "SERVERS",
+    "cleartext_fields",
     "contacts",
-    "disclosed",
+    "disclosures",
     "knowledge",
-    "learnt",
     "ledger",
-    "shown",
+    "party_knowledge",
 ]
 
 SERVERS: Final = "servers"
@@ -71,7 +71,7 @@ def contacts(lab: Lab) -> pd.DataFrame:
     return frame
 
 
-def learnt(lab: Lab) -> pd.DataFrame:
+def party_knowledge(lab: Lab) -> pd.DataFrame:
     """Sum up what each party learnt, for the table of a scoreboard.
 
     Parameters
@@ -88,12 +88,12 @@ def learnt(lab: Lab) -> pd.DataFrame:
     """
     import pandas as pd
 
-    seen, held = contacts(lab), lab.held()
-    for frame in (seen, held):
+    seen, exposed = contacts(lab), lab.exposure()
+    for frame in (seen, exposed):
         frame["party"] = frame["party"].where(frame["party"].isin(list(lab.devices)), SERVERS)
-    stored = held[held["how"] == "stored"].groupby(["system", "party"])["bytes"].sum()
+    stored = exposed[exposed["how"] == "stored"].groupby(["system", "party"])["bytes"].sum()
     rows = []
-    parties: list[tuple[str, str]] = sorted(set(zip(held["system"], held["party"], strict=True)))
+    parties: list[tuple[str, str]] = sorted(set(zip(exposed["system"], exposed["party"], strict=True)))
     for system, party in parties:
         of = seen[(seen["system"] == system) & (seen["party"] == party)]
         messages = of.drop_duplicates(["ts", "source", "clear_bytes", "ciphertext_bytes"])
@@ -109,7 +109,7 @@ def learnt(lab: Lab) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
+def cleartext_fields(lab: Lab, system: str | None = None) -> pd.DataFrame:
     """Return what servers received in clear, by field: names, groups, white-lists, sizes, times.
 
     Parameters
@@ -124,18 +124,18 @@ def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
         One row per (system, server, field): ``values`` (different ones), ``times``, ``size_bytes`` (in all),
         ``examples`` (some of the values, as text).
     """
-    held = lab.held()
-    held = held[(held["how"] == "received") & (held["form"] == "clear")]
-    held = held[~held["party"].isin(list(lab.devices))]
+    exposed = lab.exposure()
+    exposed = exposed[(exposed["how"] == "received") & (exposed["form"] == "clear")]
+    exposed = exposed[~exposed["party"].isin(list(lab.devices))]
     if system is not None:
-        held = held[held["system"] == system]
-    values = list(map(ledger(lab).values, held["party"], held["field"]))
+        exposed = exposed[exposed["system"] == system]
+    values = list(map(ledger(lab).values, exposed["party"], exposed["field"]))
     examples = [
         ", ".join(value.decode(errors="replace")[:_MAX_EXAMPLE_BYTES] for value in some[:_MAX_EXAMPLES])
         for some in values
     ]
-    frame = held[["system", "party", "field"]].assign(
-        values=list(map(len, values)), times=held["times"], size_bytes=held["bytes"], examples=examples
+    frame = exposed[["system", "party", "field"]].assign(
+        values=list(map(len, values)), times=exposed["times"], size_bytes=exposed["bytes"], examples=examples
     )
     return frame.reset_index(drop=True)
 
@@ -143,7 +143,7 @@ def shown(lab: Lab, system: str | None = None) -> pd.DataFrame:
 def ledger(lab: Lab) -> Exposure:
     """Return the ledger of what each party held, or raise a ParameterError."""
     if lab.trace.exposure is None:
-        remedy = "make it with Lab(…, record_held=True), or run(…, held=True)"
+        remedy = "make it with Lab(…, record_record_held=True), or run(…, record_held=True)"
         raise ParameterError("This lab does not keep what parties held.", remedy=remedy)
     return lab.trace.exposure
 
@@ -156,13 +156,13 @@ _NEEDLE: Final = 24
 """Number of first letters that identify an item."""
 
 
-def knowledge(entry: Run) -> pd.DataFrame:
+def knowledge(run: Run) -> pd.DataFrame:
     """Return what parties know after a task.
 
     Parameters
     ----------
-    entry : Run
-        Run with ``held=True``.
+    run : Run
+        Run with ``record_held=True``.
 
     Returns
     -------
@@ -179,16 +179,16 @@ def knowledge(entry: Run) -> pd.DataFrame:
     """
     import pandas as pd
 
-    lab, testbed = entry.lab, entry.testbed
-    held, facts = lab.held(), learnt(lab)
-    received = held[held["how"] == "received"]
-    blobs = _blobs(entry)
+    lab, testbed = run.lab, run.testbed
+    exposed, facts = lab.exposure(), party_knowledge(lab)
+    received = exposed[exposed["how"] == "received"]
+    blobs = _blobs(run)
     needles = {name: item.content[:_NEEDLE].encode() for name, item in testbed.items.items()}
     read = {
         party: {name for name, needle in needles.items() if needle and needle in blob}
         for party, blob in blobs.items()
     }
-    servers, relays = set(held["party"]) - set(lab.devices), _relays(entry)
+    servers, relays = set(exposed["party"]) - set(lab.devices), _relays(run)
     kinds = [
         (SERVERS, [SERVERS], servers),
         (RELAY, [RELAY], relays),
@@ -222,22 +222,22 @@ def knowledge(entry: Run) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _blobs(entry: Run) -> dict[str, bytes]:
+def _blobs(run: Run) -> dict[str, bytes]:
     """Join all that each party held, ciphertexts and the names of fields included; servers are one party."""
-    held = ledger(entry.lab)
+    exposure = ledger(run.lab)
     parts: dict[str, list[bytes]] = {}
-    relays = _relays(entry)
-    fields = {(row.party, row.field) for row in held.rows()}
+    relays = _relays(run)
+    fields = {(row.party, row.field) for row in exposure.rows()}
     for party, field in sorted(fields):
-        texts = [*held.values(party, field), field.encode()]  # a key of a mapping may come from a user
-        parts.setdefault(party if party in entry.lab.devices else SERVERS, []).extend(texts)
+        texts = [*exposure.values(party, field), field.encode()]  # a key of a mapping may come from a user
+        parts.setdefault(party if party in run.lab.devices else SERVERS, []).extend(texts)
         if party in relays:
             parts.setdefault(RELAY, []).extend(texts)
     return {party: b"\0".join(texts) for party, texts in parts.items()}
 
 
-def _relays(entry: Run) -> set[str]:
-    return {name for name in entry.lab.world.hosts if name.startswith(f"{CONTRAIL}-")}
+def _relays(run: Run) -> set[str]:
+    return {name for name in run.lab.world.hosts if name.startswith(f"{CONTRAIL}-")}
 
 
 OTHERS: Final = "another device"
@@ -245,13 +245,13 @@ OTHERS: Final = "another device"
 _NUMBER: Final = re.compile(rb"-?\d+\.\d+")
 
 
-def disclosed(entry: Run) -> pd.DataFrame:
+def disclosures(run: Run) -> pd.DataFrame:
     """Return the shares of phones whose places and wants parties know.
 
     Parameters
     ----------
-    entry : Run
-        Run with ``held=True``.
+    run : Run
+        Run with ``record_held=True``.
 
     Returns
     -------
@@ -268,12 +268,12 @@ def disclosed(entry: Run) -> pd.DataFrame:
     """
     import pandas as pd
 
-    testbed, devices = entry.testbed, list(entry.lab.devices)
-    blobs = _blobs(entry)
-    routes = _routes(entry)
+    testbed, devices = run.testbed, list(run.lab.devices)
+    blobs = _blobs(run)
+    routes = _routes(run)
     searched = blobs if routes else {}  # numbers are many
     numbers = {party: frozenset(_NUMBER.findall(blob)) for party, blob in searched.items()}
-    wants = {phone: _longest_want(testbed.about(phone)) for phone in testbed.phones}
+    wants = {phone: _longest_want(testbed.profile(phone)) for phone in testbed.phones}
 
     def knows_place(party: str, phone: str) -> bool:
         return any(place <= numbers.get(party, frozenset()) for place in routes[phone])
@@ -299,14 +299,14 @@ def _written(loc: tuple[float, float]) -> frozenset[bytes]:
     return frozenset(repr(float(part)).encode() for part in loc)
 
 
-def _routes(entry: Run) -> dict[str, list[frozenset[bytes]]]:
+def _routes(run: Run) -> dict[str, list[frozenset[bytes]]]:
     """Return the places of each phone, without those that items are about."""
-    if not entry.task.want.moves:
+    if not run.task.want.uses_place:
         return {}
-    items = entry.testbed.items.values()
-    places = {_written(loc) for item in items if (loc := item.about.get("loc")) is not None}
+    items = run.testbed.items.values()
+    places = {_written(loc) for item in items if (loc := item.metadata.get("loc")) is not None}
     phones: dict[str, list[frozenset[bytes]]] = {}
-    positions = entry.lab.frame("positions")
+    positions = run.lab.frame("positions")
     for device, lat, lon in zip(positions["device"], positions["lat"], positions["lon"], strict=True):
         place = _written((lat, lon))
         if place not in places:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATTERY_J",
+    "DEVICE_MEASURES",
     "FATES",
     "MEASURES",
-    "OF_DEVICES",
     "Run",
     "by_device",
     "check_plan",
@@ -102,7 +102,7 @@ class Run(Displayed):
         return self.task.scenario
 
     @property
-    def seconds(self) -> float:
+    def duration_s(self) -> float:
         """Length of the run in virtual time."""
         return 3600 * self.scenario.hours + (0 if self.task.is_addressed else SETTLE_S)
 
@@ -191,9 +191,9 @@ class Run(Displayed):
             process for name, host in hosts if name not in self.lab.devices for process in host.processes
         ]
         measures = {
-            **_delivery_measures(deliveries, self.testbed.wanted),
+            **_delivery_measures(deliveries, self.testbed.wanted_count),
             "latency_p95_s": float(latency_s.quantile(0.95)),
-            **_costs(bill, set(phones), self.seconds),
+            **_costs(bill, set(phones), self.duration_s),
             "server_events": float(sum(process.handled for process in servers)),
             "server_kb": sum(process.sent_bytes for process in servers) / 1000,
         }
@@ -209,8 +209,8 @@ def run(
     seed: int = 0,
     *,
     name: str | None = None,
-    messages: bool = True,
-    held: bool = True,
+    record_messages: bool = True,
+    record_held: bool = True,
 ) -> Run:
     """Run a system through a scenario or a task.
 
@@ -224,7 +224,7 @@ def run(
         Same plan, system and seed: same run.
     name : str, optional
         Name of the system in results; by default that of the adapter, or of the callable.
-    messages, held : bool
+    record_messages, record_held : bool
         Whether the lab records messages, and what each party held.
 
     Raises
@@ -237,7 +237,7 @@ def run(
     check_system(system)
     task = plan if isinstance(plan, Task) else Task.addressed(plan)
     scenario = task.scenario
-    lab = Lab(seed, start=scenario.start, record_messages=messages, record_held=held)
+    lab = Lab(seed, start=scenario.start, record_messages=record_messages, record_held=record_held)
     if not task.is_addressed:
         lab.world.on_failure = raise_failure  # a failing machine of a reader's own is reported, not compared
     lab.fleet(
@@ -266,13 +266,13 @@ def run(
             expected="an adapter whose machines record deliveries under its name, such as StoreAndForward",
             remedy="run it on a task, such as NEWS",
         )
-    testbed.enter(adapter)
+    testbed.attach(adapter)
     lab.trace.description["scenario"] = task.describe()
     _Play(task, testbed, adapter).begin()
     lab.run(hours=scenario.hours, seconds=0 if task.is_addressed else SETTLE_S)
     getattr(adapter, "end", lambda: None)()
     if not task.is_addressed:
-        lab.trace.description["wanted"] = testbed.wanted
+        lab.trace.description["wanted"] = testbed.wanted_count
     return Run(task, name or getattr(adapter, "name", None) or _name(system), seed, testbed)
 
 
@@ -320,7 +320,7 @@ class _Play:
             (scenario.items, "items", testbed.senders, self._publish)
         ]
         if not self._task.is_shown:
-            plan.append((scenario.reads, "reads", testbed.phones, self._adapter.look))
+            plan.append((scenario.reads, "reads", testbed.phones, self._adapter.on_look))
         if scenario.queries is not None:
             plan.append((scenario.queries, "queries", testbed.phones, self._query))
         drawn = [
@@ -349,7 +349,7 @@ class _Play:
         if task.is_addressed:
             about["to"] = tuple(self._draw_receivers(sender, number))
         else:
-            about |= task.tells(lab.world.seed, sender, number, lab.devices[sender].loc)
+            about |= task.metadata(lab.world.seed, sender, number, lab.devices[sender].loc)
         scenario = task.scenario
         self._testbed.publish(
             Item(f"{sender} {number}", sender, about, scenario.size_bytes, scenario.expires_s)
@@ -357,14 +357,18 @@ class _Play:
 
     def _draw_receivers(self, sender: str, number: int) -> list[str]:
         """Draw distinct devices other than the sender; a single device sends to itself."""
-        names, count, wanted = self._testbed.phones, len(self._testbed.phones), self._task.scenario.receivers
+        names, count, receivers = (
+            self._testbed.phones,
+            len(self._testbed.phones),
+            self._task.scenario.receivers,
+        )
         row = self._rows[sender]
         if count == 1:
             return [sender]
         device = self._lab.devices[sender].number
         # The devices with the lowest draws would be a draw for each of them; this is one for each receiver.
-        steps = number * wanted + np.arange(wanted)
-        draws = self._receivers.integers(device, steps, 0, count - 1 - np.arange(wanted))
+        steps = number * receivers + np.arange(receivers)
+        draws = self._receivers.integers(device, steps, 0, count - 1 - np.arange(receivers))
         taken = [row]
         for draw in draws.tolist():
             for other in sorted(taken):
@@ -377,7 +381,7 @@ class _Play:
         self._lab.trace.read(self._lab.devices[phone], scenario.box_km, scenario.window_s)
 
 
-OF_DEVICES: Final = (
+DEVICE_MEASURES: Final = (
     "useful", "useful_share", "late", "stale", "unopened", "lost", "wasted", "latency_s", "age_s", "up_kb",
     "down_kb", "messages",
     "wakeups", "radio_j", "battery_h", "kb_per_useful", "j_per_useful",
@@ -397,7 +401,7 @@ def by_device(run: Run) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row per device: ``device, is_phone, wanted`` and :data:`OF_DEVICES`, of
+        One row per device: ``device, is_phone, wanted`` and :data:`DEVICE_MEASURES`, of
         :data:`~mudkit.experiment.MEASURES`; NaN where there is nothing to divide by.
     """
     import pandas as pd
@@ -410,9 +414,9 @@ def by_device(run: Run) -> pd.DataFrame:
         {
             "device": device,
             "is_phone": device in phones,
-            "wanted": testbed.wanted_by(device),
-            **_delivery_measures(got.get(device, rows[:0]), testbed.wanted_by(device)),
-            **_costs(paid.get(device, bill[:0]), phones & {device}, run.seconds),
+            "wanted": testbed.count_wanted(device),
+            **_delivery_measures(got.get(device, rows[:0]), testbed.count_wanted(device)),
+            **_costs(paid.get(device, bill[:0]), phones & {device}, run.duration_s),
         }
         for device in run.lab.devices
     ]
@@ -420,7 +424,7 @@ def by_device(run: Run) -> pd.DataFrame:
     useful = table["useful"].where(table["useful"] > 0)
     table["kb_per_useful"] = (table["up_kb"] + table["down_kb"]) / useful
     table["j_per_useful"] = table["radio_j"] / useful
-    return table[["device", "is_phone", "wanted", *OF_DEVICES]]
+    return table[["device", "is_phone", "wanted", *DEVICE_MEASURES]]
 
 
 def _delivery_measures(rows: pd.DataFrame, wanted_count: int) -> dict[str, float]:

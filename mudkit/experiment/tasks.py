@@ -36,10 +36,10 @@ __all__ = [
     "WARD",
     "Interest",
     "Item",
-    "Says",
+    "MetadataOf",
+    "ProfilesOf",
     "Scenario",
     "Task",
-    "Tells",
     "called",
     "listed",
 ]
@@ -156,7 +156,7 @@ _NAME: Final = re.compile(r"\b(item|me)\.([a-z_][a-z0-9_]*)")
 
 
 class Interest:
-    """A want.
+    """Predicate of the readers to whom an item is useful.
 
     Parameters
     ----------
@@ -166,9 +166,9 @@ class Interest:
     Raises
     ------
     PredicateError
-        It is no predicate.
+        The text is not a predicate.
     ParameterError
-        It names nothing of the item.
+        The predicate names nothing of the item.
 
     Examples
     --------
@@ -194,12 +194,12 @@ class Interest:
         self._by_writer = Predicate(self._written("sender.", "receiver."))
 
     @property
-    def moves(self) -> bool:
+    def uses_place(self) -> bool:
         """True if it depends on the place of its reader."""
         return "loc" in self.of_me
 
     def over_items(self, me: Mapping[str, Any], language: Language = _ANY) -> Predicate:
-        """Return the reader's predicate over items, with what she says of herself as constants."""
+        """Return a reader's predicate over items, in a ``language``, with the profile ``me`` as constants."""
         given = {name: me.get(name) for name in self.of_me}
         return Predicate.parse(self._written("", ":"), given, language=language)
 
@@ -208,7 +208,7 @@ class Interest:
         return self._by_writer.bind(sender={name: item.get(name) for name in self.of_item})
 
     def as_text(self, me: Mapping[str, Any]) -> str:
-        """Return the text of the reader's predicate over items, with what she says of herself as literals."""
+        """Return the text of the reader's predicate over items, with her profile (``me``) as literals."""
 
         def written(match: re.Match[str]) -> str:
             return match[2] if match[1] == "item" else _literal(me.get(match[2]))
@@ -261,7 +261,7 @@ class Item(NamedTuple):
         Unique in the run.
     sender : str
         A phone, or a feed.
-    about : mapping of str to object
+    metadata : mapping of str to object
         Metadata, which wants are about; always with ``who`` (the sender) and ``rank``.
     size_bytes : int
         Size of its content.
@@ -271,7 +271,7 @@ class Item(NamedTuple):
 
     name: str
     sender: str
-    about: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     size_bytes: int
     expires_s: float | None
 
@@ -289,7 +289,7 @@ class Item(NamedTuple):
     @property
     def text(self) -> str:
         """Name, metadata and content as JSON, for systems that send texts; see :func:`called`."""
-        return msgspec.json.encode({"called": self.name, **self.about, "text": self.content}).decode()
+        return msgspec.json.encode({"called": self.name, **self.metadata, "text": self.content}).decode()
 
 
 def called(text: str) -> str:
@@ -297,10 +297,10 @@ def called(text: str) -> str:
     return str(msgspec.json.decode(text)["called"])
 
 
-Tells: TypeAlias = Callable[[int, str, int, "tuple[float, float] | None"], Mapping[str, Any]]
+MetadataOf: TypeAlias = Callable[[int, str, int, "tuple[float, float] | None"], Mapping[str, Any]]
 """Function of the seed, sender, number and sender's place; returns the metadata of an item."""
-Says: TypeAlias = Callable[[int, Sequence[str], Sequence[str]], Sequence[Mapping[str, Any]]]
-"""Function of the seed, phones and senders; returns what each phone's user says of herself."""
+ProfilesOf: TypeAlias = Callable[[int, Sequence[str], Sequence[str]], Sequence[Mapping[str, Any]]]
+"""Function of the seed, phones and senders; returns the profile of each phone's user."""
 
 
 @dataclass(frozen=True)
@@ -316,13 +316,14 @@ class Task:
         Predicate of the users to whom an item is useful (:class:`Interest`), evaluated at publication.
     scenario : Scenario
         The phones, and when items are published; ``receivers`` is not used.
-    tells, says : callable
-        Return the metadata of an item, and what users say of themselves.
+    metadata, profiles : callable
+        Functions that return the metadata of an item (:data:`MetadataOf`), and the profiles of all users
+        (:data:`ProfilesOf`).
     feeds : int
         Senders that are no phones: always connected, without a battery. 0: the phones send.
     is_shown : bool
         Whether an item is seen on arrival; else when the user looks (``scenario.reads``).
-    most : int or None
+    max_shown : int or None
         Items that a user sees at one look, highest ranks first; None: all.
     renew_s, renew_km : float
         Shortest time and distance between two reports of a phone whose want depends on its place.
@@ -334,11 +335,11 @@ class Task:
     question: str
     wants: str
     scenario: Scenario
-    tells: Tells
-    says: Says
+    metadata: MetadataOf
+    profiles: ProfilesOf
     feeds: int = 0
     is_shown: bool = True
-    most: int | None = None
+    max_shown: int | None = None
     renew_s: float = 300.0
     renew_km: float = 0.3
     is_addressed: bool = False
@@ -349,8 +350,8 @@ class Task:
         whole_number("feeds", self.feeds, 0, 10_000)
         number("renew_s", self.renew_s, 1.0, 1e6)
         number("renew_km", self.renew_km, 0.0, 1e4)
-        if self.most is not None:
-            whole_number("most", self.most, 1, 1 << 31)
+        if self.max_shown is not None:
+            whole_number("max_shown", self.max_shown, 1, 1 << 31)
         for name in () if self.is_addressed else _OF_RUNS:
             if (value := getattr(self.scenario, name)) is not None:
                 raise ParameterError(
@@ -360,7 +361,7 @@ class Task:
                     expected="None",
                     remedy=_OF_RUNS[name],
                 )
-        if self.want.moves:
+        if self.want.uses_place:
             _require_mobility(self.scenario, "scenario", "A want names a place, and these phones have none.")
 
     @classmethod
@@ -398,7 +399,7 @@ class Task:
         if self.is_addressed:
             return self.scenario.describe()
         left_out = {"receivers", *_OF_RUNS}
-        seen = "as it comes" if self.is_shown else f"when the user looks, {self.most or 'all'} in one go"
+        seen = "as it comes" if self.is_shown else f"when the user looks, {self.max_shown or 'all'} in one go"
         return {
             "task": self.name,
             "wants": self.wants,
@@ -526,7 +527,7 @@ NEWS: Final = Task(
         devices=40, hours=24.0, link="umts_3g", outage=0.2, items=Poisson(per_day=200), size_bytes=4_000,
         expires_s=43_200.0, reads=WakingReads(per_day=4),
     ),
-    _article, _readers, feeds=1, is_shown=False, most=8,
+    _article, _readers, feeds=1, is_shown=False, max_shown=8,
 )  # fmt: skip
 """News with ranks: 40 readers for a day, 200 articles from one feed, the best eight at each of some looks."""
 PHOTOS: Final = Task(

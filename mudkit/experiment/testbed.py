@@ -91,7 +91,7 @@ class Carried:
         if not (name in self._left or self._takes(item.sender, "up", item, since_us)):
             raise ParameterError(
                 "An item cannot have arrived: its content has not left its sender over a link.",
-                where=f"arrived({phone!r}, {name!r})",
+                where=f"record_arrival({phone!r}, {name!r})",
                 found=f"no message from {item.sender} that has it has come anywhere yet",
                 expected=_EXPECTED,
                 remedy="let a machine on its sender send it",
@@ -100,10 +100,10 @@ class Carried:
         if not (name in self._arrived.get(phone, ()) or self._takes(phone, "down", item, since_us)):
             raise ParameterError(
                 "An item was said to have arrived that has not come over the phone's link.",
-                where=f"arrived({phone!r}, {name!r})",
+                where=f"record_arrival({phone!r}, {name!r})",
                 found=f"no message to {phone} since it was published has its content",
                 expected=_EXPECTED,
-                remedy="send it to a machine on this phone, and call arrived() when that has it",
+                remedy="send it to a machine on this phone, and call record_arrival() when that has it",
             )
 
     def _takes(self, device: str, direction: str, item: Item, since_us: int) -> bool:
@@ -225,7 +225,7 @@ APP: Final = "application"
 class Adapter(Protocol):
     """System in an experiment; made for a :class:`Testbed` that has all its devices.
 
-    It reports each arrival of an item (:meth:`Testbed.arrived`). If items name their receivers
+    It reports each arrival of an item (:meth:`Testbed.record_arrival`). If items name their receivers
     (``testbed.task.is_addressed``), its machines record their deliveries under its ``name`` instead. Its
     method ``end()``, if it has one, is called when the run is over, and raises to reject the run.
     """
@@ -234,11 +234,11 @@ class Adapter(Protocol):
         """Publish an item on its sender, now."""
         ...
 
-    def moved(self, phone: str) -> None:
-        """Update what is known of a phone that has moved (:meth:`Testbed.about`)."""
+    def on_move(self, phone: str) -> None:
+        """Update what is known of a phone that has moved (:meth:`Testbed.profile`)."""
         ...
 
-    def look(self, phone: str) -> None:
+    def on_look(self, phone: str) -> None:
         """Show the user of a phone what has arrived (:meth:`Testbed.show`); she looks now."""
         ...
 
@@ -256,7 +256,7 @@ class Testbed:
     ----------
     phones, senders : list of str
         Devices that may want items, and devices that publish.
-    wanted : int
+    wanted_count : int
         Pairs of an item and a phone that wants it, so far.
     """
 
@@ -265,16 +265,16 @@ class Testbed:
         feeds = [name for name in lab.devices if name.startswith("feed-")]
         self.phones = [name for name in lab.devices if name not in set(feeds)]
         self.senders = feeds or self.phones
-        profiles = task.says(lab.world.seed, self.phones, self.senders)
+        profiles = task.profiles(lab.world.seed, self.phones, self.senders)
         self._profiles = dict(zip(self.phones, profiles, strict=True))
         self._columns: dict[str, Any] = {
             name: _column([profile.get(name) for profile in profiles]) for name in task.want.of_me - {"loc"}
         }
-        self.wanted = 0
+        self.wanted_count = 0
         self.given = hashlib.sha256("\n".join(lab.devices).encode())
         """Digest of all that the system is given."""
         self._items: dict[str, tuple[Item, int]] = {}
-        self._wanted: dict[str, frozenset[str]] = {}
+        self._intended: dict[str, frozenset[str]] = {}
         self._arrived: set[tuple[str, str]] = set()
         self._inbox: dict[str, list[str]] = {}
         self._reported_loc: dict[str, tuple[float, float]] = {}
@@ -283,15 +283,15 @@ class Testbed:
 
     # -- for an adapter
 
-    def about(self, phone: str) -> dict[str, Any]:
-        """Return what a phone says of itself now: what its user wants, and where it is (``loc``)."""
+    def profile(self, phone: str) -> dict[str, Any]:
+        """Return the current profile of a phone: that of its user, and its place (``loc``)."""
         profile = dict(self._profiles[phone])
-        if self.task.want.moves and (loc := self.lab.devices[phone].loc) is not None:
+        if self.task.want.uses_place and (loc := self.lab.devices[phone].loc) is not None:
             profile["loc"] = loc
             self._reported_loc[phone] = loc
         return profile
 
-    def arrived(self, phone: str, item: str) -> None:
+    def record_arrival(self, phone: str, item: str) -> None:
         """Record that an item has arrived on a phone.
 
         Repeated arrivals, and those on the sender, do not count. A message must have carried all of the
@@ -315,7 +315,7 @@ class Testbed:
         assert self._carried is not None
         self._carried.check(phone, item)
         self._arrived.add((phone, item))
-        is_wanted = phone in self._wanted[item]
+        is_wanted = phone in self._intended[item]
         row: dict[str, Any] = {"delivered_us": self.lab.world.now_us}
         if not is_wanted:
             row["created_us"] = self._items[item][1]
@@ -340,8 +340,8 @@ class Testbed:
             for name in self._inbox.get(phone, ())
             if (expired_us := self._expired_us(name)) is None or now_us <= expired_us
         ]
-        waiting.sort(key=lambda name: (-self._items[name][0].about["rank"], self._items[name][1], name))
-        best = [name for name in waiting if chosen is None or name in chosen][: self.task.most]
+        waiting.sort(key=lambda name: (-self._items[name][0].metadata["rank"], self._items[name][1], name))
+        best = [name for name in waiting if chosen is None or name in chosen][: self.task.max_shown]
         for name in best:
             self._note(name, phone, {"read_us": now_us})
         self._inbox[phone] = [name for name in waiting if name not in best]
@@ -353,18 +353,18 @@ class Testbed:
 
     def is_for(self, item: str, phone: str) -> bool:
         """Return whether a phone wanted an item, or has published it."""
-        return phone in self._wanted[item] or phone == self._items[item][0].sender
+        return phone in self._intended[item] or phone == self._items[item][0].sender
 
-    def wanted_by(self, phone: str) -> int:
+    def count_wanted(self, phone: str) -> int:
         """Return the number of items that a phone wanted so far."""
-        return sum(phone in wanting for wanting in self._wanted.values())
+        return sum(phone in wanting for wanting in self._intended.values())
 
     # -- for the run
 
-    def enter(self, adapter: Adapter) -> None:
-        """Start the system; phones that move report it from now on."""
+    def attach(self, adapter: Adapter) -> None:
+        """Attach the adapter of a system, which is notified of moves from now on."""
         self._adapter = adapter
-        if self.task.want.moves:
+        if self.task.want.uses_place:
             self._look_around(None)
 
     def publish(self, item: Item) -> None:
@@ -379,8 +379,8 @@ class Testbed:
         self._items[item.name] = item, created_us
         self._carried.publish(item)
         wanting = [phone for phone in self._who_wants(item) if phone != item.sender]
-        self._wanted[item.name] = frozenset(wanting)
-        self.wanted += len(wanting)
+        self._intended[item.name] = frozenset(wanting)
+        self.wanted_count += len(wanting)
         times = {"created_us": created_us, "expired_us": self._expired_us(item.name)}
         for phone in wanting:
             self._note(item.name, phone, times)
@@ -391,15 +391,15 @@ class Testbed:
         system: str = getattr(self._adapter, "name", "")
         if item.expires_s is not None:
             row["expired_us"] = created_us + round(item.expires_s * US_PER_S)
-        for receiver in item.about["to"]:
+        for receiver in item.metadata["to"]:
             self.lab.trace.deliveries.record(system, {**row, "receiver": receiver})
 
     def _who_wants(self, item: Item) -> Iterator[str]:
         columns = dict(self._columns)
-        if self.task.want.moves:
+        if self.task.want.uses_place:
             places = [self.lab.devices[phone].loc for phone in self.phones]
             columns["loc"] = np.array([(np.nan, np.nan) if at is None else at for at in places])
-        wants = self.task.want.by_writer(item.about).numpy({}, receiver=columns)
+        wants = self.task.want.by_writer(item.metadata).numpy({}, receiver=columns)
         return compress(self.phones, np.broadcast_to(wants.filled(False), len(self.phones)))
 
     def _expired_us(self, name: str) -> int | None:
@@ -417,7 +417,7 @@ class Testbed:
                 continue
             before = self._reported_loc.get(phone)
             if before is None or float(distance_km(*before, *device.loc)) >= self.task.renew_km:
-                self._adapter.moved(phone)
+                self._adapter.on_move(phone)
         world = self.lab.world
         world.ask_at(world.now_us + round(self.task.renew_s * US_PER_S), self._look_around, None)
 

@@ -14,7 +14,7 @@ import numpy as np
 from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.sources.courses import Mobility
-from mudkit.sources.parameters import number, whole_number
+from mudkit.sources.parameters import check_ranges, rate
 from mudkit.systems.radiator import (
     APPLICATIONS,
     Aggregability,
@@ -25,7 +25,7 @@ from mudkit.systems.radiator import (
     joins,
     play,
 )
-from mudkit.systems.radiator.study.played import Heard, heard, rows
+from mudkit.systems.radiator.study.played import ReceivedCell, received_cells, rows
 from mudkit.systems.radiator.thresholds import Function
 from mudkit.units import KM_PER_DEGREE, distance_km, middle
 
@@ -41,21 +41,21 @@ class TrafficRun:
 
     Parameters
     ----------
-    heard : pandas.DataFrame
+    cells : pandas.DataFrame
         As of :class:`mudkit.systems.radiator.Played`, with ``speed_kmh`` for ``value``; of each receiver.
     counts : dict of str to int
         Result of :meth:`~mudkit.systems.radiator.Server.counts`.
     lab : Lab
     """
 
-    heard: pd.DataFrame
+    cells: pd.DataFrame
     counts: dict[str, int]
     lab: Lab
 
     def delays(self, near_km: float) -> tuple[float, float]:
-        """Return the mean delays, in s, of messages about cells near the receiver and beyond."""
-        is_near = self.heard["distance_km"] <= near_km
-        return _mean_delay_s(self.heard[is_near]), _mean_delay_s(self.heard[~is_near])
+        """Return the mean delays, in s, of messages about cells within ``near_km`` and beyond."""
+        is_near = self.cells["distance_km"] <= near_km
+        return _mean_delay_s(self.cells[is_near]), _mean_delay_s(self.cells[~is_near])
 
     def measures(self, near_km: float = 1.0) -> dict[str, float]:
         """Return what the run cost and how late messages were, by measure.
@@ -78,7 +78,7 @@ class TrafficRun:
             "server_kb": self.counts["bytes_sent"] / 1000,
             "phones_kb": float(bill.loc[bill["direction"] == "up", "bytes"].sum()) / 1000,
             "aggregates": self.counts["aggregates"],
-            "mean_delay_s": _mean_delay_s(self.heard),
+            "mean_delay_s": _mean_delay_s(self.cells),
             "near_delay_s": near_s,
             "far_delay_s": far_s,
         }
@@ -110,7 +110,7 @@ class Traffic:
     >>> from mudkit.systems.radiator import Volume
     >>> traffic = Traffic(cars=3, minutes=2)
     >>> drive = traffic.run(1, lambda sender, receiver: Volume(1))
-    >>> len(traffic.said(1)), drive.counts["contexts"]
+    >>> len(traffic.reports(1)), drive.counts["contexts"]
     (6, 6)
     """
 
@@ -119,22 +119,18 @@ class Traffic:
     FAR: ClassVar = "out of town"
     """Name of the stationary listener ``far_km`` north of the middle."""
 
-    cars: int = 20
-    minutes: float = 15.0
-    every_s: float = 60.0
+    cars: int = rate(20, 1, 100_000)
+    minutes: float = rate(15.0, 0.1, 1e5)
+    every_s: float = rate(60.0, 0.1, 1e6)
     mobility: str | Mobility = "manhattan"
-    far_km: float = 20.0
-    jam_km: float = 1.0
+    far_km: float = rate(20.0, 0.0, 5000.0)
+    jam_km: float = rate(1.0, 0.0, 1000.0)
 
     def __post_init__(self) -> None:
-        whole_number("cars", self.cars, 1, 100_000)
-        number("minutes", self.minutes, 0.1, 1e5)
-        number("every_s", self.every_s, 0.1, 1e6)
-        number("far_km", self.far_km, 0.0, 5000.0)
-        number("jam_km", self.jam_km, 0.0, 1000.0)
+        check_ranges(self)
 
-    def said(self, seed: int) -> pd.DataFrame:
-        """Return the reports in order: ``t_s, car, lat, lon, speed_kmh``.
+    def reports(self, seed: int) -> pd.DataFrame:
+        """Return the reports of a ``seed`` in order: ``t_s, car, lat, lon, speed_kmh``.
 
         Raises
         ------
@@ -153,7 +149,7 @@ class Traffic:
         table = table[table["t_s"] < 60 * self.minutes].sort_values("t_s", ignore_index=True)
         if not table["speed_mps"].notna().any():
             raise ParameterError(
-                "No car says anything.",
+                "No car reports a speed.",
                 where="mobility",
                 found="no speed that is known",
                 expected="moves within the time",
@@ -167,19 +163,19 @@ class Traffic:
         return table[["t_s", "car", "lat", "lon", "speed_kmh"]].round({"lat": 5, "lon": 5})
 
     @staticmethod
-    def middle(said: pd.DataFrame) -> tuple[float, float]:
+    def middle(reports: pd.DataFrame) -> tuple[float, float]:
         """Return the middle of the reports, in degrees."""
-        lat, lon = middle(said["lat"], said["lon"])
+        lat, lon = middle(reports["lat"], reports["lon"])
         return round(lat, 5), round(lon, 5)
 
-    def listeners(self, said: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    def listeners(self, reports: pd.DataFrame) -> dict[str, tuple[float, float]]:
         """Return the places of the stationary listeners."""
-        lat, lon = self.middle(said)
+        lat, lon = self.middle(reports)
         return {self.NEAR: (lat, lon), self.FAR: (round(lat + self.far_km / KM_PER_DEGREE, 5), lon)}
 
     @staticmethod
     def application(aggregability: Function | Aggregability, cell_km: float = 1.0) -> Application:
-        """Return the application ``traffic`` with another function and cells of another size."""
+        """Return the application ``traffic`` with this ``aggregability`` and cells of ``cell_km``."""
         function = aggregability if isinstance(aggregability, Aggregability) else Aggregability(aggregability)
         join = partial(joins.mean_per_cell, km=cell_km)
         return replace(APPLICATIONS["traffic"], aggregability=function, join=join)
@@ -190,7 +186,7 @@ class Traffic:
         aggregability: Function | Aggregability,
         *,
         cell_km: float = 1.0,
-        longest_s: float = 300.0,
+        max_retention_s: float = 300.0,
         **settings: Any,
     ) -> TrafficRun:
         """Run the reports on a fleet until everything has arrived.
@@ -201,66 +197,74 @@ class Traffic:
         aggregability : callable
         cell_km : float
             Side of the cells whose mean speeds are propagated.
-        longest_s : float
+        max_retention_s : float
             Longest time that a message waits.
         **settings
             Settings of :class:`~mudkit.systems.radiator.Server`, for instance ``chain``.
         """
-        said = self.said(seed)
+        reports = self.reports(seed)
         lab = Lab(seed, record_messages=False)
         self._fleet(lab)
-        stand = self.listeners(said)
-        for name, at in stand.items():
+        stationary = self.listeners(reports)
+        for name, at in stationary.items():
             lab.device(name, at=at)
         application = self.application(aggregability, cell_km)
         server = Server(
-            lab, application.aggregability, application.join, max_retention_s=longest_s, **settings
+            lab, application.aggregability, application.join, max_retention_s=max_retention_s, **settings
         )
-        heard_by: list[Heard] = []
-        places = self._places(said) | stand
+        received: list[ReceivedCell] = []
+        places = self._places(reports) | stationary
         # A car without reports stands downtown.
-        places = {name: places.get(name, stand[self.NEAR]) for name in lab.devices}
+        places = {name: places.get(name, stationary[self.NEAR]) for name in lab.devices}
         clients = {
             name: Client(
                 device,
                 server,
-                receive=partial(self._hear, heard_by, lab, name),
+                receive=partial(self._hear, received, lab, name),
                 attributes={"loc": places[name], "p2p_enabled": True},
             )
             for name, device in lab.devices.items()
         }
         lab.run(seconds=5)
         began_us = lab.world.now_us
-        for t_s, car, lat, lon, speed_kmh in said.itertuples(index=False):
+        for t_s, car, lat, lon, speed_kmh in reports.itertuples(index=False):
             lab.world.run(began_us + round(t_s * 1e6))
             context = Context(frozenset((car,)), {"loc": [lat, lon], "speed_kmh": speed_kmh})
             clients[car].propagate_context(context)
-        lab.run(seconds=longest_s + 30)
+        lab.run(seconds=max_retention_s + 30)
         began_s = began_us / 1e6
-        heard_by = [
-            row._replace(t_s=row.t_s - began_s, said_s=round(row.said_s - began_s, 1)) for row in heard_by
+        received = [
+            row._replace(t_s=row.t_s - began_s, reported_s=round(row.reported_s - began_s, 1))
+            for row in received
         ]
         tracks = {
             name: (np.zeros(1), np.array([lat]), np.array([lon])) for name, (lat, lon) in places.items()
         }
-        for car, reports in said.groupby("car"):
-            tracks[str(car)] = reports["t_s"].to_numpy(), reports["lat"].to_numpy(), reports["lon"].to_numpy()
-        table = heard(heard_by, tracks).rename(columns={"value": "speed_kmh"})
+        for car, rows_of in reports.groupby("car"):
+            tracks[str(car)] = rows_of["t_s"].to_numpy(), rows_of["lat"].to_numpy(), rows_of["lon"].to_numpy()
+        table = received_cells(received, tracks).rename(columns={"value": "speed_kmh"})
         return TrafficRun(table, server.counts().result(), lab)
 
     def play(
         self,
-        said: pd.DataFrame,
+        reports: pd.DataFrame,
         aggregability: Function | Aggregability,
         *,
         cell_km: float = 1.0,
-        longest_s: float = 300.0,
+        max_retention_s: float = 300.0,
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Apply the server's rules without a network, for the listeners only, which is quick.
 
+        Parameters
+        ----------
+        reports : pandas.DataFrame
+            Result of :meth:`reports`.
+        aggregability, cell_km, max_retention_s
+            As for :meth:`run`.
+
         Returns
         -------
-        heard, sent : pandas.DataFrame
+        cells, sent : pandas.DataFrame
             As in :class:`TrafficRun` and :class:`mudkit.systems.radiator.Played`.
 
         Raises
@@ -270,38 +274,38 @@ class Traffic:
         """
         import pandas as pd
 
-        positions = said.rename(columns={"car": "device"}).assign(
-            ts=pd.to_datetime((said["t_s"] * 1e6).round(), unit="us", utc=True),
-            speed_mps=said["speed_kmh"] / 3.6,
+        positions = reports.rename(columns={"car": "device"}).assign(
+            ts=pd.to_datetime((reports["t_s"] * 1e6).round(), unit="us", utc=True),
+            speed_mps=reports["speed_kmh"] / 3.6,
         )
         played = play(
             self.application(aggregability, cell_km),
             positions,
-            stand=self.listeners(said),
+            stationary=self.listeners(reports),
             every_s=0.0,
-            max_retention_s=longest_s,
+            max_retention_s=max_retention_s,
         )
         if played.problems:
             raise played.problems[0]
-        table = played.heard.rename(columns={"value": "speed_kmh"})
-        table[["t_s", "said_s"]] += said["t_s"].iloc[0]
+        table = played.cells.rename(columns={"value": "speed_kmh"})
+        table[["t_s", "reported_s"]] += reports["t_s"].iloc[0]
         return table, played.sent
 
     @staticmethod
-    def _places(said: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    def _places(reports: pd.DataFrame) -> dict[str, tuple[float, float]]:
         """Return the first place of each car."""
-        first = said.drop_duplicates("car")
+        first = reports.drop_duplicates("car")
         return dict(zip(first["car"], zip(first["lat"], first["lon"], strict=True), strict=True))
 
     def _fleet(self, lab: Lab) -> None:
         lab.fleet(self.cars, mobility=self.mobility, every_s=self.every_s, prefix="car")
 
     @staticmethod
-    def _hear(heard: list[Heard], lab: Lab, name: str, context: Context) -> None:
-        heard += rows(lab.world.now_us / 1e6, name, heard[-1].aggregate + 1 if heard else 1, context)
+    def _hear(cells: list[ReceivedCell], lab: Lab, name: str, context: Context) -> None:
+        cells += rows(lab.world.now_us / 1e6, name, cells[-1].aggregate + 1 if cells else 1, context)
 
 
-def _mean_delay_s(heard: pd.DataFrame) -> float:
-    if not len(heard):
+def _mean_delay_s(cells: pd.DataFrame) -> float:
+    if not len(cells):
         return float("nan")
-    return float(np.average(heard["t_s"] - heard["said_s"], weights=heard["messages"]))
+    return float(np.average(cells["t_s"] - cells["reported_s"], weights=cells["messages"]))

@@ -93,8 +93,8 @@ class Ward:
     edge_m: float = rate(160.0, 100.0, 10_000.0)
     range_m: float = rate(45.0, 1.0, 10_000.0)
     outage: float = rate(0.05, 0.0, 0.95)
-    battery_j: float = 3_000.0
-    base_mw: float = 268.8
+    battery_j: float = rate(3_000.0, 1e-3, 1e9)
+    base_mw: float = rate(268.8, 0.0, 1e9)
     display_px: int = rate(480, 1, 100_000)
 
     def __post_init__(self) -> None:

@@ -153,7 +153,7 @@ def _cells(rows: pd.DataFrame, value: str, most: float) -> go.Scatter:
         "colorscale": colour_steps(ramp(9)),
         "cmin": 0.0,
         "cmax": most,
-        "colorbar": {"title": {"text": value}, "thickness": 12},
+        "colorbar": {"title": {"text": value}, "thickness": 12, "x": 1.06},
         "opacity": 0.85,
         "line": {"width": 0},
     }
@@ -341,7 +341,7 @@ def update_cache_hits(figure: Any, reads: pd.DataFrame, *, title: str) -> None:
 
 
 def _check_reads(reads: pd.DataFrame) -> None:
-    remedy = "CacheBench.of(labels, reads).run('latency').reads is such a table"
+    remedy = "CacheBench.from_labels(labels, reads).run('latency').reads is such a table"
     require_columns(reads, "reads", _READ_COLUMNS, remedy=remedy)
     if not len(reads):
         raise TraceContentError("There are no reads to draw.", expected="at least one")
@@ -349,17 +349,17 @@ def _check_reads(reads: pd.DataFrame) -> None:
 
 @described
 def answer_boxes(
-    table: pd.DataFrame, *, title: str, lacking: tuple[float, float, str] | None = None
+    table: pd.DataFrame, *, title: str, missing_point: tuple[float, float, str] | None = None
 ) -> go.Figure:
     """Draw the box that a read asks for and the boxes of cached answers, as squares on a flat map.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        A row per box: ``name``, ``x_km, y_km`` (its middle), ``box_km`` (its side), ``is_asked``.
+        A row per box: ``name``, ``x_km, y_km`` (its middle), ``box_km`` (its side), ``is_requested``.
     title : str
         Title of the figure.
-    lacking : (float, float, str), optional
+    missing_point : (float, float, str), optional
         A point that no answer holds: km east, km north, and its name in the legend.
 
     Returns
@@ -371,7 +371,7 @@ def answer_boxes(
     ParameterError
         The table lacks a column.
     """
-    require_columns(table, "table", ("name", "x_km", "y_km", "box_km", "is_asked"))
+    require_columns(table, "table", ("name", "x_km", "y_km", "box_km", "is_requested"))
     figure = go.Figure()
     for row in table.to_dict("records"):
         half = row["box_km"] / 2
@@ -379,7 +379,7 @@ def answer_boxes(
         south, north = row["y_km"] - half, row["y_km"] + half
         colour, dash, fill = (
             (ORANGE, "solid", "rgba(213,94,0,0.10)")
-            if row["is_asked"]
+            if row["is_requested"]
             else (BLUE, "dash", "rgba(0,114,178,0.10)")
         )
         figure.add_trace(
@@ -405,12 +405,12 @@ def answer_boxes(
                 showlegend=False,
             )
         )
-    if lacking is not None:
+    if missing_point is not None:
         figure.add_trace(
             go.Scatter(
-                x=[lacking[0]],
-                y=[lacking[1]],
-                name=lacking[2],
+                x=[missing_point[0]],
+                y=[missing_point[1]],
+                name=missing_point[2],
                 mode="markers",
                 marker={"size": 14, "symbol": "x", "color": INK, "line": {"color": GREY, "width": 1}},
             )
@@ -423,7 +423,7 @@ def answer_boxes(
         {
             "x": row["west"], "y": row["south"], "xshift": 3, "yshift": 16 * row["above"],
             "text": escaped(str(row["name"])), "xanchor": "left", "yanchor": "bottom", "showarrow": False,
-            "font": {"size": 12, "color": text_colour(ORANGE if row["is_asked"] else BLUE)},
+            "font": {"size": 12, "color": text_colour(ORANGE if row["is_requested"] else BLUE)},
         }
         for row in corners.to_dict("records")
     ]  # fmt: skip
@@ -433,4 +433,6 @@ def answer_boxes(
             axis.range = [low - 0.05 * (high - low), high + 0.05 * (high - low)]
     figure.update_xaxes(title_text="east, km", constrain="domain")
     figure.update_yaxes(title_text="north, km", scaleanchor="x", scaleratio=1, constrain="domain")
-    return styled(figure, 440, (60, 20, 60, 50), title, annotations=names, showlegend=lacking is not None)
+    return styled(
+        figure, 440, (60, 20, 60, 50), title, annotations=names, showlegend=missing_point is not None
+    )

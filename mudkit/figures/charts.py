@@ -16,7 +16,7 @@ from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described
 from mudkit.figures.labels import MIN_WIDTH_PX, point_labels
-from mudkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, heading, styled, text_colour
+from mudkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, heading, ink_on, styled, text_colour
 from mudkit.figures.tables import require_columns
 from mudkit.figures.times import HOUR_US, TimeAxis, times_us
 
@@ -288,13 +288,14 @@ def crossover(
         ends.append((float(spread["max"].max()), float(spread["min"].min())))
     top = max((high for high, _ in ends), default=1.0) or 1.0
     unit = "\u202f%" if across.unit.startswith("%") else ""
-    for place, value in _crossings(*list(lines.values())[:2]) if len(lines) > 1 else []:
+    crossings = _crossings(*list(lines.values())[:2], is_log=is_log) if len(lines) > 1 else []
+    equal = [f"{words.number(place, words.decimals([place], 2))}{unit}" for place, _ in crossings]
+    for (place, value), at_text in zip(crossings, equal, strict=True):
         is_left = next(iter(lines.values())).index.searchsorted(place) <= len(table[x].unique()) / 2
         figure.add_vline(place, line={"dash": "dot", "width": 1.5, "color": GREY})
-        text = f"equal at {words.number(place, words.decimals([place], 2))}{unit}"
         figure.add_annotation(
-            x=math.log10(place) if is_log else place, y=value, text=text, showarrow=True, arrowcolor=INK,
-            ax=45 if is_left else -60, ay=-38,
+            x=math.log10(place) if is_log else place, y=value, text=f"equal at {at_text}", showarrow=True,
+            arrowcolor=INK, ax=45 if is_left else -60, ay=-38,
         )  # fmt: skip
     figure.update_xaxes(title_text=x_title or across.title)
     if is_log:
@@ -307,7 +308,27 @@ def crossover(
     low = min((low for _, low in ends), default=0.0)
     bottom = low if low > top / 2 or low < 0 else 0.0
     figure.update_yaxes(title_text=y_title or up.title, range=_with_room(bottom, top, up))
-    return styled(figure, 400, (70, 20, 80, 60), title, legend=_LEGEND)
+    below = heading(title, _which_is_lower(lines, equal))
+    return styled(figure, 420, (70, 20, 100, 60), below, legend=_LEGEND)
+
+
+def _which_is_lower(lines: Mapping[str, pd.Series[float]], equal: Sequence[str]) -> str | None:
+    """Return a sentence on where the first of two lines is below the second; None if they do not differ."""
+    if len(lines) < 2:
+        return None
+    (one, first), (other, second) = list(lines.items())[:2]
+    ahead = (second - first).dropna()
+    ahead = ahead[ahead != 0]
+    if ahead.empty:
+        return None
+    lower, higher = (one, other) if ahead.iloc[0] > 0 else (other, one)
+    if not equal:
+        return f"{lower} is lower than {higher} throughout."
+    if len(equal) == 1:
+        return f"{lower} is lower below {equal[0]}, {higher} above it."
+    return (
+        f"{lower} is lower at first; {one} and {other} are equal at {', '.join(equal[:-1])} and {equal[-1]}."
+    )
 
 
 def _with_room(low: float, high: float, label: words.Label) -> list[float]:
@@ -317,10 +338,13 @@ def _with_room(low: float, high: float, label: words.Label) -> list[float]:
     return [low - room if low < 0 else max(low - room, 0.0), min(high + room, most)]
 
 
-def _crossings(one: pd.Series[float], other: pd.Series[float]) -> list[tuple[float, float]]:
-    """Return the points at which two lines over the same places cross."""
+def _crossings(
+    one: pd.Series[float], other: pd.Series[float], *, is_log: bool = False
+) -> list[tuple[float, float]]:
+    """Return the points at which two lines over the same places cross, as drawn on a (logarithmic) axis."""
     both = pd.DataFrame({"one": one, "other": other}).dropna()
     at, first = both.index.to_numpy(dtype=float), both["one"].to_numpy()
+    at = np.log(at) if is_log else at
     ahead = first - both["other"].to_numpy()
     result = []
     for place in range(len(at) - 1):
@@ -328,7 +352,8 @@ def _crossings(one: pd.Series[float], other: pd.Series[float]) -> list[tuple[flo
         if before * after < 0:
             share = before / (before - after)
             x = at[place] + share * (at[place + 1] - at[place])
-            result.append((float(x), float(first[place] + share * (first[place + 1] - first[place]))))
+            y = first[place] + share * (first[place + 1] - first[place])
+            result.append((float(np.exp(x) if is_log else x), float(y)))
     return result
 
 
@@ -366,7 +391,7 @@ def bar_panels(
     figure = make_subplots(rows=1, cols=len(measures), shared_yaxes=True, horizontal_spacing=0.06)
     marker = {
         "color": [ORANGE if mark else BLUE for mark in is_marked],
-        "pattern": {"shape": ["/" if mark else "" for mark in is_marked]},
+        "pattern": {"shape": ["/" if mark else "" for mark in is_marked], "fgcolor": "rgba(0,0,0,0.35)"},
     }
     for place, (measure, axis_title) in enumerate(measures.items(), start=1):
         values = table[measure]
@@ -377,6 +402,7 @@ def bar_panels(
                 x=values, y=names, orientation="h", marker=marker, showlegend=False, name=axis_title,
                 text=[_bar_label(value) for value in values], cliponaxis=False,
                 textposition="auto" if is_share else "outside",
+                insidetextfont={"color": [ink_on(colour) for colour in marker["color"]]},
             ), 1, place,
         )  # fmt: skip
         end = 100.0 if is_share else 1.35 * most or 1.0

@@ -25,6 +25,7 @@ from mudkit.figures.style import (
     YELLOW,
     escaped,
     heading,
+    ink_on,
     styled,
     text_colour,
 )
@@ -58,11 +59,11 @@ _MAX_STEPS: Final = 200
 _MIN_LATENCY_S: Final = 1e-3
 _LATENCY_TICKS_S: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 259_200.0, 2_592_000.0)
 _FATES: Final = (
-    (BLUE, "#ffffff", ""),
-    (YELLOW, "#000000", "/"),
-    (ORANGE, "#000000", "x"),
-    (SKY, "#000000", ""),
-    ("#bbbbbb", "#000000", ""),
+    (BLUE, ""),
+    (YELLOW, "/"),
+    (ORANGE, "x"),
+    (SKY, ""),
+    ("#bbbbbb", ""),
 )
 _FATE_GAP_PX: Final = 44
 _ALL_LARGE: Final = 60.0
@@ -142,7 +143,12 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
 
 @described
 def frontier(
-    trees: pd.DataFrame, bound: pd.DataFrame, policies: pd.DataFrame, *, title: str, most: float | None = None
+    trees: pd.DataFrame,
+    bound: pd.DataFrame,
+    policies: pd.DataFrame,
+    *,
+    title: str,
+    max_stale_share: float | None = None,
 ) -> go.Figure:
     """Draw stale answers over queries sent: trees and the bound as lines, policies as points.
 
@@ -159,7 +165,7 @@ def frontier(
         ``policy`` and the same columns.
     title : str
         Title of the figure.
-    most : float, optional
+    max_stale_share : float, optional
         Largest share of stale answers that is shown; by default all are.
 
     Returns
@@ -216,8 +222,8 @@ def frontier(
     drawn = pd.concat([trees, bound, policies])
     spans = [_axis_range((100 * drawn[name]).tolist()) for name in _SHARES]
     spans = [[0.0, min(high, 100.0)] for _, high in spans]
-    if most is not None:
-        spans[1] = [0.0, 100 * most or 1.0]
+    if max_stale_share is not None:
+        spans[1] = [0.0, 100 * max_stale_share or 1.0]
     least = float((100 * drawn.loc[100 * drawn["stale_share"] <= spans[1][1], "sent_share"]).min())
     if least > _ALL_LARGE:  # else lines and points crowd at the right edge
         spans[0][0] = min(max(10.0 * np.floor((least - 0.3 * (100 - least)) / 10), 0.0), 90.0)
@@ -343,12 +349,12 @@ def fates(table: pd.DataFrame, shares: Mapping[str, str], *, title: str) -> go.F
     figure.update_annotations(x=0.0, xanchor="left", font={"size": 14})
     for row, task in enumerate(tasks, start=1):
         of_task = table[table["task"] == task]
-        for (name, label), (colour, ink, shape) in zip(shares.items(), _FATES, strict=False):
+        for (name, label), (colour, shape) in zip(shares.items(), _FATES, strict=False):
             percent = 100 * of_task[name]
             figure.add_trace(
                 go.Bar(
                     x=percent, y=of_task["system"], orientation="h", name=label, meta=str(task),
-                    legendgroup=name, showlegend=row == 1, textfont={"color": ink},
+                    legendgroup=name, showlegend=row == 1, textfont={"color": ink_on(colour)},
                     marker={"color": colour, "pattern": {"shape": shape, "fgcolor": "rgba(0,0,0,0.35)"}},
                     text=[f"{value:.0f}" if value >= _MIN_LABELLED else "" for value in percent],
                     textposition="inside", insidetextanchor="middle", textangle=0,
@@ -375,7 +381,7 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
     ----------
     table : pandas.DataFrame
         ``system``, two columns of numbers, and ``is_best``, as
-        :func:`mudkit.experiment.front` returns it. A system without a value is left out, and
+        :func:`mudkit.experiment.pareto_front` returns it. A system without a value is left out, and
         named below the title.
     x, y : str
         Columns of the two measures.

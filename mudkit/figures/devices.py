@@ -45,6 +45,7 @@ _MAX_POINTED: Final = 4000  # stretches with a text under the pointer; more woul
 _EDGES_KBPS: Final = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 _MAX_CLASSES: Final = 6
 _SLOW, _FAST = (168, 208, 235), (0, 84, 140)  # light and dark blue; the figures' blue lies between
+_LEGEND_ROW_PX: Final = 19
 _BOTTOM_LEGEND: Final = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0}
 _RADIO_STATES: Final = {"idle": GREY, "promotion": PINK, "active": ORANGE, "tail": BLUE}
 _RADIO_NAMES: Final = {"promotion": "ramp"}
@@ -156,6 +157,8 @@ def link_strip(
                 textfont={"size": 12},
             )
         )
+    # Beside a file browser a row holds two names.
+    legend_px = _LEGEND_ROW_PX * -(-sum(trace.showlegend is not False for trace in figure.data) // 2)
     shares = np.array([down[name] for name in names])
     label = f"{words.count(len(names), 'device')}, {axis.span}"
     if len(names) > 1:
@@ -163,8 +166,8 @@ def link_strip(
         label += f"<br>down {middle} of the time in the median, at most {most}"
     styled(
         figure,
-        195 + (26 * len(names) if is_named else min(800, max(420, 4 * len(names)))),
-        (80, 95 if is_named else 30, 95, 95),
+        160 + legend_px + (26 * len(names) if is_named else min(800, max(420, 4 * len(names)))),
+        (80, 95 if is_named else 30, 95, 65 + legend_px),
         heading(title or "Links over time", label),
         legend=_BOTTOM_LEGEND,
         hovermode="closest",
@@ -205,8 +208,10 @@ def _link_bars(drawn: pd.DataFrame, rows: NDArray[Any], axis: TimeAxis, is_named
         mixed = (round(a + part * (b - a)) for a, b in zip(_SLOW, _FAST, strict=True))
         colour = "#{:02x}{:02x}{:02x}".format(*mixed) if len(classes) > 1 else BLUE
         first, last = edges[number], edges[number + 1]
-        limits = f"{first:,.0f}–{last:,.0f}" if np.isfinite(last) else f"{first:,.0f} and more"
-        add(f"up, {limits} kbit/s", colour, measured & (place == number), low)
+        unit, size = ("kbit/s", 1) if last <= 1_000 else ("Mbit/s", 1_000)
+        low_edge = words.number(first / size)
+        limits = f"{low_edge}–{words.number(last / size)}" if np.isfinite(last) else f"over {low_edge}"
+        add(f"up, {limits} {unit}", colour, measured & (place == number), low)
     add("down", ORANGE, ~up, 0.42 if is_named else 0.5, 0.6)
     return traces
 
@@ -286,7 +291,7 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
         bars = Bars()
         bars.add(start[chosen], end[chosen], np.full(chosen.sum(), float(rank - 1)), 0.36)
         state_j = float(energy_j[chosen].sum())
-        part = f" ({100 * state_j / total_j:.0f} %)" if total_j > 0 else ""
+        part = f" ({100 * state_j / total_j:.0f} %)" if 200 * state_j >= total_j > 0 else ""  # not 0 %
         label = f"{_RADIO_NAMES.get(name, name)}: {words.number(state_j)} J{part}"
         figure.add_trace(bars.trace(axis, label, colour, line_px=1.5, rank=rank), row=1, col=1)
     labels = [
@@ -364,8 +369,8 @@ def location_exposure(
     Parameters
     ----------
     places : pandas.DataFrame
-        A row per place: ``at`` (time), ``lat, lon`` (degrees), ``away`` (outside of the area) and ``left``
-        (sent to the relay).
+        A row per place: ``at`` (time), ``lat, lon`` (degrees), ``is_away`` (outside of the area) and
+        ``is_sent`` (to the relay).
     area : (float, float, float, float)
         South, west, north, east, degrees.
     title : str
@@ -382,7 +387,7 @@ def location_exposure(
     TraceContentError
         It has no row.
     """
-    require_columns(places, "places", ("at", "lat", "lon", "away", "left"))
+    require_columns(places, "places", ("at", "lat", "lon", "is_away", "is_sent"))
     if not len(places):
         raise TraceContentError(
             "There is no place to draw.", where="places", found="no rows", expected="a row for each place"
@@ -414,8 +419,8 @@ def location_exposure(
         )
     )
     at = km(places["lat"], places["lon"])
-    left = places["left"].to_numpy(bool)
-    for (name, (colour, symbol)), chosen in zip(_PLACE_MARKS.items(), (~left, left), strict=True):
+    is_sent = places["is_sent"].to_numpy(bool)
+    for (name, (colour, symbol)), chosen in zip(_PLACE_MARKS.items(), (~is_sent, is_sent), strict=True):
         figure.add_trace(
             go.Scatter(
                 x=at[chosen, 1],
@@ -427,7 +432,10 @@ def location_exposure(
                 hovertemplate="%{text} UTC<extra></extra>",
             )
         )
-    for column, lane, name, colour in (("away", 1.0, "away", ORANGE), ("left", 0.0, "something came", BLUE)):
+    for column, lane, name, colour in (
+        ("is_away", 1.0, "away", ORANGE),
+        ("is_sent", 0.0, "something came", BLUE),
+    ):
         shown = places["at"][places[column].to_numpy(bool)]
         figure.add_trace(go.Scatter(
             x=shown, y=np.full(len(shown), lane), mode="markers", name=name, showlegend=False,
@@ -439,7 +447,16 @@ def location_exposure(
         title_text="km north", scaleanchor="x", scaleratio=1, constrain="domain", row=1, col=1
     )
     span = places["at"].agg(["min", "max"]).tolist()
-    figure.update_xaxes(title_text="time, UTC", range=span, row=1, col=2)
+    is_one_day = span[0].date() == span[1].date()
+    figure.update_xaxes(
+        title_text=f"{span[0]:%d %B %Y}, UTC" if is_one_day else "time, UTC",
+        tickformat="%H:%M" if is_one_day else "%d %b<br>%H:%M",
+        tickangle=0,
+        nticks=5,
+        range=span,
+        row=1,
+        col=2,
+    )
     figure.update_yaxes(
         tickvals=[1, 0],
         ticktext=["the child<br>is away", "the relay gets<br>something"],
@@ -449,8 +466,7 @@ def location_exposure(
         row=1,
         col=2,
     )
-    legend = {"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0}
-    return styled(figure, 430, (70, 20, 90, 110), title, legend=legend)
+    return styled(figure, 430, (70, 20, 90, 110), title, legend=_BOTTOM_LEGEND)
 
 
 @dataclass(frozen=True)
@@ -625,16 +641,16 @@ def _states_by_device(
 ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] | None:
     if links is None:
         return None
-    wanted = ("device", "ts", "up")
-    if not isinstance(links, pa.Table) or not {*wanted} <= {*links.column_names}:
+    columns = ("device", "ts", "up")
+    if not isinstance(links, pa.Table) or not {*columns} <= {*links.column_names}:
         raise ParameterError(
             "These are not the links of a fleet.",
             where="links",
             found=", ".join(links.column_names) if isinstance(links, pa.Table) else type(links).__name__,
-            expected=f"a pyarrow.Table with the columns {', '.join(wanted)}",
+            expected=f"a pyarrow.Table with the columns {', '.join(columns)}",
             remedy="pa.Table.from_pandas(frame) converts a pandas DataFrame",
         )
-    links = links.select(wanted).sort_by([("device", "ascending"), ("ts", "ascending")])
+    links = links.select(columns).sort_by([("device", "ascending"), ("ts", "ascending")])
     times, up = epoch_us(links["ts"]), np.asarray(links["up"].to_numpy(), dtype=np.bool_)
     names = np.asarray(links["device"].to_pylist(), dtype=object)
     begins = np.flatnonzero(np.concatenate([names[:1] == names[:1], names[1:] != names[:-1]]))

@@ -241,7 +241,7 @@ def _bars(
     cut = "; idle stretches are shortened" if scale.is_cut else ""
     figure.update_xaxes(
         title_text=f"virtual time, {unit} after the first operation{cut}",
-        range=[0, 1.08 * length],
+        range=[-0.02 * length, 1.08 * length],
         row=1,
         col=1,
         **scale.ticks(us),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mudkit.display import Cell, Shown, Table, one_line, show
-from mudkit.experiment import PartyView, Seen
+from mudkit.experiment import PartyView, Visibility
 from mudkit.experiment.pairs import RECEIVER, SENDER
 from mudkit.figures.style import BLUE, ORANGE
 
@@ -53,7 +53,7 @@ def holdings(
     rows = [
         [
             key,
-            *([_version(row) for row in held if row["key"] == key] or "–" for held in versions.values()),
+            *([_version(row) for row in rows if row["key"] == key] or "–" for rows in versions.values()),
         ]
         for key in keys[:MAX_RECORDS]
     ]
@@ -99,7 +99,7 @@ def party_views(rows: Sequence[PartyView], *, title: str = "") -> Shown:
     return show(Table(["", *_PARTIES], body, title, notes=[_LEGEND]))
 
 
-def _seen(seen: Seen, *, is_relay: bool = False) -> Cell:
+def _seen(seen: Visibility, *, is_relay: bool = False) -> Cell:
     if seen.form == "nothing":
         return Cell(seen.text or "–", is_faint=True)
     edge = "" if not is_relay else ORANGE if seen.form == "clear" else BLUE

@@ -89,14 +89,14 @@ class MapPage(Page):
         )
 
     def _repr_html_(self, **kwargs: Any) -> str:
-        # JupyterLab removes the frame of an untrusted notebook, which uncovers the sentence behind it.
+        # JupyterLab removes the frame of an untrusted notebook, which uncovers the words behind it.
         title = html.escape(self.title or "", quote=True)
         return (
-            f'<div style="position:relative;width:100%;height:{self.height}">'
-            '<span style="opacity:0.75">To see this map, trust the notebook '
-            "(File, Trust Notebook, or run it).</span>"
+            '<div style="display:grid;width:100%">'
+            f'<div style="grid-area:1/1;opacity:0.75" aria-hidden="true">{title}<br>To see this map, run the '
+            "notebook, or trust it (File, Trust Notebook).</div>"
             f'<iframe title="{title}" srcdoc="{html.escape(self.render(**kwargs), quote=True)}" '
-            'style="position:absolute;left:0;top:0;width:100%;height:100%;box-sizing:border-box;'
+            f'style="grid-area:1/1;position:relative;width:100%;height:{self.height};box-sizing:border-box;'
             'border:1px solid rgba(128,128,128,0.4);border-radius:6px" allowfullscreen></iframe></div>'
         )
 
@@ -286,8 +286,8 @@ class Grid:
         (west, east), (south, north) = to_mercator([frame.south, frame.north], [frame.west, frame.east])
         width, height = float(east - west), float(south - north)
         stretch = np.cos(np.radians((frame.south + frame.north) / 2))
-        wanted = cell_km / (2 * np.pi * EARTH_RADIUS_KM * max(float(stretch), 1e-3))
-        side = max(wanted, width / max_side, height / max_side)
+        target = cell_km / (2 * np.pi * EARTH_RADIUS_KM * max(float(stretch), 1e-3))
+        side = max(target, width / max_side, height / max_side)
         columns, rows = (min(max(int(np.ceil(length / side)), 1), max_side) for length in (width, height))
         return cls(float(west), float(north), side, columns, rows)
 

@@ -469,7 +469,7 @@ class Filter:
         )
 
     def apply(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the chosen messages by time, or raise TraceContentError if there are none."""
+        """Return the chosen messages by time, or raise TraceContentError without one."""
         inside = pd.Series(True, index=table.index)
         if self.start_us is not None:
             inside &= (table["ended_us"] == NO_TIME) | (table["ended_us"] >= self.start_us)
@@ -501,10 +501,10 @@ class Filter:
             if given is not None
         ]
         filters += [] if self.key is None else [f"key {self.key}"]
-        found = "no messages at all"
+        state = "no messages at all"
         if len(table):
             sent = table["sent_us"]
-            found = (
+            state = (
                 f"{inside:,} messages in the window and {len(table) - inside:,} outside it; {fits:,} in the "
                 f"whole run fit the filters; the first of all was sent "
                 f"{format_time(int(sent.min()), date=True)}, the last "
@@ -513,7 +513,7 @@ class Filter:
         raise TraceContentError(
             "No message is in this window and fits these filters.",
             where=f"from {first} to {last}; {'; '.join(filters) or 'no filters'}",
-            found=found,
+            found=state,
             expected="at least one message",
             remedy="widen the window, or leave a filter out",
         )

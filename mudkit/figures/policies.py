@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,7 +22,9 @@ from mudkit.figures.style import (
     ORANGE,
     colour_steps,
     heading,
+    ink_on,
     natural_key,
+    ramp,
     styled,
     template,
 )
@@ -42,13 +45,14 @@ _RULE_COLOURS: Final = (
     "#f0f0f0", "#e8b4a0", "#a6c8e0", "#f3dc8c", "#a8d8c0", "#dcbcd4", "#c8c8a0", "#b4b4e4", "#d0d0d0",
 )  # fmt: skip
 """Pale colours, so that numbers on them are legible: the first means no rule, the others repeat."""
+_FRAMES: Final = "in brackets: more stale answers than allowed; frames: the best rule, dotted the fixed one"
 _RULE_ROW_PX, _FIRING_MARGINS_PX, _MAX_NAME = 30, 140, 30
 _MAX_NAMED_STATES: Final = 15  # of more states the first and every second one is named
 _TREE_COLUMNS: Final = ("node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves")
 _ACTION_MARKS: Final = {"local": (BLUE, "circle"), "remote": (ORANGE, "square"), "never": (GREY, "x")}
 _DELAY_MARK: Final = (BLUE, "triangle-up")
 _TREE_LINE_PX, _TREE_MARGINS_PX, _MIN_LEVELS = 24, 90, 5
-_DECISION_COLUMNS: Final = ("t_s", "lane", "what", "told", "is_alarm")
+_DECISION_COLUMNS: Final = ("t_s", "lane", "decision", "text", "is_alarm")
 _DECISION_MARKS: Final = {
     "sent whole": ("circle", BLUE, 11),
     "sent in part": ("diamond", GREEN, 10),
@@ -91,13 +95,26 @@ def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str
         The table lacks a column.
     """
     figure = go.Figure(
-        go.Heatmap(xgap=2, ygap=2, texttemplate="%{text}", textfont={"size": 11, "color": "black"})
+        go.Heatmap(xgap=2, ygap=2, texttemplate="%{customdata[1]}", textfont={"size": 11, "color": "black"})
     )
     figure.update_xaxes(title_text=x, type="category", side="bottom", ticks="", showgrid=False, tickangle=0)
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="", type="category", showgrid=False)
     figure.update_layout(template=template(), margin={"l": 70, "r": 20, "t": 50, "b": 60})
     update_rule_firing(figure, table, names, title=title)
     return figure
+
+
+def _shown_texts(texts: list[str]) -> list[str]:
+    """Return the texts of a row of cells; of many, one in the middle of equal neighbours."""
+    if len(texts) <= _MAX_NAMED_STATES:
+        return texts
+    shown = [""] * len(texts)
+    start = 0
+    for text, equal in groupby(texts):
+        size = len(list(equal))
+        shown[start + (size - 1) // 2] = text
+        start += size
+    return shown
 
 
 @redescribed
@@ -129,6 +146,7 @@ def update_rule_firing(
     messages, states = list(dict.fromkeys(table["message"])), list(dict.fromkeys(table["state"]))
     cells: dict[tuple[Any, Any], Any] = {(row.message, row.state): row for row in table.itertuples()}
     grid = [[cells[message, state] for state in states] for message in messages]
+    texts = [[f"{cell.rule or '–'}{_OUTCOME_MARKS.get(cell.outcome, '')}" for cell in row] for row in grid]
     named = ["no rule", *names]
     repeated = [_RULE_COLOURS[1 + place % (len(_RULE_COLOURS) - 1)] for place in range(len(names))]
     colours = [_RULE_COLOURS[0], *repeated]
@@ -136,9 +154,12 @@ def update_rule_firing(
     scale = [(edges[place + end], colour) for place, colour in enumerate(colours) for end in (0, 1)]
     figure.data[0].update(
         x=states, y=messages, z=[[cell.rule for cell in row] for row in grid],
-        text=[[f"{cell.rule or '–'}{_OUTCOME_MARKS.get(cell.outcome, '')}" for cell in row] for row in grid],
-        customdata=[[_firing_label(cell, named) for cell in row] for row in grid],
-        hovertemplate="%{y}, %{x}<br>%{customdata}<extra></extra>",
+        text=texts,
+        customdata=[
+            [(_firing_label(cell, named), shown) for cell, shown in zip(row, _shown_texts(line), strict=True)]
+            for row, line in zip(grid, texts, strict=True)
+        ],
+        hovertemplate="%{y}, %{x}<br>%{customdata[0]}<extra></extra>",
         zmin=-0.5, zmax=len(names) + 0.5, colorscale=scale,
         colorbar={
             "tickvals": list(range(len(named))), "ticks": "", "thickness": 14, "len": 1.0, "outlinewidth": 0,
@@ -178,7 +199,7 @@ def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_d
     Parameters
     ----------
     policy : LearntReads or LearntWrites or pandas.DataFrame
-        Learnt policy, or the nodes of its tree as :func:`mudkit.experiment.nodes` returns them.
+        Learnt policy, or the nodes of its tree as :func:`mudkit.experiment.tree_nodes` returns them.
     title : str
         Title of the figure.
     max_depth : int
@@ -307,9 +328,9 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
     """Return the nodes of a tree, parents before their children, and the depth of each."""
     table = policy
     if not isinstance(policy, pd.DataFrame) and hasattr(policy, "tree"):
-        from mudkit.experiment import nodes
+        from mudkit.experiment import tree_nodes
 
-        table = nodes(policy)
+        table = tree_nodes(policy)
     remedy = "pass the learnt policy of CacheBench.run, or its nodes"
     rows = require_columns(table, "policy", _TREE_COLUMNS, remedy=remedy).to_dict("records")
     depth = [0] * len(rows)
@@ -338,19 +359,19 @@ def _node_label(row: Mapping[Any, Any], is_end: bool, total: int) -> tuple[str, 
 
 @described
 def decisions(
-    tables: Mapping[str, pd.DataFrame], *, title: str, wrong: Mapping[str, int] | None = None
+    tables: Mapping[str, pd.DataFrame], *, title: str, marked: Mapping[str, int] | None = None
 ) -> go.Figure:
     """Draw what policies did with messages over time, a panel per policy and a mark per message.
 
     Parameters
     ----------
     tables : mapping of str to pandas.DataFrame
-        Decisions by the name of the policy: ``t_s`` (seconds), ``lane`` (for instance the patient), ``what``
-        (``sent whole``, ``sent in part``, ``held back``, ``dropped`` or ``stopped``), ``told`` (text for the
-        pointer) and ``is_alarm``, which draws a ring around the mark.
+        Decisions by the name of the policy: ``t_s`` (seconds), ``lane`` (for instance the patient),
+        ``decision`` (``sent whole``, ``sent in part``, ``held back``, ``dropped`` or ``stopped``), ``text``
+        (shown at the pointer) and ``is_alarm``, which draws a ring around the mark.
     title : str
         Title of the figure.
-    wrong : mapping of str to int, optional
+    marked : mapping of str to int, optional
         Row of a policy's table to which a large mark points, by the policy's name.
 
     Returns
@@ -364,10 +385,10 @@ def decisions(
     """
     for table in tables.values():
         require_columns(table, "table", _DECISION_COLUMNS)
-        if unknown := sorted(set(table["what"]) - set(_DECISION_MARKS)):
+        if unknown := sorted(set(table["decision"]) - set(_DECISION_MARKS)):
             raise ParameterError(
                 "The table has unknown decisions.",
-                where="what",
+                where="decision",
                 found=", ".join(map(str, unknown)),
                 expected=", ".join(_DECISION_MARKS),
             )
@@ -390,10 +411,10 @@ def decisions(
         for what, (symbol, colour, size) in reversed(_DECISION_MARKS.items()):  # sent messages lie on top
             line = {"width": 1.5, "color": colour}
             marker = {"symbol": symbol, "color": colour, "size": size, "line": line}
-            traces.append((what, table[table["what"] == what], marker))
-        if wrong is not None and name in wrong:
+            traces.append((what, table[table["decision"] == what], marker))
+        if marked is not None and name in marked:
             pointer = {"symbol": "triangle-down", "color": INK, "size": 13}
-            traces.append(("here", table.iloc[[wrong[name]]], pointer))
+            traces.append(("here", table.iloc[[marked[name]]], pointer))
         for what, part, marker in traces:
             if not len(part):
                 continue
@@ -402,7 +423,7 @@ def decisions(
                 go.Scatter(
                     x=part["t_s"] / scale, y=[lanes.index(str(lane)) - shift for lane in part["lane"]],
                     mode="markers", name=what, meta=name, legendgroup=what, showlegend=what not in named,
-                    marker=marker, customdata=part["told"], hovertemplate="%{customdata}<extra></extra>",
+                    marker=marker, customdata=part["text"], hovertemplate="%{customdata}<extra></extra>",
                 ), row, 1,
             )  # fmt: skip
             named.add(what)
@@ -473,17 +494,19 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
     places = 1 if 0 < high - low < _FINE_POINTS else 0
     if not low < high:  # plotly would show shares above 100 %
         figure.data[0].update(zmin=max(high - 1, 0), zmax=max(high, 1))
+    shades = ramp(64)
+    last = len(shades) - 1
     for row in range(len(km)):
         for column in range(len(minutes)):
             value = percent[row, column]
             is_shown = np.isfinite(value)
-            is_dark = is_shown and value > low + 0.45 * (high - low)
+            part = (value - low) / (high - low) if is_shown and low < high else 1.0
             figure.add_annotation(
                 x=ages[column],
                 y=distances[row],
                 text=words.number(value, places) if is_shown else f"({stale[row, column]:.0f} stale)",
                 showarrow=False,
-                font={"size": 13, "color": ("#ffffff" if is_dark else "#111111") if is_shown else INK},
+                font={"size": 13, "color": ink_on(shades[round(part * last)]) if is_shown else INK},
             )
     for framed, dash in ((rule, "dot"), (best, "solid")):
         if framed.km in km and framed.minutes in minutes:
@@ -494,9 +517,12 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
                 x1=x + 0.5,
                 y0=y - 0.5,
                 y1=y + 0.5,
+                opacity=1,
                 fillcolor="rgba(0,0,0,0)",
                 line={"color": ORANGE, "width": 4, "dash": dash},
             )
     figure.update_xaxes(title_text="largest age of the cached answer", type="category", showgrid=False)
     figure.update_yaxes(title_text="largest distance", type="category", showgrid=False)
-    return styled(figure, _SEARCH_MARGINS_PX + _SEARCH_ROW_PX * len(km), (80, 20, 60, 60), title)
+    return styled(
+        figure, _SEARCH_MARGINS_PX + _SEARCH_ROW_PX * len(km), (80, 20, 70, 60), heading(title, _FRAMES)
+    )

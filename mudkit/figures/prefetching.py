@@ -84,7 +84,7 @@ def waste_and_loss_by_limit(
         The table is empty, or lacks a column.
     """
     _check_sweep(table, "prefetch_limit", "outage")
-    figure = _waste_and_loss_lines(table, "prefetch_limit", "outage", lambda share: f"{share:.0%}")
+    figure = _waste_and_loss_lines(table, "prefetch_limit", "outage", words.percent)
     figure.add_hline(1.0, line={"dash": "dot", "width": 1, "color": GREY})
     figure.add_vrect(16, 64, fillcolor=GREY, opacity=0.12, line_width=0)
     figure.update_xaxes(
@@ -240,7 +240,7 @@ def _outage_text(parameters: Mapping[str, Any]) -> str:
         share, per_day, law = share["share"], share["per_day"], share["distribution"]
     if share == 0.0:
         return "no outages"
-    of_time = "" if isinstance(share, list) else f" {share:.0%} of the time"
+    of_time = "" if isinstance(share, list) else f" {words.percent(share)} of the time"
     return f"outages{of_time}, {law}" + (f", {per_day:g} a day" if isinstance(per_day, int | float) else "")
 
 
@@ -249,7 +249,8 @@ def _expiration_text(parameters: Mapping[str, Any]) -> str:
     if isinstance(time, Mapping):
         time, law = time["mean_s"], time["law"]
     mean = f", mean {words.duration(time)}" if isinstance(time, int | float) else ""
-    return f"expiration times {law}{mean}" + ("" if share == 1.0 else f", for {share:.0%} of the messages")
+    of_messages = "" if share == 1.0 else f", for {words.percent(share)} of the messages"
+    return f"expiration times {law}{mean}{of_messages}"
 
 
 def _policy_text(fixed: Mapping[str, Any]) -> str:
@@ -376,7 +377,7 @@ def message_lifecycles(
     starts_up: bool = True,
     until_us: int = 0,
     from_us: int = 0,
-    most: int = 60,
+    max_messages: int = 60,
     title: str,
 ) -> go.Figure:
     """Draw each message as a line: thin while it waits at the server, thick while it is on the device.
@@ -401,7 +402,7 @@ def message_lifecycles(
         End of the window, µs.
     from_us : int
         Beginning of the window, µs.
-    most : int
+    max_messages : int
         Largest number of messages; of more, half are those that the first policy wastes or loses, and
         all are nearest to the middle of the window.
     title : str
@@ -430,9 +431,11 @@ def message_lifecycles(
         over_us = table["read_us"].where(table["read_us"] >= 0, table["expires_us"])
         is_drawn |= table["forwarded_us"].between(0, until_us) & (over_us >= from_us)
     note = ""
-    if (count := int(is_drawn.sum())) > most:
-        is_drawn = _nearest(next(iter(tables.values())), best, is_drawn, (from_us + until_us) // 2, most)
-        note = f"{most} of {count:,} messages"
+    if (count := int(is_drawn.sum())) > max_messages:
+        is_drawn = _nearest(
+            next(iter(tables.values())), best, is_drawn, (from_us + until_us) // 2, max_messages
+        )
+        note = f"{max_messages} of {count:,} messages"
     drawn = {
         name: _life_rows(table[is_drawn], best[is_drawn], from_us, until_us) for name, table in tables.items()
     }
@@ -527,11 +530,13 @@ def _life_traces(rows: list[dict[str, Any]]) -> list[go.Scatter]:
         ("on the device, and read", BLUE, True),
         ("on the device for nothing: waste", ORANGE, False),
     ):
-        held = _segments(
+        on_device = _segments(
             rows, "left", "over", lambda row, read=is_read: row["is_forwarded"] and row["is_read"] == read
         )
-        if held["x"]:
-            traces.append(go.Scatter(**held, name=name, mode="lines", line={"color": colour, "width": 5}))
+        if on_device["x"]:
+            traces.append(
+                go.Scatter(**on_device, name=name, mode="lines", line={"color": colour, "width": 5})
+            )
     for what, at, name, symbol, colour in (
         ("read", "over", "read", "circle", BLUE),
         ("expires", "over", "expires", "line-ns-open", INK),

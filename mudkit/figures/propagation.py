@@ -28,7 +28,7 @@ __all__ = ["ReceivedCells", "knowledge", "knowledge_map", "update_knowledge"]
 Panel = tuple[str, float]
 """A receiver, and a moment in seconds."""
 
-_RECEIVED_COLUMNS: Final = ("t_s", "receiver", "lat", "lon", "messages", "said_s")
+_RECEIVED_COLUMNS: Final = ("t_s", "receiver", "lat", "lon", "messages", "reported_s")
 _MAX_STREET_POINTS: Final = 3000
 _FADED_S: Final = 600.0  # older cells have the least opacity
 _MIN_OPACITY: Final = 0.25
@@ -46,8 +46,8 @@ class ReceivedCells:
     ----------
     table : pandas.DataFrame
         A row per received cell: ``t_s`` (time of arrival, seconds), ``receiver``, ``lat, lon`` (the cell's
-        middle, degrees), perhaps ``km`` (its side), ``messages``, ``said_s`` (mean time at which these were
-        sent, seconds) and columns of values, as ``heard`` of
+        middle, degrees), perhaps ``km`` (its side), ``messages``, ``reported_s`` (mean time at which
+        these were sent, seconds) and columns of values, as ``cells`` of
         :class:`mudkit.systems.radiator.Played`.
 
     Raises
@@ -57,8 +57,8 @@ class ReceivedCells:
     """
 
     def __init__(self, table: pd.DataFrame) -> None:
-        require_columns(table, "heard", _RECEIVED_COLUMNS, remedy="Traffic(…).run(…).heard is such a table")
-        self.table = table.sort_values("said_s", kind="stable", ignore_index=True)
+        require_columns(table, "cells", _RECEIVED_COLUMNS, remedy="Traffic(…).run(…).cells is such a table")
+        self.table = table.sort_values("reported_s", kind="stable", ignore_index=True)
         self._columns = {str(name): self.table[name].to_numpy() for name in self.table.columns}
         cells = self.table.groupby(["lat", "lon"]).ngroup().to_numpy()
         self._by_receiver = {
@@ -76,19 +76,19 @@ class ReceivedCells:
         return np.sort(rows[arrived[last]]).astype(np.int64)
 
     def columns(self, rows: NDArray[np.int64], *names: str) -> list[NDArray[Any]]:
-        """Return columns of some rows."""
+        """Return the columns ``names`` of some rows."""
         return [self._columns[name][rows] for name in names]
 
     def known(self, receiver: str, t_s: float) -> pd.DataFrame:
         """Return what a receiver knows at a moment, with ``age_s``, the age of each row in seconds."""
         last = self.table.iloc[self.rows(receiver, t_s)]
-        return last.assign(age_s=t_s - last["said_s"])
+        return last.assign(age_s=t_s - last["reported_s"])
 
 
 @described
 def knowledge(
-    heard: pd.DataFrame,
-    ground: pd.DataFrame,
+    cells: pd.DataFrame,
+    positions: pd.DataFrame,
     shown: Sequence[Panel],
     *,
     value: str,
@@ -101,9 +101,9 @@ def knowledge(
 
     Parameters
     ----------
-    heard : pandas.DataFrame
+    cells : pandas.DataFrame
         As in :class:`ReceivedCells`.
-    ground : pandas.DataFrame
+    positions : pandas.DataFrame
         ``lat, lon`` of all positions, degrees, which draw the streets.
     shown : sequence of (str, float)
         Receivers and moments (seconds), row by row.
@@ -127,16 +127,16 @@ def knowledge(
     ParameterError
         A column is missing, or there is no panel.
     TraceContentError
-        ``ground`` is empty.
+        ``positions`` is empty.
     """
-    if not shown or value not in heard.columns:
+    if not shown or value not in cells.columns:
         raise ParameterError(
             "There is no panel to draw, or no such column.",
             where="shown, value",
             found=f"{len(shown)} panels, {value!r}",
-            expected=f"panels, and one of {', '.join(map(str, heard.columns))}",
+            expected=f"panels, and one of {', '.join(map(str, cells.columns))}",
         )
-    if not len(ground):
+    if not len(positions):
         raise TraceContentError("There is no ground to draw.", expected="at least one position")
     rows = -(-len(shown) // columns)
     figure = make_subplots(
@@ -148,13 +148,13 @@ def knowledge(
         horizontal_spacing=0.03,
         vertical_spacing=0.12 if rows > 1 else 0.0,
     )
-    streets = ground.iloc[:: max(1, len(ground) // _MAX_STREET_POINTS)]
-    areas = _areas(heard)
+    streets = positions.iloc[:: max(1, len(positions) // _MAX_STREET_POINTS)]
+    areas = _areas(cells)
     x, y = (
-        _limits(ground["lon"], areas["west"], areas["east"]),
-        _limits(ground["lat"], areas["south"], areas["north"]),
+        _limits(positions["lon"], areas["west"], areas["east"]),
+        _limits(positions["lat"], areas["south"], areas["north"]),
     )
-    stretch = 1 / float(np.cos(np.radians(ground["lat"].median())))
+    stretch = 1 / float(np.cos(np.radians(positions["lat"].median())))
     # Shapes draw the cells in their true size; the markers give the colour scale and the hover text.
     middles = {"symbol": "square", "coloraxis": "coloraxis", "size": _TOUCH_PX, "line": {"width": 0}}
     for place in range(len(shown)):
@@ -173,7 +173,7 @@ def knowledge(
         )
     y[0] -= _SCALE_SHARE * (y[1] - y[0])
     _add_scale(figure, x, y, stretch)
-    low, high = limits or (float(heard[value].min()), float(heard[value].max()))
+    low, high = limits or (float(cells[value].min()), float(cells[value].max()))
     colours = {
         "cmin": low,
         "cmax": high,
@@ -189,24 +189,24 @@ def knowledge(
         figure.layout[f"yaxis{axis}"].update(scaleanchor=f"x{axis}", scaleratio=stretch)
     figure.update_annotations(font_size=13)
     figure.layout.meta = {"value": value, "label": label}
-    update_knowledge(figure, ReceivedCells(heard), shown)
+    update_knowledge(figure, ReceivedCells(cells), shown)
     return figure
 
 
-def update_knowledge(figure: Any, heard: ReceivedCells, shown: Sequence[Panel]) -> None:
+def update_knowledge(figure: Any, cells: ReceivedCells, shown: Sequence[Panel]) -> None:
     """Show other receivers or moments in a figure that :func:`knowledge` returned.
 
     Parameters
     ----------
     figure : plotly.graph_objects.Figure
         Figure to change.
-    heard : ReceivedCells
+    cells : ReceivedCells
         Received cells.
     shown : sequence of (str, float)
         Receivers and moments (seconds), as many as before.
     """
     meta = figure.layout.meta
-    panels = [_panel(heard, receiver, t_s, meta["value"], meta["label"]) for receiver, t_s in shown]
+    panels = [_panel(cells, receiver, t_s, meta["value"], meta["label"]) for receiver, t_s in shown]
     headlines: dict[str, Any] = {
         f"annotations[{place}].text": headline for place, (headline, _) in enumerate(panels)
     }
@@ -215,7 +215,7 @@ def update_knowledge(figure: Any, heard: ReceivedCells, shown: Sequence[Panel]) 
     headlines["shapes"] = [
         shape
         for place, (receiver, t_s) in enumerate(shown)
-        for shape in _shapes(heard, receiver, t_s, figure.layout, place)
+        for shape in _shapes(cells, receiver, t_s, figure.layout, place)
     ]
     changed = {name: [cells[name] for _, cells in panels] for name in panels[0][1]}
     # A single message to the browser with the changes alone.
@@ -223,19 +223,21 @@ def update_knowledge(figure: Any, heard: ReceivedCells, shown: Sequence[Panel]) 
 
 
 def _panel(
-    heard: ReceivedCells, receiver: str, t_s: float, value: str, label: str
+    cells: ReceivedCells, receiver: str, t_s: float, value: str, label: str
 ) -> tuple[str, dict[str, Any]]:
     """Return the headline of a panel and the changes to the trace of its cells."""
-    rows = heard.rows(receiver, t_s)
-    lat, lon, messages, said_s, values = heard.columns(rows, "lat", "lon", "messages", "said_s", value)
-    age_s = t_s - said_s
+    rows = cells.rows(receiver, t_s)
+    lat, lon, messages, reported_s, values = cells.columns(
+        rows, "lat", "lon", "messages", "reported_s", value
+    )
+    age_s = t_s - reported_s
     headline = f"{len(rows)} cells, age {np.median(age_s):.0f} s" if len(rows) else "nothing yet"
-    cells = zip(values.tolist(), messages.tolist(), age_s.tolist(), strict=True)
+    points = zip(values.tolist(), messages.tolist(), age_s.tolist(), strict=True)
     return f"<b>{receiver}</b>, {words.duration(t_s)}<br>{headline}", {
         "x": lon.tolist(),
         "y": lat.tolist(),
         "text": [
-            f"{number:.4g} {label}<br>{count} messages, {age:.0f} s old" for number, count, age in cells
+            f"{number:.4g} {label}<br>{count} messages, {age:.0f} s old" for number, count, age in points
         ],
         "marker.color": values.tolist(),
         "marker.opacity": _opacity(age_s).tolist(),
@@ -246,9 +248,9 @@ def _opacity(age_s: NDArray[Any]) -> NDArray[Any]:
     return np.clip(1 - (1 - _MIN_OPACITY) * age_s / _FADED_S, _MIN_OPACITY, 1.0).round(2)
 
 
-def _shapes(heard: ReceivedCells, receiver: str, t_s: float, layout: Any, place: int) -> list[dict[str, Any]]:
+def _shapes(cells: ReceivedCells, receiver: str, t_s: float, layout: Any, place: int) -> list[dict[str, Any]]:
     """Return the cells of a panel as rectangles."""
-    known = heard.known(receiver, t_s)
+    known = cells.known(receiver, t_s)
     colours = layout.coloraxis
     span = (colours.cmax - colours.cmin) or 1.0
     shares = ((known[layout.meta["value"]].astype(float) - colours.cmin) / span).clip(0.0, 1.0)
@@ -293,8 +295,8 @@ def _limits(*values: Iterable[float]) -> list[float]:
 
 
 def knowledge_map(
-    heard: pd.DataFrame,
-    ground: pd.DataFrame,
+    cells: pd.DataFrame,
+    positions: pd.DataFrame,
     receivers: Sequence[str],
     *,
     value: str,
@@ -308,10 +310,10 @@ def knowledge_map(
 
     Parameters
     ----------
-    heard : pandas.DataFrame
+    cells : pandas.DataFrame
         As in :class:`ReceivedCells`, and ``km``, the side of the cells.
-    ground : pandas.DataFrame
-        ``lat, lon`` of all positions, degrees, which draw the ground.
+    positions : pandas.DataFrame
+        ``lat, lon`` of all positions, degrees, which draw the positions.
     receivers : sequence of str
         Receivers to choose from.
     value : str
@@ -336,7 +338,7 @@ def knowledge_map(
     TraceContentError
         Nothing arrives until then.
     """
-    received = ReceivedCells(heard)
+    received = ReceivedCells(cells)
     moments = np.arange(every_s, until_s + every_s / 2, every_s).tolist()
     parts = [
         received.known(receiver, t_s).assign(of=receiver, at=f"at {words.duration(t_s)}")
@@ -351,6 +353,6 @@ def knowledge_map(
     near = [number for number, t_s in enumerate(moments[-len(labels) :]) if t_s <= first_s] or [0]
     return cell_slides(
         pa.table({**edges, **columns}), value, time="at", by="known to", text="told", label=label,
-        positions=pa.table({name: ground[name].to_numpy() for name in ("lat", "lon")}),
+        positions=pa.table({name: positions[name].to_numpy() for name in ("lat", "lon")}),
         first=near[-1], height_px=height_px,
     )  # fmt: skip

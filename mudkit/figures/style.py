@@ -13,12 +13,13 @@ import plotly.io as pio
 from numpy.typing import NDArray
 
 from mudkit import words
+from mudkit.display import INK
 from mudkit.errors import ParameterError
 
 __all__ = [
     "BLUE", "GREEN", "GREY", "INK", "NO_VALUE", "ORANGE", "PINK", "PLOTLY_CONFIG", "SEQUENCE", "SKY",
-    "YELLOW", "ColourScale", "colour_steps", "escaped", "heading", "natural_key", "ramp",
-    "styled", "template", "text_colour",
+    "YELLOW", "ColourScale", "colour_steps", "escaped", "heading", "ink_on", "natural_key",
+    "ramp", "styled", "template", "text_colour",
 ]  # fmt: skip
 
 BLUE, ORANGE, GREY, GREEN, PINK = "#0072B2", "#D55E00", "#999999", "#009E73", "#CC79A7"
@@ -27,9 +28,6 @@ SKY, YELLOW = "#56B4E9", "#E69F00"
 
 SEQUENCE: Final = ("#f4e61e", "#b4de2c", "#6dcd59", "#35b779", "#1f9e89", "#26828e", "#31688e")
 """Viridis (S. van der Walt, N. Smith; CC0) from light to dark, without the purple that dark grounds hide."""
-
-INK: Final = "#7b7b7b"
-"""Grey of text and lines: 4.2:1 on white and on a dark ground, so that a figure fits both."""
 
 _TEXT: Final = {
     BLUE: "#0081c9",
@@ -41,6 +39,9 @@ _TEXT: Final = {
     GREY: "#7b7b7b",
 }
 """Text in a colour of the palette, at the lightness of :data:`INK`."""
+
+_MID_LUMINANCE: Final = 0.179
+"""Relative luminance at which black and white have the same contrast, 4.6:1."""
 
 _FONT: Final = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 _FAINT: Final = "rgba(128,128,128,0.25)"
@@ -102,6 +103,15 @@ def template() -> go.layout.Template:
 def text_colour(colour: str) -> str:
     """Return the colour of a text that belongs to a mark of this colour: legible on light and dark."""
     return _TEXT.get(colour, colour)
+
+
+def ink_on(colour: str) -> str:
+    """Return black or white for a text on a colour: the one of more contrast."""
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > _MID_LUMINANCE else "#ffffff"
 
 
 def heading(text: str, subtitle: str | None = None, **place: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _DAY_US: Final = 24 * HOUR_US
 _MAX_COUNTED_S: Final = 3600.0  # longer spans show the clock
 _MAX_MS_US: Final = 12 * HOUR_US  # longer spans are rounded to seconds, which keeps pages small
 _MIN_DAYS: Final = 4
-_MAX_NAMED_DAYS: Final = 9
+_MAX_NAMED_DAYS: Final = 7
 _DAY_GAP: Final = 0.03  # at both ends of a day, so that days do not touch
 _UNITS: Final = (
     ("days", 86_400.0, 3), ("h", 3600.0, 3), ("min", 60.0, 3), ("s", 1.0, 3), ("ms", 0.001, 0),
@@ -37,12 +37,12 @@ _UNITS: Final = (
 
 def times_us(table: pd.DataFrame, name: str, what: str) -> Times:
     """Return a column of times as microseconds since 1970 (UTC), null as ``NO_TIME``."""
-    held = table[name]
-    if not held.isna().all() and pd.api.types.is_numeric_dtype(held):
-        problem: str | None = str(held.dtype)  # pandas would take numbers for nanoseconds
+    values = table[name]
+    if not values.isna().all() and pd.api.types.is_numeric_dtype(values):
+        problem: str | None = str(values.dtype)  # pandas would take numbers for nanoseconds
     else:
         try:
-            times = pd.to_datetime(held, utc=True)
+            times = pd.to_datetime(values, utc=True)
             problem = None
         except (ValueError, TypeError) as error:
             problem = str(error).split("\n")[0]
@@ -163,6 +163,7 @@ class TimeAxis:
             "range": [0, len(self.days)],
             "tickvals": [at + 0.5 for at in some],
             "ticktext": [f"{date.day} {date:%b}<br>{date.year}" for date in dates],
+            "tickangle": 0,
             "ticks": "",
             "minor": {
                 "tickvals": list(range(len(self.days) + 1)), "showgrid": True, "ticks": "outside",

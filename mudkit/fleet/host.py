@@ -480,10 +480,16 @@ class Operation(Displayed):
         self._callbacks: list[Callable[[Operation], None]] | None = None
 
     def _view(self) -> View:
-        facts = {"on": self.process.host.name, "system": self.process.system, "status": self.status}
+        facts: dict[str, Any] = {
+            "on": self.process.host.name,
+            "system": self.process.system,
+            "status": self.status,
+        }
         tables: Sequence[Table] = ()
+        notes: Sequence[str] = ()
         if self._error is not None:
-            facts["error"] = f"{type(self._error).__name__}: {one_line(self._error)}"
+            first, *notes = str(self._error).splitlines() or [""]
+            facts["error"] = f"{type(self._error).__name__}: {one_line(first)}"
         elif self.responded_us is None:
             facts["since"] = (
                 f"{words.duration(self._world.now_us / 1e6 - self.invoked_us / 1e6)} of virtual time"
@@ -491,9 +497,12 @@ class Operation(Displayed):
         else:
             facts["after"] = words.duration((self.responded_us - self.invoked_us) / 1e6)
             if isinstance(self._result, Displayed):
-                tables = self._result._view().tables
-            facts["result"] = one_line(self._result)
-        return View(f"Operation {self.call.name}", facts, tables)
+                result = self._result._view()
+                tables, notes = result.tables, result.notes
+                facts |= result.facts
+            else:
+                facts["result"] = one_line(self._result)
+        return View(f"Operation {self.call.name}", facts, tables, notes)
 
     @property
     def op_id(self) -> int:

@@ -218,7 +218,7 @@ class World(Clock):
                 account.direction,
                 account.messages,
                 account.bytes + int(more[0]),
-                account.radio_mj + more[1],
+                max(account.radio_mj + more[1], 0.0),  # less than none by rounding
                 account.wakeups,
             )
 
@@ -229,7 +229,8 @@ class World(Clock):
     def radio_mj(self, device: Device) -> float:
         """Return the energy that the radio of a device has used so far."""
         charged = sum(account.radio_mj for account in self._bill.of_device(device.name))
-        return charged + sum(more_mj for _, _, more_mj in device.link.corrections(self.now_us))
+        corrected = charged + sum(more_mj for _, _, more_mj in device.link.corrections(self.now_us))
+        return max(corrected, 0.0)  # less than none by rounding
 
     # -- machines
 

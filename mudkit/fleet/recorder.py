@@ -343,7 +343,7 @@ class Recorder:
 
     def _operations(self, operation: Operation) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of an operation: one for each record that it concerns."""
-        call, arguments = operation.call, operation.call.asked
+        call, arguments = operation.call, operation.call.named_arguments
         for detail in ({},) if operation.details is None else operation.details.values():
             described = {**arguments, **detail}
             hashed = detail.get("value_hash")

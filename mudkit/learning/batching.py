@@ -28,16 +28,16 @@ __all__ = [
     "delayed",
 ]
 
-_DELAYS_US: Final = np.array([*(round(each * 60) * US_PER_S for each in CLASSES[:-1]), NEVER_US])
+_DELAYS_US: Final = np.array([*(round(minutes * 60) * US_PER_S for minutes in CLASSES[:-1]), NEVER_US])
 PRICES: Final = tuple(np.geomspace(0.001, 10.0, 25).tolist())
-"""What a delay that is too long may cost, when a price is looked for."""
+"""Prices of a delay that is too long, for the search over prices."""
 
 
 class BatchPolicy(Protocol):
-    """What replay asks of a policy for writes."""
+    """Protocol of a write policy in replay."""
 
     def due_us(self, writes: Writes) -> NDArray[np.int64]:
-        """Tell when each write must be sent; ``NEVER_US``: it is not."""
+        """Return the time by which each write must be sent; ``NEVER_US``: never."""
         ...
 
 
@@ -46,7 +46,7 @@ class BatchLearner(Protocol):
     """A policy for writes that has to be learnt."""
 
     def learn(self, writes: Writes, requests: ReadRequests, by: Groups = "device") -> BatchPolicy:
-        """Learn from labelled writes, for other devices or for other days."""
+        """Train on labelled writes, for other devices or for other days."""
         ...
 
 
@@ -66,7 +66,7 @@ class Batch:
         number("minutes", self.minutes, 0.0, 1e6)
 
     def due_us(self, writes: Writes) -> NDArray[np.int64]:
-        """Give each the same delay."""
+        """Return the times of writes with the same delay each."""
         return writes.t_us + round(self.minutes * 60 * US_PER_S)
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ class BatchTree:
     shared: bool = True
 
     def learn(self, writes: Writes, requests: ReadRequests, by: Groups = "device") -> LearntWrites:
-        """Learn from labelled writes.
+        """Train on labelled writes.
 
         Parameters
         ----------
@@ -190,12 +190,12 @@ class LearntWrites(Displayed):
         return learnt_view("LearntWrites", self.tree, self.names, delays)
 
     def due_us(self, writes: Writes) -> NDArray[np.int64]:
-        """Give each write the delay that the tree says."""
+        """Return the times of writes with the delays that the tree decides."""
         return delayed(writes, self.tree.decide(write_features(writes.t_us, writes.lat, writes.lon)))
 
 
 def delayed(writes: Writes, decided: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give writes the delays of these classes: when each must be sent."""
+    """Return the time by which each write must be sent, from its decided class."""
     never = decided == len(CLASSES) - 1
     return np.where(never, NEVER_US, writes.t_us + np.where(never, 0, _DELAYS_US[decided]))
 

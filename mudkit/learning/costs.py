@@ -1,4 +1,4 @@
-"""What decisions cost: stale answers and unnecessary queries, late writes and hasty ones (Mobius 6).
+"""Costs of decisions: stale answers and unnecessary queries, late and premature writes (Mobius 6).
 
 A cost matrix has a row for each thing that can be true and a column for each decision.
 """
@@ -60,7 +60,7 @@ class CostMatrix:
         number("unnecessary", self.unnecessary, 0.0, 1e9)
 
     def table(self) -> NDArray[np.float64]:
-        """Give it in full: rows for a cached answer that is good and a stale one, columns local, remote."""
+        """Return the full matrix: rows good and stale (the cached answer), columns local and remote."""
         return np.array([[0.0, self.unnecessary], [self.stale, 0.0]])
 
 
@@ -112,7 +112,7 @@ WRITE_COSTS: Final = {"latency": delay_costs(0.02), "freshness": delay_costs(0.2
 
 
 def read_costs(cost: Costs) -> NDArray[np.float64]:
-    """Give the cost matrix of reads: rows good, stale; columns local, remote.
+    """Return the cost matrix of reads: rows good, stale; columns local, remote.
 
     Raises
     ------
@@ -121,11 +121,11 @@ def read_costs(cost: Costs) -> NDArray[np.float64]:
     """
     if isinstance(cost, CostMatrix):
         return cost.table()
-    return _matrix(cost, {name: each.table() for name, each in COSTS.items()}, 2)
+    return _matrix(cost, {name: cost_matrix.table() for name, cost_matrix in COSTS.items()}, 2)
 
 
 def write_costs(cost: Costs) -> NDArray[np.float64]:
-    """Give the cost matrix of writes: rows and columns are :data:`CLASSES`.
+    """Return the cost matrix of writes: rows and columns are :data:`CLASSES`.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.systems.mud.policies.density import HOURS, Density
+from mudkit.systems.mud.policies.artefact import HOURS, Density
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, solar_time
 
@@ -29,7 +29,7 @@ _COLUMNS: Final = 1 << 14
 
 @dataclass(frozen=True)
 class WrittenPlaces:
-    """Where and when devices wrote, by cells, hours and days.
+    """Places and times of writes, by cells, hours and days.
 
     Attributes
     ----------
@@ -58,15 +58,15 @@ class WrittenPlaces:
         """
         t_us, lat, lon = epoch_us(positions["ts"]), *_places(positions)
         names = positions["device"].combine_chunks().dictionary_encode()
-        known = np.array([numbers.get(each, -1) for each in names.dictionary.to_pylist()], np.int64)
+        known = np.array([numbers.get(name, -1) for name in names.dictionary.to_pylist()], np.int64)
         return cls(known[names.indices.to_numpy()], _place(t_us, lat, lon), t_us // _US_PER_DAY)
 
     def take(self, rows: NDArray[np.bool_]) -> WrittenPlaces:
-        """Give some of them."""
+        """Return the chosen rows."""
         return WrittenPlaces(self.device[rows], self.place[rows], self.day[rows])
 
     def table(self) -> Density:
-        """Give the mean over the days, as devices get it."""
+        """Return the mean over the days, in the form that devices receive."""
         cells: dict[tuple[int, int], list[float]] = {}
         places, counts = np.unique(self.place, return_counts=True)
         rates = np.round(counts / _days(self.day), _DECIMALS)
@@ -79,7 +79,7 @@ class WrittenPlaces:
     def before(
         self, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Give the mean over the days before that of each moment: points an hour; NaN on the first."""
+        """Return the mean over the days before each moment, in points an hour; NaN on the first day."""
         if not len(self.day):
             return np.full(len(t_us), np.nan)
         first = int(self.day.min())
@@ -103,7 +103,7 @@ def densities(
 
 def _place(t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]) -> NDArray[np.int64]:
     hour = solar_time(t_us, lon)[0].astype(np.int64) % HOURS
-    row, column = (np.floor(each / CELL_DEG).astype(np.int64) for each in (lat, lon))
+    row, column = (np.floor(degrees / CELL_DEG).astype(np.int64) for degrees in (lat, lon))
     return (row * _COLUMNS + column + _COLUMNS // 2) * HOURS + hour
 
 

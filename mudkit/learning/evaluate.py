@@ -25,7 +25,7 @@ __all__ = ["evaluate_reads", "out_of_fold_decisions"]
 
 _FOLDS = 10
 _US_PER_DAY = 86_400 * US_PER_S
-_FIRST_DAYS = 0.7
+_TRAINING_SHARE_OF_DAYS = 0.7
 _MEASURES = ("sent_share", "stale_share", "completeness", "cost", "messages", "bytes", "radio_mj")
 
 Staleness: TypeAlias = Literal["missing", "completeness"]
@@ -110,14 +110,14 @@ def evaluate_reads(
         else:
             served = replay(tested, _decided(policy, learnt_from, tested, completeness, folds))
         measured.append(_measure(tested, is_stale, served, groups, matrix, carried))
-    baseline = next((measured[i] for i, each in enumerate(policies) if isinstance(each, FixedRule)), None)
-    bound = next((measured[i] for i, each in enumerate(policies) if isinstance(each, Bound)), None)
+    baseline = next((measured[i] for i, policy in enumerate(policies) if isinstance(policy, FixedRule)), None)
+    bound = next((measured[i] for i, policy in enumerate(policies) if isinstance(policy, Bound)), None)
     rows = [
         {"policy": str(policy), "reads": len(tested.device)}
-        | shares(each, _MEASURES)
-        | changes(each, baseline, _MEASURES)
-        | closed(each, baseline, bound, 0)
-        for policy, each in zip(policies, measured, strict=True)
+        | shares(measures, _MEASURES)
+        | changes(measures, baseline, _MEASURES)
+        | closed(measures, baseline, bound, 0)
+        for policy, measures in zip(policies, measured, strict=True)
     ]
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
@@ -139,7 +139,7 @@ def _by_time(pairs: Pairs) -> tuple[Pairs, Pairs]:
             expected="reads on two days at least",
             remedy="take a longer trace, or folds='device'",
         )
-    cut = max(1, min(round(_FIRST_DAYS * len(days)), len(days) - 1))
+    cut = max(1, min(round(_TRAINING_SHARE_OF_DAYS * len(days)), len(days) - 1))
     begins_us = int(days[cut]) * _US_PER_DAY
     return pairs.before(begins_us), pairs.since(begins_us)
 
@@ -147,7 +147,7 @@ def _by_time(pairs: Pairs) -> tuple[Pairs, Pairs]:
 def _decided(
     policy: Policy | Learner, learnt_from: Pairs, tested: Pairs, completeness: float | None, folds: Folds
 ) -> NDArray[np.bool_]:
-    """Give a policy's decisions; what is learnt decides for devices, or days, that it has not seen."""
+    """Return a policy's decisions; a trained policy decides for devices, or days, that it has not seen."""
     if not isinstance(policy, Learner):
         return policy.local(tested)
     if folds == "time":
@@ -254,7 +254,7 @@ def _measure(
 def _cache_was_fresh(
     pairs: Pairs, is_stale: NDArray[np.bool_], served: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Tell for each read whether the last answer fetched before it was still good enough."""
+    """Return for each read whether the last answer fetched before it was still good."""
     numbers = np.arange(len(served))
     sent = np.where(served == SENT, numbers, -1)
     last = np.concatenate([[-1], np.maximum.accumulate(sent)[:-1]])

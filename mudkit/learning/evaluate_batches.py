@@ -34,7 +34,7 @@ def evaluate_writes(
     policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
     *,
     folds: Folds = "device",
-    turns: int = 3,
+    repeats: int = 3,
     radio: RadioModel | None = None,
 ) -> pd.DataFrame:
     """Replay policies for writes: 10 % are learnt from, the other 90 % tested on (Mobius 7.3).
@@ -49,7 +49,7 @@ def evaluate_writes(
     folds : {'device', 'time'}
         ``device``: a tenth of the devices, another in each turn. ``time``: the first tenth of the days, in
         one turn. Of either two at least.
-    turns : int
+    repeats : int
         How many times training and test are drawn anew, from 1 to 10.
     radio : RadioModel, optional
         What messages take; by default LTE. Nothing but these messages is carried, see
@@ -74,24 +74,26 @@ def evaluate_writes(
         raise ParameterError(
             "There are no such folds.", where="folds", found=repr(folds), expected="device or time"
         )
-    turns = whole_number("turns", turns, 1, _TENTHS)
+    repeats = whole_number("repeats", repeats, 1, _TENTHS)
     carried = RadioModel() if radio is None else radio
     writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
     by: Groups = "device" if folds == "device" else "day"
     measured = []
-    for learnt_from in _parts(writes, folds, turns):
+    for learnt_from in _parts(writes, folds, repeats):
         test = writes.take(~learnt_from)
         train = writes.take(learnt_from)
         measured.append([_shares(policy, train, test, requests, by, carried) for policy in policies])
     of_turns = np.array(measured)  # turns, policies, measures
     measures = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
-    delays = [each for each, policy in zip(measures, policies, strict=True) if isinstance(policy, Batch)]
+    delays = [
+        measured_ for measured_, policy in zip(measures, policies, strict=True) if isinstance(policy, Batch)
+    ]
     baseline = delays[-1] if delays else None
     rows = [
         {"policy": str(policy), "writes": len(test.t_us), "reads": len(requests.table)}
-        | shares(each, _MEASURES)
-        | changes(each, baseline, _MEASURES)
-        for policy, each in zip(policies, measures, strict=True)
+        | shares(measured_, _MEASURES)
+        | changes(measured_, baseline, _MEASURES)
+        for policy, measured_ in zip(policies, measures, strict=True)
     ]
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
@@ -113,10 +115,10 @@ def trained_on(writes: Writes, turn: int = 0) -> NDArray[np.bool_]:
     return np.isin(writes.device, devices[turn % parts :: parts])
 
 
-def _parts(writes: Writes, folds: Folds, turns: int) -> list[NDArray[np.bool_]]:
+def _parts(writes: Writes, folds: Folds, repeats: int) -> list[NDArray[np.bool_]]:
     """Choose what is learnt from, in each turn."""
     if folds == "device":
-        return [trained_on(writes, turn) for turn in range(turns)]
+        return [trained_on(writes, turn) for turn in range(repeats)]
     day = writes.t_us // _US_PER_DAY
     days = np.unique(day)
     parts = min(_TENTHS, len(days) // 2)
@@ -149,7 +151,7 @@ def _shares(
 def _contents(
     test: Writes, sent_us: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Give each message's device, time and number of writes: a device's batches follow each other."""
+    """Return device, time and number of writes of each message; a device's batches are adjacent."""
     rows = sent_us != NEVER_US
     device, at_us = test.device[rows], sent_us[rows]
     begins = np.ones(len(at_us), dtype=np.bool_)
@@ -159,17 +161,17 @@ def _contents(
 
 
 def bound_us(match: Batch | None, test: Writes, requests: ReadRequests) -> NDArray[np.int64]:
-    """Tell when a :class:`~mudkit.learning.BatchBound` sends each write."""
+    """Return the time at which a :class:`~mudkit.learning.BatchBound` sends each write."""
     if match is None:
         return test.first_us
     given_up = missed(test, batches(test, match.due_us(test)).sent_us, requests)
     return test.but_for(requests.but_for(given_up)).first_us
 
 
-def _too_few(what: str, found: int, needed: int) -> TraceContentError:
+def _too_few(what: str, count: int, needed: int) -> TraceContentError:
     return TraceContentError(
         f"There are too few {what} to learn from some and test on others.",
-        found=f"{found} {what}",
+        found=f"{count} {what}",
         expected=f"{needed} at least",
         remedy="take a longer trace, or more devices",
     )

@@ -1,4 +1,4 @@
-"""What a policy may know when it decides: never the answer that it has not asked for.
+"""Features known to a policy at its decision, without the answer that is not fetched yet.
 
 ==================  ===============================================================================
 ``paper``           time and place of the query and of the one whose answer is cached (Mobius 7.3)
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError
 from mudkit.learning.density import densities
 from mudkit.learning.pairs import Pairs
-from mudkit.systems.mud.policies.density import Density
+from mudkit.systems.mud.policies.artefact import Density
 from mudkit.units import solar_time
 
 __all__ = ["FEATURE_SETS", "WRITE_FEATURES", "Features", "read_features", "write_features"]

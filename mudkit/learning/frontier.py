@@ -1,4 +1,4 @@
-"""What trees can reach under many prices of a mistake, so that policies compare at equal shares."""
+"""Frontiers: the shares that trees reach at many prices of a mistake, for comparison at equal shares."""
 
 from __future__ import annotations
 
@@ -126,33 +126,38 @@ def write_frontier(
         learnt = LearntWrites(trees.tree(tree.split(costs))[0], costs)
         leaves = int(np.count_nonzero(learnt.tree.is_leaf))
         rows.append((price, *shares(learnt.due_us(test)), leaves))
-    rows += [(math.nan, *shares(delayed(test, np.full(count, each))), 1) for each in range(len(CLASSES))]
+    rows += [
+        (math.nan, *shares(delayed(test, np.full(count, class_number))), 1)
+        for class_number in range(len(CLASSES))
+    ]
     return pd.DataFrame(rows, columns=["price", "message_share", "point_share", "missed_share", "leaves"])
 
 
-def interpolate_frontier(frontier: pd.DataFrame, of: str, equal: str, share: float) -> float:
-    """Read a frontier at a share of something bad: between two trees by using each for a part of the devices.
+def interpolate_frontier(frontier: pd.DataFrame, column: str, limited: str, limit: float) -> float:
+    """Return the smallest value of a column at a limit of another one.
+
+    Between two trees it is interpolated: each tree decides for a part of the devices.
 
     Parameters
     ----------
     frontier : pandas.DataFrame
-        What :func:`read_frontier` or :func:`write_frontier` gives.
-    of : str
-        The column to read.
-    equal : str
-        The column that is to be equal, at most.
-    share : float
-        The largest value that the column ``equal`` may have.
+        Result of :func:`read_frontier` or :func:`write_frontier`.
+    column : str
+        Column to read.
+    limited : str
+        Column that is limited.
+    limit : float
+        Largest value of the column ``limited``.
 
     Returns
     -------
     float
-        The least value of ``of`` that a mixture of two of the trees reaches; infinite: none does.
+        Smallest value of ``column`` that a mixture of two trees reaches; infinite if none keeps the limit.
     """
-    x, y = frontier[equal].to_numpy(), frontier[of].to_numpy()
-    best = float(np.min(y[x <= share], initial=np.inf))
-    for i in np.flatnonzero(x <= share):
-        for j in np.flatnonzero(x > share):
-            part = (share - x[i]) / (x[j] - x[i])
+    x, y = frontier[limited].to_numpy(), frontier[column].to_numpy()
+    best = float(np.min(y[x <= limit], initial=np.inf))
+    for i in np.flatnonzero(x <= limit):
+        for j in np.flatnonzero(x > limit):
+            part = (limit - x[i]) / (x[j] - x[i])
             best = min(best, float(y[i] + part * (y[j] - y[i])))
     return best

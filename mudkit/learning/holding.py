@@ -1,4 +1,4 @@
-"""How complete answers are on a device that keeps every answer that it fetched and what it wrote itself.
+"""Completeness of answers from a device that keeps all fetched answers and its own writes.
 
 Labels and :mod:`~mudkit.learning.replay` know one cached answer at a time, the last. A device keeps them all,
 so it is less often stale than they say. No cache holds more than all answers: what is stale even then must
@@ -50,15 +50,15 @@ def cache_completeness(
     arrival_us = t_us if arrival_us is None else arrival_us
     order = np.argsort(t_us, kind="stable")
     names = {name: number for number, name in enumerate(reads["device"].unique().to_pylist())}
-    owner = np.array([names.get(each, -1) for each in positions["device"].to_pylist()], np.int64)[order]
+    owner = np.array([names.get(name, -1) for name in positions["device"].to_pylist()], np.int64)[order]
     lat, lon = (np.asarray(positions[name].to_numpy(), np.float64)[order] for name in ("lat", "lon"))
     t_us, arrival_us = t_us[order], arrival_us[order]
-    device = [names[each] for each in reads["device"].to_pylist()]
+    device = [names[name] for name in reads["device"].to_pylist()]
     at_us = epoch_us(reads["ts"])
     since_us = at_us - np.rint(reads["window_s"].to_numpy() * US_PER_S).astype(np.int64)
     box = box_bounds(*(reads[name].to_numpy() for name in ("lat", "lon", "box_km")))
-    boxes = [type(box)(*edges) for edges in zip(*(each.tolist() for each in box), strict=True)]
-    first, past = (np.searchsorted(t_us, each, side="right") for each in (since_us, at_us))
+    boxes = [type(box)(*edges) for edges in zip(*(edge.tolist() for edge in box), strict=True)]
+    first, past = (np.searchsorted(t_us, until_us, side="right") for until_us in (since_us, at_us))
     completeness = np.ones(len(at_us))
     begins = 0  # of the device's reads
     for read in range(len(at_us)):

@@ -18,7 +18,7 @@ __all__ = ["Measures", "changes", "closed", "shares"]
 
 @dataclass(frozen=True)
 class Measures:
-    """What a policy came to.
+    """Measures of a policy.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def shares(measures: Measures, names: Sequence[str]) -> dict[str, float]:
 
 
 def changes(measures: Measures, baseline: Measures | None, names: Sequence[str]) -> dict[str, float]:
-    """Say how far each measure is from the baseline's, fold by fold: ``…_change``, with low and high.
+    """Return each measure's difference from the baseline's, fold by fold: ``…_change``, with low and high.
 
     Without a baseline all are NaN.
     """
@@ -67,7 +67,7 @@ def _bounds(total: float, folds: NDArray[np.float64]) -> tuple[float, float]:
 def closed(
     measures: Measures, baseline: Measures | None, bound: Measures | None, of: int
 ) -> dict[str, float]:
-    """Say which share of the gap between baseline and bound is closed in one measure.
+    """Return the share of the gap between baseline and bound that is closed in one measure.
 
     Returns
     -------

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ORACLE_PRICES", "hours_of", "oracle_frontier"]
 
 ORACLE_PRICES: Final = (0.1, 0.2, 0.4)
-"""Of a read that misses a write, in messages: shares of reads and of writes."""
+"""Prices of a read that misses a write, in messages."""
 _HOURS: Final = 24
 _SATURDAY: Final = 5
 _CLASSES: Final = tuple(
@@ -35,12 +35,12 @@ _POINT: Final = 1e-4
 
 
 def hours_of(t_us: NDArray[np.int64], lon: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Give the hours (solar time, as trees know it) numbers: 0 to 23 on weekdays, 24 to 47 at weekends."""
+    """Return the number of the hour in solar time: 0 to 23 on weekdays, 24 to 47 at weekends."""
     hour, weekday = solar_time(t_us, lon)
     return hour.astype(np.int64) + _HOURS * (weekday >= _SATURDAY)
 
 
-def oracle_frontier(writes: Writes, asked: ReadRequests) -> pd.DataFrame:
+def oracle_frontier(writes: Writes, requests: ReadRequests) -> pd.DataFrame:
     """Choose the delay of each hour by replay, for some prices of a read that misses a write.
 
     It is coordinate descent, hour after hour, from half an hour everywhere, so a better table may exist.
@@ -62,7 +62,7 @@ def oracle_frontier(writes: Writes, asked: ReadRequests) -> pd.DataFrame:
 
     def shares(table: NDArray[np.int64]) -> tuple[float, float, float]:
         sent = batches(writes, delayed(writes, table[hour]))
-        late = float(missed(writes, sent.sent_us, asked).mean())
+        late = float(missed(writes, sent.sent_us, requests).mean())
         return sent.messages / len(hour), sent.points / len(hour), late
 
     def chosen(price: float) -> NDArray[np.int64]:
@@ -74,11 +74,11 @@ def oracle_frontier(writes: Writes, asked: ReadRequests) -> pd.DataFrame:
         least = cost(table)
         for _ in range(_SWEEPS):
             before = table.copy()
-            for each in np.unique(hour):
+            for hour_number in np.unique(hour):
                 for number in _CLASSES:
                     other = table.copy()
-                    other[each] = number
-                    if number != table[each] and (its_cost := cost(other)) < least:
+                    other[hour_number] = number
+                    if number != table[hour_number] and (its_cost := cost(other)) < least:
                         least, table = its_cost, other
             if np.array_equal(before, table):
                 break

@@ -94,16 +94,16 @@ class Pairs:
         by_id = np.argsort(ids)
 
         def number(column: str, rows: pa.Table) -> NDArray[np.int64]:
-            wanted = np.asarray(rows[column].to_numpy(), dtype=np.int64)
-            at = np.minimum(np.searchsorted(ids, wanted, sorter=by_id), max(len(ids) - 1, 0))
-            if len(wanted) and (not len(ids) or not np.array_equal(ids[by_id[at]], wanted)):
+            numbers = np.asarray(rows[column].to_numpy(), dtype=np.int64)
+            at = np.minimum(np.searchsorted(ids, numbers, sorter=by_id), max(len(ids) - 1, 0))
+            if len(numbers) and (not len(ids) or not np.array_equal(ids[by_id[at]], numbers)):
                 raise TraceContentError(
                     "These labels are of other reads.",
-                    found=f"labels of {len(wanted):,} rows, {len(ids):,} reads",
+                    found=f"labels of {len(numbers):,} rows, {len(ids):,} reads",
                     expected="labels that label_reads made of these reads",
                     remedy="label the reads again",
                 )
-            return by_id[at] if len(wanted) else wanted
+            return by_id[at] if len(numbers) else numbers
 
         if len(labels) - len(whole) != len(ids):
             number("read_id", labels)
@@ -144,16 +144,16 @@ class Pairs:
         )
 
     def since(self, t_us: int) -> Pairs:
-        """Give the reads from a moment on, with nothing cached before it."""
+        """Return the reads from a moment on, with nothing cached before it."""
         return self._of(self.t_us >= t_us, self.written)
 
     def before(self, t_us: int) -> Pairs:
-        """Give the reads before a midnight (UTC), and what was written before it."""
+        """Return the reads and writes before a midnight (UTC)."""
         known = self.written
         return self._of(self.t_us < t_us, known and known.take(known.day < t_us // (86_400 * US_PER_S)))
 
     def of_devices(self, devices: NDArray[np.int64]) -> Pairs:
-        """Give the reads of these devices, and what they and those that never read have written."""
+        """Return the reads of these devices, and the writes of these and of devices that never read."""
         known = self.written
         kept = known and known.take(np.isin(known.device, devices) | (known.device < 0))
         return self._of(np.isin(self.device, devices), kept)
@@ -169,11 +169,11 @@ class Pairs:
         return Pairs(first=first, read=read, cached=cached, written=written, **of_read, **of_pair)
 
     def devices(self) -> list[slice]:
-        """Give the reads of each device, as slices."""
+        """Return the reads of each device, as slices."""
         edges = [0, *(np.flatnonzero(np.diff(self.device)) + 1).tolist(), len(self.device)]
         return [slice(a, b) for a, b in pairwise(edges) if b > a]
 
 
 def arrow(table: Any) -> pa.Table:
-    """Take an Arrow table as it is, a Spark DataFrame as Arrow."""
+    """Return an Arrow table unchanged, a Spark DataFrame as Arrow."""
     return table if isinstance(table, pa.Table) else table.toArrow()

@@ -17,7 +17,7 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.trees import CostTree, Groups, groups_by, grow
 from mudkit.sources.parameters import number
-from mudkit.systems.mud.policies.density import Density
+from mudkit.systems.mud.policies.artefact import Density
 
 __all__ = ["Always", "Bound", "Decided", "FixedRule", "Learner", "LearntReads", "Policy", "Tree"]
 
@@ -26,7 +26,7 @@ _PRICES: Final = np.geomspace(0.0005, 200.0, 25)
 
 
 class Policy(Protocol):
-    """What replay asks of a policy."""
+    """Protocol of a read policy in replay."""
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Decide for each pair whether to serve the read from that answer, should it be in the cache."""
@@ -38,7 +38,7 @@ class Learner(Protocol):
     """A policy that has to be learnt."""
 
     def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: Groups = "device") -> Policy:
-        """Learn from labelled pairs, for other devices or for other days."""
+        """Train on labelled pairs, for other devices or for other days."""
         ...
 
 
@@ -47,7 +47,7 @@ class Always:
     """Always ask the server."""
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
-        """Never answer locally."""
+        """Return False for all ``pairs``: never answer locally."""
         return np.zeros(len(pairs.read), dtype=np.bool_)
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class FixedRule:
         number("minutes", self.minutes, 0.0, 1e9)
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
-        """Answer locally when both limits are kept."""
+        """Return the ``pairs`` within both limits, which are answered locally."""
         return (pairs.distance_km <= self.km) & (pairs.age_s <= self.minutes * 60)
 
     def __str__(self) -> str:
@@ -150,7 +150,7 @@ class Tree:
     match: FixedRule | None = None
 
     def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: Groups = "device") -> LearntReads:
-        """Learn from labelled pairs.
+        """Train on labelled pairs.
 
         Parameters
         ----------

@@ -22,7 +22,7 @@ __all__ = ["RadioModel", "RadioUse"]
 
 
 class RadioUse(NamedTuple):
-    """What each of some exchanges took.
+    """Bytes and energy of each exchange.
 
     Attributes
     ----------

@@ -34,11 +34,11 @@ Groups: TypeAlias = Literal["device", "day"]
 Folds: TypeAlias = Literal["device", "time"]
 """Folds of an evaluation: devices, or earlier and later times."""
 
-_MOST_LEAVES: Final = 256
+_MAX_LEAVES: Final = 256
 _FOLDS: Final = 3
-_MOST_CUTS: Final = 24
-_MOST_EXAMPLES: Final = 60_000
-"""Of more, evenly chosen ones say where to split; what a leaf decides, all of them."""
+_MAX_CUTS: Final = 24
+_MAX_EXAMPLES: Final = 60_000
+"""Maximum number of examples that choose splits, drawn evenly; leaves are decided by all examples."""
 _US_PER_DAY: Final = 86_400 * US_PER_S
 
 
@@ -90,7 +90,7 @@ class GrownTree:
     ) -> None:
         from sklearn.tree import DecisionTreeClassifier  # loading it takes longer than loading all of mudkit
 
-        step = -(-len(truth) // _MOST_EXAMPLES) or 1
+        step = -(-len(truth) // _MAX_EXAMPLES) or 1
         smallest = max(5, len(truth[::step]) // 2000)
         model = DecisionTreeClassifier(
             criterion="entropy", max_leaf_nodes=max(most_leaves, 2), min_samples_leaf=smallest, random_state=0
@@ -129,7 +129,7 @@ class GrownTree:
         return np.asarray(self.model.apply(features), dtype=np.int64)
 
     def cuts(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Tell for each node at which price of a leaf it is cut back to one; infinite: never.
+        """Return for each node the price of a leaf at which it is pruned to one; infinite: never.
 
         The price is in cost a row. Subtrees for growing prices are nested.
         """
@@ -156,10 +156,10 @@ class GrownTree:
                 up = int(self.parent[up])
             doomed = [node]
             while doomed:
-                each = doomed.pop()
-                if self.left[each] >= 0 and (alive[each] or each == node):
-                    alive[each] = False
-                    doomed += [int(self.left[each]), int(self.right[each])]
+                node = doomed.pop()
+                if self.left[node] >= 0 and (alive[node] or node == node):
+                    alive[node] = False
+                    doomed += [int(self.left[node]), int(self.right[node])]
         return cut_at
 
     def cut(self, costs: NDArray[np.float64], cut_at: NDArray[np.float64], price: float) -> CostTree:
@@ -216,7 +216,7 @@ class CrossValidatedTrees:
         whole_cuts = self.whole.cuts(costs)
         prices = np.unique(whole_cuts[np.isfinite(whole_cuts)])
         prices = np.concatenate([[0.0], np.sqrt(prices[:-1] * prices[1:]), prices[-1:]])
-        prices = prices[np.unique(np.linspace(0, len(prices) - 1, _MOST_CUTS).round().astype(int))]
+        prices = prices[np.unique(np.linspace(0, len(prices) - 1, _MAX_CUTS).round().astype(int))]
         decided = np.zeros((len(prices), len(self.truth)), dtype=np.int64)
         for number, grown in enumerate(self.folds):
             rows = self.fold_of == number
@@ -237,7 +237,7 @@ def grow(
     classes: int,
     *,
     weight: NDArray[np.float64] | None = None,
-    most_leaves: int = _MOST_LEAVES,
+    most_leaves: int = _MAX_LEAVES,
 ) -> CrossValidatedTrees:
     """Grow what trees for any costs are cut from.
 
@@ -289,11 +289,11 @@ def learn(
     groups: NDArray[np.int64],
     costs: NDArray[np.float64],
 ) -> CostTree:
-    """Learn a tree; see :func:`grow`."""
+    """Train a tree; see :func:`grow`."""
     return grow(features, truth, groups, len(costs)).tree(costs)[0]
 
 
-def _nothing_to_learn(summary: str, found: str, expected: str) -> TraceContentError:
+def _nothing_to_learn(summary: str, state: str, expected: str) -> TraceContentError:
     return TraceContentError(
-        summary, found=found, expected=expected, remedy="take a longer trace, more devices, or Always()"
+        summary, found=state, expected=expected, remedy="take a longer trace, more devices, or Always()"
     )

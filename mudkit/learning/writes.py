@@ -86,11 +86,11 @@ class Writes:
         return cls(device, t_us, lat, lon, first_us)
 
     def take(self, rows: NDArray[np.bool_]) -> Writes:
-        """Give some of them."""
+        """Return the chosen writes."""
         return Writes(self.device[rows], self.t_us[rows], self.lat[rows], self.lon[rows], self.first_us[rows])
 
     def but_for(self, requests: ReadRequests) -> Writes:
-        """Give them with the first read that is one of these."""
+        """Return the writes with their first reads among these requests."""
         from mudkit.pipeline.coverage import NOTHING, Reads  # loads Spark
 
         reads = Reads.of(requests.table)
@@ -101,12 +101,12 @@ class Writes:
         return replace(self, first_us=first_us)
 
     def interval_s(self) -> float:
-        """Give the median time between two writes of a device; 15 seconds when none writes twice."""
+        """Median time between two writes of a device; 15 seconds if none writes twice."""
         steps_us = np.diff(self.t_us)[np.diff(self.device) == 0]
         return float(np.median(steps_us)) / US_PER_S if len(steps_us) else 15.0
 
     def reads_each(self) -> NDArray[np.float64]:
-        """Tell each write's part in the read that sees it first, 1 on average over those that are seen.
+        """Share of each write in its first read; 1 on average over the writes that are read.
 
         A read misses one write or all of them: each of the n writes that it is the first to see has an nth.
         """
@@ -116,7 +116,7 @@ class Writes:
         return part * (np.count_nonzero(seen) / max(float(part.sum()), 1e-300))
 
     def classes(self) -> NDArray[np.int64]:
-        """Tell how long each may wait: the number of one of :data:`CLASSES`, rounded down."""
+        """Longest useful delay of each write: the number of one of :data:`CLASSES`, rounded down."""
         wait_us = self.first_us - self.t_us
         number = np.minimum(wait_us // _CLASS_US, len(CLASSES) - 2)
         return np.where(self.first_us == NEVER_US, len(CLASSES) - 1, number)
@@ -141,7 +141,7 @@ class ReadRequests:
         Raises
         ------
         TraceContentError
-            There are none.
+            There is no read.
         """
         table = arrow(reads).sort_by([("ts", "ascending"), ("device", "ascending")])
         if not len(table):
@@ -154,13 +154,13 @@ class ReadRequests:
         return cls(table)
 
     def but_for(self, rows: NDArray[np.bool_]) -> ReadRequests:
-        """Give all but some."""
+        """Return the other reads."""
         return ReadRequests(self.table.filter(pa.array(~rows)))
 
 
 @dataclass(frozen=True)
 class Batches:
-    """What was sent when.
+    """Batches sent over time.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class Batches:
 
     @property
     def points(self) -> int:
-        """How many writes were sent."""
+        """Number of writes that were sent."""
         return int(np.count_nonzero(self.sent_us != NEVER_US))
 
 
@@ -205,7 +205,7 @@ def batches(writes: Writes, due_us: NDArray[np.int64]) -> Batches:
 
 
 def missed(writes: Writes, sent_us: NDArray[np.int64], requests: ReadRequests) -> NDArray[np.bool_]:
-    """Tell which reads miss at least one write that their answer should hold.
+    """Return which reads miss at least one write that their answer should hold.
 
     Parameters
     ----------

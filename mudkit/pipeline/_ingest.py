@@ -27,9 +27,8 @@ from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import OUTPUT_NAMES, is_trace, write_manifest
 from mudkit.trace.formats import GZIP_FACTOR, Source, recognise
-from mudkit.trace.options import FileTable, Options, TimeUnit
+from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit
 from mudkit.trace.parse import check_parsed, parsed_batches
-from mudkit.trace.plan import LoadPlan
 from mudkit.trace.schema import device_buckets
 
 __all__ = ["IngestReport", "ingest"]

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from mudkit.progress import wanted
+from mudkit.progress import is_enabled
 
 __all__ = ["progress"]
 
@@ -41,7 +41,7 @@ def progress(spark: SparkSession, description: str) -> Iterator[None]:
         return
     tag = f"mudkit-{uuid.uuid4().hex}"
     tagged = _quietly(spark.addTag, tag)
-    bar = _Bar(_source(spark), description) if wanted() else None
+    bar = _Bar(_source(spark), description) if is_enabled() else None
     _thread.inside = True
     try:
         yield

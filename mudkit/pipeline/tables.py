@@ -18,9 +18,8 @@ from mudkit.errors import TraceContentError
 from mudkit.files import output_problem, staged_folder
 from mudkit.pipeline._column import column
 from mudkit.predicates import Predicate
-from mudkit.trace.folder import table_folder
+from mudkit.trace.folder import columns_language, table_folder
 from mudkit.trace.schema import SCHEMAS
-from mudkit.trace.where import columns_language
 
 __all__ = ["ddl", "read", "read_folders", "require_columns", "write", "write_files", "writing"]
 

@@ -1,4 +1,4 @@
-"""Predicates as JSON: how they travel between machines and lie in stores."""
+"""Predicates as JSON, for messages and stores."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ from mudkit.wire import is_too_deep
 
 __all__ = ["from_json", "to_json"]
 
-_pack, _unpack = msgspec.msgpack.encode, msgspec.msgpack.decode
-"""What comes back from there as it was can be stored: no NaN, no number beyond 64 bit."""
-
 
 def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
-    """Give a predicate as JSON can hold it: its text and its constants; None stays None.
+    """Encode a predicate as its text and its constants; None stays None.
 
     Raises
     ------
     PredicateError
-        It is not bound yet.
+        The predicate is not bound.
     """
     if predicate is None:
         return None
@@ -35,34 +32,36 @@ def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
             text=predicate.text,
             remedy=f"bind({predicate.unbound[0].partition('.')[0]}={{…}}) before it is sent",
         )
-    return {"text": predicate.text, "constants": [_out(each) for each in predicate.constants]}
+    return {"text": predicate.text, "constants": [_encode(constant) for constant in predicate.constants]}
 
 
 def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Predicate | None:
-    """Give the predicate of :func:`to_json` back, in the language that it was made in.
+    """Decode what :func:`to_json` returned, in the language of the predicate; the data may be malicious.
 
     Raises
     ------
     PredicateError
-        It is none.
+        The data are not an encoded predicate.
     """
     if sent is None:
         return None
     try:
         if is_too_deep(sent):
             raise ValueError("it is nested too deeply")
-        return Predicate.restore(sent["text"], [_in(each) for each in sent["constants"]], language)
+        return Predicate.restore(
+            sent["text"], [_decode(constant) for constant in sent["constants"]], language
+        )
     except PredicateError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise PredicateError(
-            "This is no predicate as it is sent.",
+            "Expected an encoded predicate.",
             found=brief(sent, 200),
-            expected="a text with the constants that stand in it",
+            expected="a text and its constants",
         ) from error
 
 
-def _out(constant: Any) -> Any:
+def _encode(constant: Any) -> Any:
     if isinstance(constant, Point):
         return {"point": [constant.lat, constant.lon]}
     if isinstance(constant, Members):
@@ -71,14 +70,14 @@ def _out(constant: Any) -> Any:
             *sorted(constant.strings),
             *sorted(constant.booleans),
         ]
-        members += [_out(each) for each in sorted(constant.points)]
+        members += [_encode(place) for place in sorted(constant.points)]
         return {"in": members + [None] * bool(constant.kinds & LIST)}
     if isinstance(constant, Mapping):
-        return {"struct": msgspec.json.decode(msgspec.json.encode(constant))}  # pairs are lists there
+        return {"struct": msgspec.json.decode(msgspec.json.encode(constant))}  # tuples become lists
     return constant
 
 
-def _in(sent: Any) -> Any:
+def _decode(sent: Any) -> Any:
     if sent is None or sent is True or sent is False:
         return sent
     constant: Any = None
@@ -88,9 +87,15 @@ def _in(sent: Any) -> Any:
         if "point" in sent:
             constant = point(sent["point"])
         elif "in" in sent:
-            constant = Members.of([_in(each) for each in sent["in"]])
-        elif isinstance(sent["struct"], Mapping) and _unpack(_pack(sent["struct"])) == sent["struct"]:
+            constant = Members.of([_decode(member) for member in sent["in"]])
+        elif isinstance(sent["struct"], Mapping) and _is_storable(sent["struct"]):
             constant = sent["struct"]
     if constant is None:
         raise TypeError("it is no constant")
     return constant
+
+
+def _is_storable(struct: Mapping[str, Any]) -> bool:
+    """Return whether msgpack can store a struct: no NaN, no number beyond 64 bits."""
+    decoded: Any = msgspec.msgpack.decode(msgspec.msgpack.encode(struct))
+    return bool(decoded == struct)

@@ -1,46 +1,84 @@
-"""The functions of the language: what each takes and returns; what it does stands in each evaluator.
+"""Functions and operators of the language: signatures, and the reference implementation for every evaluator.
 
-A function gives NULL when an argument is NULL or of another kind; ``coalesce`` alone looks at NULL.
+A function returns NULL when an argument is NULL or of another kind; only ``coalesce`` accepts NULL.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import inspect
+import math
 import re
+import string as ascii_only
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_type_hints
 
-from mudkit.errors import PredicateError
-from mudkit.predicates.values import BOOLEAN, EVERY_KIND, KINDS, NULL, NUMBER, POINT, STRING, Point
+import re2
 
-__all__ = ["BUILT_IN", "OPERATORS", "Function", "find", "function", "names", "remove", "user_functions"]
+from mudkit.errors import PredicateError
+from mudkit.predicates.values import (
+    BOOLEAN,
+    EVERY_KIND,
+    KINDS,
+    MAX_NUMBER,
+    NULL,
+    NUMBER,
+    POINT,
+    STRING,
+    Point,
+    Value,
+    boolean,
+    number,
+    point,
+    string,
+    value,
+)
+from mudkit.units import EARTH_RADIUS_KM, zone
+
+__all__ = [
+    "BUILT_IN",
+    "CONVERTERS",
+    "IMPLEMENTATIONS",
+    "MAX_TIME_S",
+    "MIN_TIME_S",
+    "MM_PER_KM",
+    "OPERATORS",
+    "Function",
+    "call_user",
+    "equal",
+    "find",
+    "finite",
+    "function",
+    "less",
+    "like_pattern",
+    "lookup",
+    "names",
+    "pattern",
+    "remove",
+    "user_functions",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """A function of the language.
+    """Signature of a function or operator.
 
-    Parameters
+    Attributes
     ----------
-    name : str
-        The name, in lower case.
-    takes : tuple of int
-        Kinds of the arguments, in order.
     returns : int
-        Kind of the result; NULL means: of the kind of its arguments.
+        Kind of the result; NULL stands for the kinds of the arguments.
     required : int
-        How many arguments must be given; the rest may be left out.
+        Number of arguments that must be given.
     symbol : str
-        The sign of an operator; empty: it is no operator.
+        Sign of an operator; empty for a function.
     many : bool
         Whether the last argument may be repeated.
-    python : callable, optional
-        A user's function over plain Python values, called only when no argument is NULL.
-    numpy : callable, optional
-        The same over arrays.
+    python, numpy : callable, optional
+        A user's function over Python values, and over arrays; never called with NULL.
     sql : mapping of str to str
-        The same as SQL by dialect, arguments as ``{0}``, ``{1}``, ….
+        SQL of a user's function by dialect, with ``{0}``, ``{1}``, … for the arguments.
     """
 
     name: str
@@ -55,11 +93,11 @@ class Function:
 
     @property
     def is_user(self) -> bool:
-        """Whether somebody registered it."""
+        """True for the function of a user."""
         return self.python is not None
 
     def kind_of_argument(self, position: int) -> int:
-        """Give the kinds that an argument may have."""
+        """Return the kinds that an argument may have."""
         return self.takes[min(position, len(self.takes) - 1)]
 
 
@@ -107,7 +145,7 @@ def function(
     name: str,
     *,
     returns: KindName,
-    takes: tuple[str, ...] | None = None,
+    argument_kinds: tuple[str, ...] | None = None,
     numpy: Callable[..., Any] | None = None,
     sqlite: str | None = None,
     spark: str | None = None,
@@ -117,23 +155,24 @@ def function(
     Parameters
     ----------
     name : str
-        How predicates call it, in any case.
+        Name in predicates, in any case.
     returns : {'number', 'string', 'boolean', 'point'}
-        Kind of its result; a result of another kind is NULL.
-    takes : tuple of str, optional
-        Kinds of its arguments; by default its annotations say them (``float``, ``int``, ``str``, ``bool``,
+        Kind of the result; a result of another kind is NULL.
+    argument_kinds : tuple of str, optional
+        Kinds of the arguments; by default from its annotations (``float``, ``int``, ``str``, ``bool``,
         ``Point``).
     numpy : callable, optional
-        The same over arrays without NULL; without it the NumPy evaluator refuses the function by name, and
-        the index evaluates one by one.
+        The function over arrays without NULL. Without it the NumPy evaluator raises an error, and the index
+        evaluates one record at a time.
     sqlite, spark : str, optional
-        The same as SQL with ``{0}``, ``{1}``, … for the arguments. SQLite does without: it calls Python.
+        The function in SQL, with ``{0}``, ``{1}``, … for the arguments. Without ``sqlite``, SQLite calls the
+        Python function.
 
     Returns
     -------
     callable
-        A decorator that gives the function back unchanged. It must not keep anything from call to call:
-        evaluators may call it in any order and as often as they like. It is never called with NULL.
+        Decorator that returns the function unchanged. The function must not keep state: evaluators may call
+        it in any order and any number of times. It is never called with NULL.
 
     Raises
     ------
@@ -158,12 +197,12 @@ def function(
             raise PredicateError(
                 f"{key} is a function of the language.", found=repr(name), expected="a new name"
             )
-        kinds = takes if takes is not None else _annotated(python)
+        kinds = argument_kinds if argument_kinds is not None else _annotated(python)
         known = all(kind in KINDS and kind != "struct" for kind in (*kinds, returns))
         if not known:
             raise PredicateError(
                 f"The kinds of {key} are not known.",
-                found=f"takes={kinds!r}, returns={returns!r}",
+                found=f"argument_kinds={kinds!r}, returns={returns!r}",
                 expected="number, string, boolean or point",
             )
         forms = {dialect: sql for dialect, sql in (("sqlite", sqlite), ("spark", spark)) if sql is not None}
@@ -190,37 +229,219 @@ def _annotated(python: Callable[..., Any]) -> tuple[str, ...]:
             raise PredicateError(
                 f"The kind of the argument {parameter} is not known.",
                 found=repr(hints.get(parameter, "no annotation")),
-                expected="float, int, str, bool, Point, or takes=(…)",
+                expected="float, int, str, bool, Point, or argument_kinds=(…)",
             )
         kinds.append(by_bit[_ANNOTATIONS[hints[parameter]]])
     return tuple(kinds)
 
 
 def remove(name: str) -> None:
-    """Forget a registered function; predicates that are made already keep it.
+    """Unregister a function; existing predicates keep it.
 
     Raises
     ------
     PredicateError
-        There is none of that name.
+        No function of this name is registered.
     """
     if _registered.pop(name.lower(), None) is None:
         raise PredicateError(
-            "There is no such function to remove.", found=repr(name), expected=", ".join(_registered)
+            "No such function is registered.", found=repr(name), expected=", ".join(_registered)
         )
 
 
 def find(name: str) -> Function | None:
-    """Find a function by its name, in any case."""
+    """Return the function of a name, in any case."""
     key = name.lower()
     return BUILT_IN.get(key) or _registered.get(key)
 
 
 def names() -> list[str]:
-    """Give the names of all functions."""
+    """Return the names of all functions."""
     return sorted({*BUILT_IN, *_registered})
 
 
 def user_functions() -> list[Function]:
-    """Give the functions that were registered."""
+    """Return the registered functions."""
     return list(_registered.values())
+
+
+CONVERTERS: Final[dict[int, Callable[[Any], Any]]] = {
+    NUMBER: number,
+    STRING: string,
+    BOOLEAN: boolean,
+    POINT: point,
+}
+"""Conversion of data to a value of one kind, or NULL."""
+
+MM_PER_KM: Final = 1e6
+"""Millimetres per kilometre. Distances are whole millimetres, so that evaluators with other sines agree."""
+MIN_TIME_S: Final = -62_135_510_400
+MAX_TIME_S: Final = 253_402_214_400
+"""Range of times with an hour and a weekday: years 1 to 9999, without a day at each end for the zones."""
+
+_LOWER: Final = str.maketrans(ascii_only.ascii_uppercase, ascii_only.ascii_lowercase)
+_UPPER: Final = str.maketrans(ascii_only.ascii_lowercase, ascii_only.ascii_uppercase)
+_RE2_OPTIONS: Final = re2.Options()
+_RE2_OPTIONS.log_errors = False
+
+
+def finite(x: float) -> float | None:
+    """Return a number, or NULL if it overflowed."""
+    return x if -MAX_NUMBER <= x <= MAX_NUMBER else None
+
+
+def equal(a: Value, b: Value) -> bool | None:
+    """Return ``a = b`` for values of any kinds."""
+    if a is None or b is None or type(a) is not type(b) or isinstance(a, Mapping):
+        return None
+    return a == b
+
+
+def less(a: Value, b: Value) -> bool | None:
+    """Return ``a < b`` for values of any kinds."""
+    if a is None or b is None or type(a) is not type(b) or isinstance(a, (Mapping, Point)):
+        return None
+    return a < b  # type: ignore[operator]
+
+
+@lru_cache(maxsize=1024)
+def pattern(written: str) -> Any:
+    """Compile a regular expression of RE2.
+
+    Raises
+    ------
+    re2.error
+        The expression is not valid.
+    """
+    return re2.compile(written, _RE2_OPTIONS)
+
+
+@lru_cache(maxsize=1024)
+def like_pattern(written: str) -> Any:
+    """Compile a pattern of ``LIKE``: ``%`` matches any text, ``_`` any one character."""
+    parts = {"%": ".*", "_": "."}
+    return re2.compile("(?s)" + "".join(parts.get(c) or re2.escape(c) for c in written), _RE2_OPTIONS)
+
+
+def _matches(text: str, written: str) -> bool | None:
+    try:
+        return pattern(written).search(text) is not None
+    except re2.error:
+        return None
+
+
+def _like(text: str, written: str) -> bool | None:
+    try:
+        return like_pattern(written).fullmatch(text) is not None
+    except re2.error:  # longer than RE2 accepts
+        return None
+
+
+def _distance_km(a: Point, b: Point) -> float:
+    phi_a, phi_b = math.radians(a[0]), math.radians(b[0])
+    sine_phi = math.sin((phi_b - phi_a) / 2)
+    sine_lambda = math.sin((math.radians(b[1]) - math.radians(a[1])) / 2)
+    h = sine_phi * sine_phi + math.cos(phi_a) * math.cos(phi_b) * (sine_lambda * sine_lambda)
+    return math.floor(2 * EARTH_RADIUS_KM * math.asin(math.sqrt(min(h, 1.0))) * MM_PER_KM + 0.5) / MM_PER_KM
+
+
+def _within_box(place: Point, south: float, west: float, north: float, east: float) -> bool:
+    lat, lon = place
+    return south <= lat <= north and (
+        _between(lon, west, east) or ((lon == 180.0 or lon == -180.0) and _between(-lon, west, east))
+    )
+
+
+def _between(lon: float, west: float, east: float) -> bool:
+    return west <= lon <= east if west <= east else lon >= west or lon <= east
+
+
+def _local(ts: float, name: str) -> dt.datetime | None:
+    tz = zone(name)
+    if tz is None or not MIN_TIME_S <= ts < MAX_TIME_S:
+        return None
+    return dt.datetime.fromtimestamp(math.floor(ts), tz)
+
+
+def _hour(ts: float, name: str = "UTC") -> float | None:
+    if name == "UTC":
+        return float(math.floor(ts) % 86_400 // 3_600) if MIN_TIME_S <= ts < MAX_TIME_S else None
+    local = _local(ts, name)
+    return None if local is None else float(local.hour)
+
+
+def _weekday(ts: float, name: str = "UTC") -> float | None:
+    if name == "UTC":
+        return float((math.floor(ts) // 86_400 + 3) % 7) if MIN_TIME_S <= ts < MAX_TIME_S else None
+    local = _local(ts, name)
+    return None if local is None else float(local.weekday())
+
+
+IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
+    "+": lambda a, b: finite(a + b),
+    "-": lambda a, b: finite(a - b),
+    "*": lambda a, b: finite(a * b),
+    "/": lambda a, b: finite(a / b) if b != 0.0 else None,
+    "negate": lambda a: -a,
+    "like": _like,
+    "distance_km": _distance_km,
+    "within_box": _within_box,
+    "within_km": lambda place, centre, km: _distance_km(place, centre) <= km,
+    "point": lambda lat, lon: point((lat, lon)),
+    "matches": _matches,
+    "starts_with": str.startswith,
+    "contains": str.__contains__,
+    "lower": lambda text: text.lower() if text.isascii() else text.translate(_LOWER),
+    "upper": lambda text: text.upper() if text.isascii() else text.translate(_UPPER),
+    "length": lambda text: float(len(text)),
+    "abs": abs,
+    "hour": _hour,
+    "weekday": _weekday,
+}
+
+
+def call_user(function: Function, *args: Any) -> Any:
+    """Call a registered function; return a value of the kind it declares, or NULL.
+
+    Raises
+    ------
+    PredicateError
+        The function raised an exception.
+    """
+    assert function.python is not None
+    try:
+        result = function.python(*args)
+    except Exception as error:
+        raise PredicateError(
+            f"The function {function.name} failed: {type(error).__name__}: {error}",
+            found=", ".join(repr(arg)[:40] for arg in args),
+        ) from error
+    return CONVERTERS[function.returns](result)
+
+
+def lookup(tables: Mapping[str, Mapping[Any, Any]] | None, table: str, key: Value, attribute: str) -> Value:
+    """Return an attribute of a table's row by primary key: the limited join of Mobius 2.2, only at servers.
+
+    Raises
+    ------
+    PredicateError
+        There are no tables, or none of this name.
+    """
+    if tables is None:
+        raise PredicateError(
+            "lookup needs tables, which only servers have.",
+            found=repr(table),
+            remedy="give them with tables={name: {key: record}}",
+        )
+    if table not in tables:
+        raise PredicateError(
+            "There is no such table.",
+            found=repr(table),
+            expected=", ".join(map(repr, tables)) or "no tables here",
+            remedy="give it with tables={name: {key: record}}",
+        )
+    try:
+        row = tables[table].get(key)
+    except TypeError:  # a struct is not hashable
+        return None
+    return None if row is None else value(row.get(attribute))

@@ -1,17 +1,24 @@
-"""A language: which scopes there are, and what their attributes are when that is known."""
+"""A language: its scopes, and the attributes of each scope where they are known."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mudkit.errors import PredicateError, listed
 from mudkit.predicates import tree
-from mudkit.predicates.parsed import Scopes
 from mudkit.predicates.values import EVERY_KIND, KINDS, POINT, STRUCT
 
-__all__ = ["MOBIUS", "Language", "Schema"]
+__all__ = ["MOBIUS", "Language", "Schema", "Scopes"]
+
+
+class Scopes(NamedTuple):
+    """Scopes of a language; names without a scope are in the first."""
+
+    names: tuple[str, ...]
+    bound: frozenset[str]
+
 
 Schema: TypeAlias = Mapping[str, "str | Schema"]
 """Attributes of a scope: a kind (``'number'``, ``'string'``, ``'boolean'``, ``'point'``, ``'struct'``), or
@@ -19,16 +26,16 @@ the attributes of a struct."""
 
 
 class Language:
-    """The scopes and, if known, the attributes that predicates may name.
+    """Scopes, and optionally attributes, that predicates may name.
 
     Parameters
     ----------
     scopes : tuple of str
-        The first is that of names without a scope.
+        Names of the scopes. A name without a scope is in the first.
     bound : tuple of str
-        Those whose names become constants when a predicate is written (Mobius 2.2: the writer's context).
+        Scopes whose names become constants when a predicate is bound (Mobius 2.2: the writer's context).
     schema : mapping of str to mapping, optional
-        The attributes of each scope. A scope that is not there may have any attribute.
+        Attributes of each scope. A scope that is not in the schema may have any attribute.
 
     Raises
     ------
@@ -54,19 +61,19 @@ class Language:
         for scope, attributes in self.schema.items():
             if scope not in self.scopes.names:
                 raise PredicateError(
-                    "The schema has a scope that the language has not.",
+                    "The schema has a scope that is not in the language.",
                     found=repr(scope),
                     expected=", ".join(self.scopes.names),
                 )
             _check_kinds(scope, attributes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _language, (self.scopes.names, tuple(self.scopes.bound), self.schema)
+        return _restore, (self.scopes.names, tuple(self.scopes.bound), self.schema)
 
     def meant(self, scope: str, path: tuple[str, ...]) -> str | None:
-        """Give the name that was most likely meant, where a scope is misspelt; None: nothing looks like it.
+        """Return a suggestion for a ``path`` with a misspelt scope; None if no scope is similar.
 
-        ``reciever.age`` is a struct of the record, without a schema: SQL has no other way to read it.
+        Without a schema ``reciever.age`` is an attribute of a struct of the record.
         """
         first = path[0]
         if len(path) == 1 or scope != self.scopes.names[0] or scope in self.schema:
@@ -75,12 +82,12 @@ class Language:
         return ".".join((near[0], *path[1:])) if near else None
 
     def kinds(self, name: tree.Name, text: str) -> int:
-        """Give the kinds that a name may have.
+        """Return the kinds that a name may have; ``text`` is the predicate, for the error.
 
         Raises
         ------
         PredicateError
-            The schema does not know the name.
+            The schema does not have the name.
         """
         if name.scope not in self.schema:
             return EVERY_KIND
@@ -89,7 +96,13 @@ class Language:
     def kinds_of(
         self, scope: str, path: tuple[str, ...], *, text: str | None = None, at: tuple[int, int] | None = None
     ) -> int:
-        """Give the kinds of a path in a scope that the schema knows."""
+        """Return the kinds of a path in a scope of the schema; ``text`` and ``at`` locate an error.
+
+        Raises
+        ------
+        PredicateError
+            The schema does not have the path.
+        """
         attributes: str | Schema = self.schema[scope]
         before = ""
         for part in path:
@@ -98,29 +111,25 @@ class Language:
             elif attributes == "struct":
                 return EVERY_KIND
             elif isinstance(attributes, str) or part not in attributes:
-                known = (
-                    ["lat", "lon"]
-                    if attributes == "point"
-                    else []
-                    if isinstance(attributes, str)
-                    else list(attributes)
-                )
+                known = list(attributes) if not isinstance(attributes, str) else []
+                if attributes == "point":
+                    known = ["lat", "lon"]
                 raise _unknown(scope, before + part, before, known, text, at)
             else:
                 attributes = attributes[part]
             before += f"{part}."
         if isinstance(attributes, str):
-            # A point is a struct with lat and lon, so data of either may come.
+            # Data of a point may also be a struct with lat and lon.
             return KINDS[attributes]
         place = set(attributes) >= {"lat", "lon"} and all(attributes[x] == "number" for x in ("lat", "lon"))
         return POINT | STRUCT if place else STRUCT
 
 
 MOBIUS = Language()
-"""The scopes of Mobius: the record, its reader (unverified and verified), its writer."""
+"""Scopes of Mobius: the record, its reader (unverified and verified), its writer."""
 
 
-def _language(scopes: tuple[str, ...], bound: tuple[str, ...], schema: Mapping[str, Schema]) -> Language:
+def _restore(scopes: tuple[str, ...], bound: tuple[str, ...], schema: Mapping[str, Schema]) -> Language:
     if not schema and scopes == MOBIUS.scopes.names and frozenset(bound) == MOBIUS.scopes.bound:
         return MOBIUS
     return Language(scopes, bound=bound, schema=schema)

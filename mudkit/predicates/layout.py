@@ -1,4 +1,4 @@
-"""Where a SQL engine keeps the attributes of each scope, and records as JSON that all read alike."""
+"""Layout of a scope's attributes in SQL columns, and JSON that SQLite, Spark and Python read alike."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _KINDS: Final = {
     "number": NUMBER, "date": NUMBER, "string": STRING, "boolean": BOOLEAN, "point": POINT, "pair": POINT,
     "struct": STRUCT, "json": EVERY_KIND, "variant": EVERY_KIND, "null": 0,
 }  # fmt: skip
-_ANYTHING: Final = ("json", "variant")
+_ANY_KIND: Final = ("json", "variant")
 
 
 class Column(NamedTuple):
-    """A column that has another name than the attribute, or lies inside another column.
+    """Column whose name differs from the attribute, or that is inside another column.
 
     Parameters
     ----------
     name : str or tuple of str
-        Its name; for a point that is two columns of numbers, both names, latitude first.
+        Name of the column; for a point in two columns of numbers, both names, latitude first.
     kind : str
-        See :class:`Layout`.
+        Kind of the column, see :class:`Layout`.
     path : tuple of str
-        Fields of a Spark ``STRUCT`` on the way to it.
+        Fields of a Spark ``STRUCT`` that lead to it.
     """
 
     name: str | tuple[str, str]
@@ -43,31 +43,31 @@ class Column(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A place inside a column that holds values of any kind."""
+    """Place inside a column that holds values of any kind."""
 
     column: Column
     path: tuple[str, ...]
 
     @property
     def kinds(self) -> int:
-        """Kinds of the values there."""
+        """Kinds of the values."""
         return EVERY_KIND
 
 
 class Typed(NamedTuple):
-    """A column of one kind, or a part (``lat``, ``lon``) of a point's."""
+    """Column of one kind, or a part (``lat``, ``lon``) of a column of points."""
 
     column: Column
     part: str
 
     @property
     def kinds(self) -> int:
-        """Kinds of the values there."""
+        """Kinds of the values."""
         return NUMBER if self.part else _KINDS[self.column.kind]
 
 
 class Group(NamedTuple):
-    """A struct whose attributes are columns."""
+    """Struct whose attributes are columns."""
 
     struct: Column | None
     columns: tuple[Column, ...]
@@ -76,12 +76,12 @@ class Group(NamedTuple):
 
     @property
     def kinds(self) -> int:
-        """Kinds of the values there: a struct with a latitude and a longitude may be a point."""
+        """Kinds of the values: a struct with a latitude and a longitude may be a point."""
         return STRUCT if self.lat is None or self.lon is None else STRUCT | POINT
 
 
 Resolved: TypeAlias = Whole | Typed | Group | None
-"""Where a name is; ``None``: nowhere, it is NULL."""
+"""Place of a name; ``None`` for a name that is always NULL."""
 
 
 class Layout:
@@ -90,34 +90,34 @@ class Layout:
     Parameters
     ----------
     **scopes : str or mapping of str to (str or Column)
-        The columns of each scope. A text is the name of the one column that holds all attributes: JSON text
-        in SQLite (valid, or NULL; :func:`to_json` writes it), a ``VARIANT`` in Spark. A mapping gives a kind
-        to each attribute, or a :class:`Column` when the column is called otherwise. A scope that is not given
-        has no data: its names are NULL.
-
-    Notes
-    -----
-    Kinds of columns; what a column holds of another kind than its own is NULL:
-
-    * ``'number'``; in Spark also a ``TIMESTAMP``, which is a number of seconds since 1970 UTC.
-    * ``'date'``: a ``DATE`` or ``TIMESTAMP_NTZ`` of Spark, in seconds too.
-    * ``'string'``; ``'boolean'`` (0 and 1 in SQLite).
-    * ``'point'``: two columns of numbers, ``Column(("lat", "lon"), "point")``; or one column, in SQLite with
-      JSON text, in Spark a ``STRUCT`` with ``lat`` and ``lon``.
-    * ``'pair'``: a point as an ``ARRAY`` of two numbers (Spark).
-    * ``'struct'``: something that is there or not, and has no value.
-    * ``'json'`` (SQLite) and ``'variant'`` (Spark): a column with a value of any kind, also structs, into
-      which paths may reach.
-    * ``'null'``: nothing that the language knows.
-
-    An attribute of a struct is named with dots, ``"home.city"``; in SQLite its column is called like that, in
-    Spark it is the field. A struct ``home`` of which only attributes are given is NULL when all of them are,
-    and with ``home.lat`` and ``home.lon`` it may be a point.
+        Columns of each scope. A string is the name of the one column that holds all attributes: JSON text in
+        SQLite (valid, or NULL; :func:`to_json` writes it), a ``VARIANT`` in Spark. A mapping gives a kind to
+        each attribute, or a :class:`Column` where the column has another name. The names of a scope without
+        columns are NULL.
 
     Raises
     ------
     PredicateError
         A kind does not exist.
+
+    Notes
+    -----
+    Kinds of columns; a value of another kind than its column is NULL:
+
+    * ``'number'``; in Spark also a ``TIMESTAMP``, which is a number of seconds since 1970 UTC.
+    * ``'date'``: a ``DATE`` or ``TIMESTAMP_NTZ`` of Spark, also in seconds.
+    * ``'string'``; ``'boolean'`` (0 and 1 in SQLite).
+    * ``'point'``: two columns of numbers, ``Column(("lat", "lon"), "point")``; or one column, in SQLite with
+      JSON text, in Spark a ``STRUCT`` with ``lat`` and ``lon``.
+    * ``'pair'``: a point as an ``ARRAY`` of two numbers (Spark).
+    * ``'struct'``: tested for NULL only; it has no value.
+    * ``'json'`` (SQLite) and ``'variant'`` (Spark): a column with values of any kind, also structs, into
+      which paths may lead.
+    * ``'null'``: a column of a type that the language does not have.
+
+    An attribute of a struct is named with dots, ``"home.city"``. In SQLite this is also the name of its
+    column, in Spark it is the field. A struct ``home`` of which only attributes are given is NULL when all of
+    them are, and with ``home.lat`` and ``home.lon`` it may be a point.
 
     Examples
     --------
@@ -128,25 +128,26 @@ class Layout:
         self.scopes: dict[str, Column | dict[tuple[str, ...], Column]] = {}
         for scope, given in scopes.items():
             if isinstance(given, str):
-                self.scopes[scope] = Column(given, _ANYTHING[0])
+                self.scopes[scope] = Column(given, _ANY_KIND[0])
             else:
                 self.scopes[scope] = {
-                    tuple(key.split(".")): _column(scope, key, each) for key, each in given.items()
+                    tuple(key.split(".")): _column(scope, key, column) for key, column in given.items()
                 }
 
     def find(self, name: Name, text: str | None = None) -> Resolved:
-        """Say where a name is.
+        """Return the place of a name.
 
         Parameters
         ----------
         name : Name
+            Name in a tree.
         text : str, optional
             The predicate's text, for the error.
 
         Raises
         ------
         PredicateError
-            The scope has columns, and none for this name.
+            The scope has columns, but none for this name.
         """
         columns = self.scopes.get(name.scope)
         if columns is None:
@@ -159,7 +160,7 @@ class Layout:
             if column is None:
                 continue
             rest = path[length:]
-            if column.kind in _ANYTHING:
+            if column.kind in _ANY_KIND:
                 return Whole(column, rest)
             if column.kind in ("point", "pair") and rest in (("lat",), ("lon",)):
                 return Typed(column, rest[0])
@@ -178,7 +179,7 @@ def _column(scope: str, key: str, given: str | Column) -> Column:
     pair = not isinstance(column.name, str)
     if column.kind not in _KINDS or (pair and column.kind != "point"):
         raise PredicateError(
-            "The layout has a kind that does not exist." if not pair else "Two columns can only be a point.",
+            "Two columns can only hold a point." if pair else "The layout has a kind that does not exist.",
             where=f"{scope}.{key}",
             found=repr(column.kind),
             expected=", ".join(_KINDS),
@@ -187,9 +188,9 @@ def _column(scope: str, key: str, given: str | Column) -> Column:
 
 
 def _group(columns: dict[tuple[str, ...], Column], path: tuple[str, ...], struct: Column | None) -> Group:
-    inside = {key: each for key, each in columns.items() if key[: len(path)] == path and key != path}
+    inside = {key: column for key, column in columns.items() if key[: len(path)] == path and key != path}
     lat, lon = (inside.get((*path, part)) for part in ("lat", "lon"))
-    numbers = all(each is not None and _KINDS[each.kind] & NUMBER for each in (lat, lon))
+    numbers = all(column is not None and _KINDS[column.kind] & NUMBER for column in (lat, lon))
     return Group(struct, tuple(inside.values()), lat if numbers else None, lon if numbers else None)
 
 
@@ -205,24 +206,24 @@ def _unknown(name: Name, columns: Mapping[tuple[str, ...], Column], text: str | 
     )
 
 
-_DEEPEST: Final = 200
-_USUAL: Final = 1e15
-"""Between its inverse and this, SQLite reads every decimal as the double that Python reads."""
+MAX_LEVELS: Final = 200
+MAX_EXACT: Final = 1e15
+"""Between its inverse and this, SQLite reads every decimal as the same double as Python."""
 
 
 def to_json(record: Mapping[str, Any]) -> str:
-    """Write a record as JSON that SQLite, Spark and Python read as the same values.
+    """Encode a record as JSON that SQLite, Spark and Python read as the same values.
 
     Parameters
     ----------
     record : mapping
-        Data of a scope, of whatever types the Python evaluator takes.
+        Data of a scope, of any types that the Python evaluator accepts.
 
     Returns
     -------
     str
-        Times are seconds; what has no value (NaN, an integer beyond 2^53, text with U+0000, an object of
-        another type) is ``null``; structs and arrays stay what they are, up to 200 levels.
+        Times are seconds. Data without a value (NaN, an integer beyond 2^53, text with U+0000, an object of
+        another type) are ``null``. Structs and arrays keep their structure, up to 200 levels.
 
     Examples
     --------
@@ -235,7 +236,7 @@ def to_json(record: Mapping[str, Any]) -> str:
 
 
 def _write(data: Any, parts: list[str], level: int) -> None:
-    if data is None or level > _DEEPEST:
+    if data is None or level > MAX_LEVELS:
         parts.append("null")
     elif isinstance(data, (bool, np.bool_)):
         parts.append("true" if data else "false")
@@ -264,12 +265,12 @@ def _write(data: Any, parts: list[str], level: int) -> None:
 
 
 def _decimal(x: float) -> str:
-    """Write a double so that SQLite reads it back: of those far from 1 it takes some for their neighbours."""
+    """Return a decimal that SQLite reads as this double; it rounds some decimals far from 1 wrongly."""
     written = repr(x)
-    if x == 0.0 or 1 / _USUAL <= abs(x) <= _USUAL:
+    if x == 0.0 or 1 / MAX_EXACT <= abs(x) <= MAX_EXACT:
         return written
-    tries = (written, *(f"{x:.{digits}e}" for digits in range(17, 26)))
-    return next((each for each in tries if float(each) == x == sqlite_reads(each)), written)
+    candidates = (written, *(f"{x:.{digits}e}" for digits in range(17, 26)))
+    return next((text for text in candidates if float(text) == x == sqlite_reads(text)), written)
 
 
 _LOCAL: Final = threading.local()
@@ -277,7 +278,7 @@ _LOCAL: Final = threading.local()
 
 @lru_cache(maxsize=4096)
 def sqlite_reads(written: str) -> float:
-    """Give the double that this machine's SQLite takes a decimal for."""
+    """Return the double that this machine's SQLite reads from a decimal."""
     connection = getattr(_LOCAL, "connection", None)
     if connection is None:
         connection = _LOCAL.connection = sqlite3.connect(":memory:")

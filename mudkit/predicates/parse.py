@@ -1,60 +1,139 @@
-"""From text to tree: sqlglot reads, a whitelist of nodes lets through."""
+"""From tokens to tree: sqlglot parses, a whitelist of its nodes becomes the tree of the language."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlglot import ErrorLevel, Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
-from mudkit.predicates.parsed import Bound, ListOf, Parameter, Parsed, Scopes, Source
-from mudkit.predicates.sqlglot_nodes import ARITHMETIC, COMPARE, operands, plain_name
-from mudkit.predicates.tokens import DIALECT, MAX_DEPTH, tokens
+from mudkit.predicates.language import Scopes
+from mudkit.predicates.tokens import DIALECT, MAX_DEPTH, NAME_PREFIX, tokenize
 from mudkit.predicates.tree import Node, Place
-from mudkit.predicates.values import BIGGEST_INTEGER, EVERY_KIND, LIST, Members, Value, kind_of, value
+from mudkit.predicates.values import EVERY_KIND, LIST, MAX_INTEGER, Members, Value, kind_of, value
 
-__all__ = [
-    "MAX_NODES",
-    "Parser",
-]
+__all__ = ["MAX_NODES", "Bound", "ListOf", "Parameter", "Parsed", "Parser", "Source", "with_kinds"]
 
 MAX_NODES: Final = 500
 MAX_LEVELS: Final = 100
 """Levels of the tree; each operator of a chain such as 1 + 2 + 3 makes one."""
 
+_COMPARISONS: Final[dict[type[exp.Expr], str]] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_ARITHMETIC: Final[dict[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 
-_NOTHING: Final[Mapping[str, Any]] = {}
+
+def _plain_name(name: str) -> str:
+    """Return a name without its prefix."""
+    return name.removeprefix(NAME_PREFIX)
+
+
+def _operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+    """Return the operands of a chain of ANDs or of ORs, without recursion along the chain."""
+    parts: list[exp.Expr] = []
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        if isinstance(current, kind):
+            todo.extend((current.expression, current.this))
+        else:
+            parts.append(current)
+    return parts
+
+
+class Parameter(NamedTuple):
+    """Constant that is given by name, ``:name``."""
+
+    name: str
+
+
+class Bound(NamedTuple):
+    """Constant that is read from the data of a bound scope when the predicate is bound."""
+
+    scope: str
+    path: tuple[str, ...]
+
+
+class ListOf(NamedTuple):
+    """Items of an ``IN``, each a literal or a parameter."""
+
+    items: tuple[Value | Parameter, ...]
+
+
+Source: TypeAlias = Value | Parameter | Bound | ListOf | Members
+"""Origin of a slot's constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Tree of a text, and the origin of its constants."""
+
+    text: str
+    root: Node
+    sources: tuple[Source, ...]
+    slots: tuple[tree.Constant, ...]
+    """Node of each slot."""
+    forms: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    """Cached forms, by the kinds of the constants."""
+    functions: tuple[functions.Function, ...] = ()
+    """Registered functions of users in the tree."""
+
+
+def with_kinds(parsed: Parsed, kinds: tuple[int, ...]) -> tree.Node:
+    """Return the tree with the kinds of its constants; unbound slots (kind -1) become names again."""
+    if all(kind == node.kinds for kind, node in zip(kinds, parsed.slots, strict=True)):
+        return parsed.root
+    changed: dict[int, tree.Node] = {}
+    for node in parsed.slots:
+        kind, source = kinds[node.slot], parsed.sources[node.slot]
+        if isinstance(source, Bound) and kind == -1:
+            changed[id(node)] = tree.Name(source.scope, source.path, node.at)
+        elif node.kinds == LIST and kind != LIST:
+            raise PredicateError(
+                "IN is followed by a list of constants.",
+                text=parsed.text,
+                at=node.at,
+                found="a single constant",
+                expected="for instance (1, 2)",
+            )
+        elif kind != node.kinds:
+            changed[id(node)] = tree.Constant(node.slot, kind, node.at)
+    return tree.replace_nodes(parsed.root, changed)
+
+
+_NO_PARAMETERS: Final[Mapping[str, Any]] = {}
 
 
 class Parser:
-    """Reads one text.
+    """Parser of one text.
 
-    Parameters
-    ----------
-    text : str
-    scopes : Scopes
-    given : mapping, optional
-        Parameters, so that the tree has their kinds at once; whether they fit is checked elsewhere.
-    part : list of Token, optional
-        The part of the text to read; by default all of it.
+    ``parameters`` only give the tree the kinds of its constants at once; they are checked elsewhere. ``part``
+    holds the tokens to parse when they are not all of the text.
     """
 
     def __init__(
         self,
         text: str,
         scopes: Scopes,
-        given: Mapping[str, Any] = _NOTHING,
+        parameters: Mapping[str, Any] = _NO_PARAMETERS,
         part: list[Token] | None = None,
     ) -> None:
         self.text = text
         self.scopes = scopes
-        self._given = given
-        self._tokens = tokens(text) if part is None else part
+        self._parameters = parameters
+        self._tokens = tokenize(text) if part is None else part
         self._sources: list[Source] = []
         self._slots: list[tree.Constant] = []
         self._users: list[functions.Function] = []
@@ -62,29 +141,13 @@ class Parser:
         self._bound: dict[Bound, Node] = {}
 
     def expression(self) -> Parsed:
-        """Read the text as one expression.
-
-        Raises
-        ------
-        PredicateError
-        """
+        """Parse the text as one expression."""
         return self.parsed(self._node(self._one(), 0))
 
     def aggregate(self, known: Container[str]) -> tuple[str, Parsed | None]:
-        """Read the text as one aggregate, a function over many records.
-
-        Returns
-        -------
-        name : str
-        argument : Parsed or None
-            ``None`` for ``*``.
-
-        Raises
-        ------
-        PredicateError
-        """
+        """Parse the text as an aggregate out of ``known``; return name and argument, ``None`` for ``*``."""
         call = self._one()
-        name = plain_name(str(call.this)).lower() if isinstance(call, exp.Anonymous) else ""
+        name = _plain_name(str(call.this)).lower() if isinstance(call, exp.Anonymous) else ""
         if name not in known:
             raise self._error(
                 "This is not an aggregate.",
@@ -93,12 +156,12 @@ class Parser:
             )
         if len(call.expressions) != 1:
             raise self._error(f"{name} takes one argument.", call, found=str(len(call.expressions)))
-        (given,) = call.expressions
-        if isinstance(given, exp.Star):
+        (argument,) = call.expressions
+        if isinstance(argument, exp.Star):
             if name != "count":
                 raise self._error(f"{name} takes a value.", call, expected=f"{name}(price), or count(*)")
             return name, None
-        return name, self.parsed(self._node(given, 1))
+        return name, self.parsed(self._node(argument, 1))
 
     def _one(self) -> exp.Expr:
         trees = self._parse()
@@ -111,25 +174,17 @@ class Parser:
             parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
             return list(parser.parse(self._tokens, self.text))
         except ParseError as error:
-            raise self._unreadable(error) from None
-        except (
-            SqlglotError,
-            RecursionError,
-            ValueError,
-            TypeError,
-            AttributeError,
-            IndexError,
-            KeyError,
-        ) as error:
-            # sqlglot answers some nonsense with a plain Python error; to the reader it is the same.
-            raise self._error("The text cannot be read.", None) from error
+            raise self._parse_error(error) from None
+        except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, LookupError) as error:
+            # sqlglot raises plain Python errors for some malformed texts.
+            raise self._error("The text cannot be parsed.", None) from error
 
     def parsed(self, root: Node) -> Parsed:
-        """Close a tree with the constants read so far."""
+        """Return a tree with the constants parsed so far."""
         users = tuple(dict.fromkeys(self._users))
         return Parsed(self.text, root, tuple(self._sources), tuple(self._slots), functions=users)
 
-    def _unreadable(self, error: ParseError) -> PredicateError:
+    def _parse_error(self, error: ParseError) -> PredicateError:
         problem = error.errors[0] if error.errors else {}
         here = (problem.get("line"), problem.get("col"))
         last = self._tokens[-1]
@@ -142,14 +197,14 @@ class Parser:
             TokenType.NUMBER,
         ):
             return PredicateError(
-                "The predicate ends too soon.",
+                "The predicate is incomplete.",
                 text=self.text,
                 at=at,
                 expected="a name, a value or a condition after this",
                 remedy="complete it, or leave this out",
             )
         return PredicateError(
-            "The predicate cannot be read here.",
+            "The predicate cannot be parsed here.",
             text=self.text,
             at=at,
             expected="a condition of comparisons with AND, OR, NOT, BETWEEN, IN, LIKE, IS NULL",
@@ -159,7 +214,7 @@ class Parser:
         return PredicateError(summary, text=self.text, at=None if node is None else self._place(node), **more)
 
     def _place(self, node: exp.Expr) -> Place:
-        """Find where a node stands: sqlglot notes it for names, calls and literals only."""
+        """Return the first and last character of a node; sqlglot notes them for some nodes only."""
         if isinstance(node, exp.Placeholder):
             return self._parameter_places.get(node.name)
         meta = node.meta
@@ -179,29 +234,26 @@ class Parser:
         return places
 
     def _node(self, node: exp.Expr, level: int) -> Node:
-        """Let a node through, and all below it.
-
-        ``level`` is the level in the tree.
-        """
+        """Convert a node of sqlglot and those below it; ``level`` counts from the root."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise self._error("The predicate is too large.", node, expected=f"at most {MAX_NODES} nodes")
         if level > MAX_LEVELS:
             raise self._error("The predicate has too many levels.", node, expected=f"at most {MAX_LEVELS}")
-        read: Callable[[Parser, Any, int], Node] | None = _READ.get(type(node))
-        if read is None:
+        convert: Callable[[Parser, Any, int], Node] | None = _CONVERTERS.get(type(node))
+        if convert is None:
             raise self._error(f"{node.key.upper()} is not part of the language.", node)
-        return read(self, node, level)
+        return convert(self, node, level)
 
     def _connected(self, node: exp.And | exp.Or, level: int) -> Node:
-        kind, made = (exp.And, tree.And) if isinstance(node, exp.And) else (exp.Or, tree.Or)
+        kind, result = (exp.And, tree.And) if isinstance(node, exp.And) else (exp.Or, tree.Or)
         args: list[Node] = []
-        for part in operands(node, kind):
+        for part in _operands(node, kind):
             arg = self._node(part, level + 1)
-            args += arg.args if isinstance(arg, made) else (arg,)
+            args += arg.args if isinstance(arg, result) else (arg,)
             self._nodes += 1
         self._nodes -= 2
-        return made(tuple(args), _place_of(args))
+        return result(tuple(args), _place_of(args))
 
     def _parenthesised(self, node: exp.Paren, level: int) -> Node:
         self._nodes -= 1
@@ -209,10 +261,10 @@ class Parser:
 
     def _compare(self, node: exp.Expr, level: int) -> Node:
         left, right = self._node(node.this, level + 1), self._node(node.expression, level + 1)
-        return tree.Compare(COMPARE[type(node)], left, right, _place_of((left, right)))
+        return tree.Compare(_COMPARISONS[type(node)], left, right, _place_of((left, right)))
 
     def _arithmetic(self, node: exp.Expr, level: int) -> Node:
-        return self._call(functions.OPERATORS[ARITHMETIC[type(node)]], [node.this, node.expression], level)
+        return self._call(functions.OPERATORS[_ARITHMETIC[type(node)]], [node.this, node.expression], level)
 
     def _like(self, node: exp.Like, level: int) -> Node:
         like = self._call(functions.OPERATORS["like"], [node.this, node.expression], level)
@@ -240,15 +292,19 @@ class Parser:
         return self._constant(self._source(node), self._place(node))
 
     def _concat(self, node: exp.Concat, level: int) -> Node:
-        raise self._error("Two strings stand side by side.", node, remedy="'' is a quote inside a string")
+        raise self._error("Two strings are adjacent.", node, remedy="'' is a quote inside a string")
 
     def _alias(self, node: exp.Alias, level: int) -> Node:
-        raise self._error("Something follows the condition.", node.args["alias"], expected="AND or OR")
+        raise self._error("Unexpected text after the condition.", node.args["alias"], expected="AND or OR")
 
     def _constant(self, source: Source, at: Place) -> Node:
         kinds = LIST if isinstance(source, (ListOf, Members)) else EVERY_KIND
         if isinstance(source, Parameter):
-            kinds = kind_of(value(self._given[source.name])) if source.name in self._given else EVERY_KIND
+            kinds = (
+                kind_of(value(self._parameters[source.name]))
+                if source.name in self._parameters
+                else EVERY_KIND
+            )
         elif not isinstance(source, (Bound, ListOf)):
             kinds = kind_of(source)
         return self._slot(source, kinds, at)
@@ -268,23 +324,23 @@ class Parser:
             case exp.Placeholder():
                 if not node.name:
                     raise self._error("A parameter needs a name.", node, expected=":name")
-                return Parameter(plain_name(node.name))
+                return Parameter(_plain_name(node.name))
         return str(node.this) if node.is_string else self._number(node, str(node.this))
 
     def _number(self, node: exp.Expr, written: str) -> float:
         try:
             number = float(written)
-        except ValueError:  # .3.5, which sqlglot takes for one
+        except ValueError:  # .3.5, which sqlglot accepts
             raise self._error(
                 "This is not a number.", node, found=written, expected="one such as 12, 0.5 or 2e3"
             ) from None
         if not math.isfinite(number):
             raise self._error("This number is too large.", node, expected="at most about 1.8e308")
-        if written.isdigit() and int(written) > BIGGEST_INTEGER:
+        if written.isdigit() and int(written) > MAX_INTEGER:
             raise self._error(
-                "This integer cannot be told from its neighbours.",
+                "This integer is too large to be exact.",
                 node,
-                expected=f"at most {BIGGEST_INTEGER:,}",
+                expected=f"at most {MAX_INTEGER:,}",
             )
         return number
 
@@ -295,33 +351,31 @@ class Parser:
 
     def _in(self, node: exp.Expr, level: int) -> Node:
         item = self._node(node.this, level + 1)
-        given = node.args.get("field")
-        if given is not None:
-            if not isinstance(given, exp.Placeholder):
-                raise self._error("After IN comes a list.", given, expected="(1, 2, 3) or :name")
-            return tree.In(item, self._members(Parameter(plain_name(given.name)), given), item.at)
+        parameter = node.args.get("field")
+        if parameter is not None:
+            if not isinstance(parameter, exp.Placeholder):
+                raise self._error("After IN comes a list.", parameter, expected="(1, 2, 3) or :name")
+            name = _plain_name(parameter.name)
+            return tree.In(item, self._members(ListOf((Parameter(name),)), parameter), item.at)
         if node.args.get("query") is not None or node.args.get("unnest") is not None:
             raise self._error("After IN comes a list, not a query.", node)
         items = node.expressions
-        negative = [isinstance(each, exp.Neg) and isinstance(each.this, exp.Literal) for each in items]
+        negated = [isinstance(part, exp.Neg) and isinstance(part.this, exp.Literal) for part in items]
         plain = (exp.Literal, exp.Boolean, exp.Null, exp.Placeholder)
-        if all(isinstance(each, plain) or minus for each, minus in zip(items, negative, strict=True)):
+        if all(isinstance(part, plain) or minus for part, minus in zip(items, negated, strict=True)):
             members = [
-                -self._number(each, str(each.this.this))
-                if minus and not each.this.is_string
-                else self._source(each)
-                for each, minus in zip(items, negative, strict=True)
+                -self._number(part, str(part.this.this))
+                if minus and not part.this.is_string
+                else self._source(part)
+                for part, minus in zip(items, negated, strict=True)
             ]
             return tree.In(item, self._members(ListOf(tuple(members)), node), item.at)
-        parts = tuple(tree.Compare("=", item, self._node(each, level + 1), item.at) for each in items)
+        parts = tuple(tree.Compare("=", item, self._node(part, level + 1), item.at) for part in items)
         return tree.Or(parts, item.at) if len(parts) > 1 else parts[0]
 
-    def _members(self, source: Parameter | ListOf, node: exp.Expr) -> tree.Constant:
-        members: Source = source
-        if isinstance(source, ListOf) and not any(isinstance(each, Parameter) for each in source.items):
-            members = Members.of([each for each in source.items if not isinstance(each, Parameter)])
-        if isinstance(source, Parameter):
-            members = ListOf((source,))
+    def _members(self, source: ListOf, node: exp.Expr) -> tree.Constant:
+        values = [item for item in source.items if not isinstance(item, Parameter)]
+        members = Members.of(values) if len(values) == len(source.items) else source
         return self._slot(members, LIST, self._place(node))
 
     def _name(self, node: exp.Expr, level: int) -> Node:
@@ -330,7 +384,7 @@ class Parser:
         for part in parts:
             if not isinstance(part, exp.Identifier):
                 raise self._error("This is not a name.", node, expected="a path such as loc.lat")
-            path.append(plain_name(part.name))
+            path.append(_plain_name(part.name))
         if len(path) > MAX_DEPTH:
             raise self._error(
                 "This path is too long.", node, found=f"{len(path)} parts", expected=f"at most {MAX_DEPTH}"
@@ -343,7 +397,7 @@ class Parser:
         if len(path) == 1 and path[0] in self.scopes.names[1:]:
             raise self._error(f"{path[0]} is a scope, not a value.", node, expected=f"{path[0]}.name")
         if scope in self.scopes.bound:
-            # One slot a name, so that a bound name stays one value however often it stands there.
+            # One slot for each name: it has one value wherever it occurs.
             source = Bound(scope, rest)
             if source not in self._bound:
                 self._bound[source] = self._constant(source, at)
@@ -351,7 +405,7 @@ class Parser:
         return tree.Name(scope or default, rest, at)
 
     def _function(self, node: exp.Expr, level: int) -> Node:
-        name = plain_name(str(node.this))
+        name = _plain_name(str(node.this))
         function = functions.find(name)
         if function is None:
             raise self._error(
@@ -363,16 +417,16 @@ class Parser:
         return self._call(function, node.expressions, level, at=self._place(node))
 
     def _call(
-        self, function: functions.Function, given: list[exp.Expr], level: int, at: Place = None
+        self, function: functions.Function, arguments: list[exp.Expr], level: int, at: Place = None
     ) -> Node:
         if function.is_user:
             self._users.append(function)
-        args = tuple(self._node(each, level + 1) for each in given)
-        most = len(args) if function.many else len(function.takes)
-        if not function.required <= len(args) <= most:
-            count = f"{function.required}" if most == function.required else f"{function.required} to {most}"
+        args = tuple(self._node(argument, level + 1) for argument in arguments)
+        maximum = len(args) if function.many else len(function.takes)
+        if not function.required <= len(args) <= maximum:
+            count = str(function.required) + (f" to {maximum}" if maximum > function.required else "")
             raise PredicateError(
-                f"{function.name} takes another number of arguments.",
+                f"{function.name} takes a different number of arguments.",
                 text=self.text,
                 at=at,
                 found=str(len(args)),
@@ -386,12 +440,12 @@ def _place_of(nodes: Sequence[Node]) -> Place:
     return (first[0], last[1]) if first and last else first or last
 
 
-_READ: Final[dict[type[exp.Expr], Any]] = {
+_CONVERTERS: Final[dict[type[exp.Expr], Any]] = {
     exp.And: Parser._connected, exp.Or: Parser._connected, exp.Paren: Parser._parenthesised,
     exp.Like: Parser._like, exp.Not: Parser._not, exp.Neg: Parser._negative, exp.Between: Parser._between,
     exp.In: Parser._in, exp.Is: Parser._is, exp.Literal: Parser._value, exp.Boolean: Parser._value,
     exp.Null: Parser._value, exp.Placeholder: Parser._value, exp.Column: Parser._name, exp.Dot: Parser._name,
     exp.Identifier: Parser._name, exp.Anonymous: Parser._function, exp.Concat: Parser._concat,
-    exp.Alias: Parser._alias, **dict.fromkeys(COMPARE, Parser._compare),
-    **dict.fromkeys(ARITHMETIC, Parser._arithmetic),
+    exp.Alias: Parser._alias, **dict.fromkeys(_COMPARISONS, Parser._compare),
+    **dict.fromkeys(_ARITHMETIC, Parser._arithmetic),
 }  # fmt: skip

@@ -1,27 +1,39 @@
-"""The predicate: a condition as text, its constants, and its evaluators."""
+"""The predicate: a condition as text, its constants, and its form.
+
+A form is the checked tree of a signature, with its compiled functions. Forms are cached by signature, so that
+a million predicates of one shape are compiled once.
+"""
 
 from __future__ import annotations
 
 import enum
+import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
+import re2
 
 from mudkit import words
 from mudkit.display import View, one_line
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
-from mudkit.predicates.constants import check_mapping, list_of, parameter
-from mudkit.predicates.form import Form, check_constants, form_of
 from mudkit.predicates.language import MOBIUS, Language
-from mudkit.predicates.parse import Parser
-from mudkit.predicates.parsed import Bound, ListOf, Parameter, Parsed, typed
+from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser, with_kinds
+from mudkit.predicates.python import compile_tree
+from mudkit.predicates.tree import Call, Constant, Name, Node, Place
 from mudkit.predicates.values import (
+    BOOLEAN,
+    MAX_INTEGER,
+    NULL,
     NUMBER,
     STRING,
+    STRUCT,
+    Members,
     attribute,
+    kind_names,
     kind_of,
     value,
 )
@@ -29,15 +41,18 @@ from mudkit.predicates.values import (
 if TYPE_CHECKING:
     from mudkit.predicates.layout import Layout
 
-__all__ = ["Predicate"]
+__all__ = ["Form", "Predicate", "check_mapping"]
 
-_KEPT: Final = 4096
+MAX_LIST: Final = 10_000
+"""Maximum number of items in the list of an ``IN``."""
+MAX_CACHED: Final = 4096
+"""Maximum number of parsed texts, and of forms, that are cached."""
 _EMPTY: Final[Mapping[str, Any]] = {}
 _parsed: OrderedDict[tuple[str, Language], Parsed] = OrderedDict()
 
 
 class _Unbound(enum.Enum):
-    """The constant of a name whose scope is not bound yet."""
+    """Constant of a name whose scope is not bound yet."""
 
     UNBOUND = 0
 
@@ -47,12 +62,12 @@ _KINDS: Final[dict[type, int]] = {float: NUMBER, str: STRING, _Unbound: -1}
 
 
 class Predicate:
-    """A condition over records, their readers and their writers.
+    """Condition over records, their readers and their writers.
 
     Parameters
     ----------
     text : str
-        A SQL condition; see the design of the language for what it may hold and what it means.
+        A SQL condition. The guide to predicates describes the language.
     **parameters
         Constants for ``:name`` in the text: a number, string, boolean, ``None``, point (``{"lat", "lon"}`` or
         a pair), or after ``IN`` a list of these.
@@ -60,14 +75,14 @@ class Predicate:
     Raises
     ------
     PredicateError
-        The text is no condition of the language, or a parameter is missing, unknown or of no usable kind. The
-        error shows the place with a caret.
+        The text is not a condition of the language, or a parameter is missing, unknown or of a kind that
+        cannot be a constant. The error marks the place with a caret.
 
     Notes
     -----
-    Mobius 2.2: writers and readers say in predicates who is meant. Each text is parsed once and each shape
-    compiled once in a process; both are kept for the 4,096 used last. Comparisons in a row, such as
-    ``1 < n < 3`` or ``n = 1 IS NULL``, are refused: engines take them for different things.
+    Mobius 2.2: writers and readers choose each other by predicates. Each text is parsed once and each shape
+    compiled once in a process; the 4,096 used last are cached. Chained comparisons, such as ``1 < n < 3`` or
+    ``n = 1 IS NULL``, are refused: engines disagree on their meaning.
 
     Examples
     --------
@@ -81,40 +96,43 @@ class Predicate:
     __slots__ = ("_parsed", "constants", "form", "language")
 
     def __init__(self, text: str, /, **parameters: Any) -> None:
-        self._make(text, parameters, MOBIUS)
+        self._initialize(text, parameters, MOBIUS)
 
     @classmethod
     def parse(
         cls, text: str, parameters: Mapping[str, Any] | None = None, *, language: Language = MOBIUS
     ) -> Predicate:
-        """Make a predicate of another language than that of Mobius, or one whose names are checked.
+        """Build a predicate of a given language, also with a schema that its names are checked against.
 
         Parameters
         ----------
         text : str
+            A SQL condition.
         parameters : mapping of str to object, optional
+            Constants for ``:name`` in the text.
         language : Language
-            Its scopes, and what is known of their attributes.
+            Scopes, and optionally attributes, that the predicate may name.
 
         Raises
         ------
         PredicateError
-            As for the class; with a schema also for a name that it does not have.
+            As for the class; also if the schema does not have a name.
         """
-        made = cls.__new__(cls)
-        made._make(text, parameters or {}, language)
-        return made
+        predicate = cls.__new__(cls)
+        predicate._initialize(text, parameters or {}, language)
+        return predicate
 
-    def _make(self, text: str, parameters: Mapping[str, Any], language: Language) -> None:
+    def _initialize(self, text: str, parameters: Mapping[str, Any], language: Language) -> None:
         self.language = language
         self._parsed = parsed = _parse(text, language, parameters)
         known: set[str] = set()
         constants = []
+        """Constants, by slot."""
         for slot, source in enumerate(parsed.sources):
             if isinstance(source, Parameter):
-                constants.append(parameter(parsed, slot, source.name, parameters, known))
+                constants.append(_parameter(parsed, slot, source.name, parameters, known))
             elif isinstance(source, ListOf):
-                constants.append(list_of(parsed, slot, source, parameters, known))
+                constants.append(_list_of(parsed, slot, source, parameters, known))
             else:
                 constants.append(_UNBOUND if isinstance(source, Bound) else source)
         if len(known) < len(parameters):
@@ -125,46 +143,47 @@ class Predicate:
                 found=", ".join(unused),
                 expected=", ".join(f":{name}" for name in sorted(known)) or "no parameters",
             )
-        self._settle(tuple(constants))
+        self._set_constants(tuple(constants))
 
-    def _settle(self, constants: tuple[Any, ...]) -> None:
+    def _set_constants(self, constants: tuple[Any, ...]) -> None:
         parsed = self._parsed
         kinds = tuple([_KINDS.get(type(c)) or kind_of(c) for c in constants])
         form = parsed.forms.get(kinds)
+        """Checked tree and compiled functions, shared by all predicates of its signature."""
         if form is None:
-            form = parsed.forms[kinds] = form_of(typed(parsed, kinds), self.language, parsed.text)
+            form = parsed.forms[kinds] = _form_of(with_kinds(parsed, kinds), self.language, parsed.text)
         if form.patterns:
-            check_constants(form, constants, parsed.text)
+            _check_patterns(form, constants, parsed.text)
         self.form: Form = form
-        """What it shares with all predicates of its signature."""
+        """Checked tree and compiled functions, shared by all predicates of its signature."""
         self.constants = constants
-        """Its constants, by slot."""
+        """Constants, by slot."""
 
     @property
     def text(self) -> str:
-        """The text that it was made of."""
+        """Text of the condition."""
         return self._parsed.text
 
     @property
     def signature(self) -> str:
-        """The shape: names, operators and functions, with ``?kind`` for each constant.
+        """Shape of the predicate: names, operators and functions, with ``?kind`` for each constant.
 
-        Equal for equal shapes, whatever their constants, spacing or comments.
+        It does not depend on the values of constants, on spacing or on comments.
         """
         return self.form.signature
 
     @property
     def unbound(self) -> list[str]:
-        """Names that must be bound before it can be evaluated, for instance ``sender.loc``."""
+        """Names that must be bound before evaluation, for instance ``sender.loc``."""
         return list(self.form.unbound)
 
     def names(self) -> dict[str, set[str]]:
-        """Give the names that it looks at, by scope.
+        """Return the names that the predicate reads, by scope.
 
         Returns
         -------
         dict of str to set of str
-            Every scope of its language; paths into structs with dots.
+            Every scope of its language; dots separate the parts of paths into structs.
         """
         names: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
         for scope, path in self.form.names:
@@ -172,28 +191,28 @@ class Predicate:
         return names
 
     def bind(self, **scopes: Mapping[str, Any]) -> Predicate:
-        """Make the names of a scope constants: the writer's side, when a record is written.
+        """Replace the names of a scope by constants: the data of the writer when a record is written.
 
         Parameters
         ----------
         **scopes : mapping
-            Data of the scope, for instance ``sender={"loc": (30.27, -97.74)}``. What is not there is NULL.
+            Data of the scope, for instance ``sender={"loc": (30.27, -97.74)}``. Missing attributes are NULL.
 
         Returns
         -------
         Predicate
-            A new one.
+            A new predicate.
 
         Raises
         ------
         PredicateError
-            The language does not bind this scope, or its data are no mapping.
+            The language does not bind this scope, or its data are not a mapping.
         """
         for scope, data in scopes.items():
             if scope not in self.language.scopes.bound:
-                bound = ", ".join(sorted(self.language.scopes.bound)) or "no scope"
+                known = ", ".join(sorted(self.language.scopes.bound)) or "no scope"
                 raise PredicateError(
-                    "This scope is not bound when a predicate is written.", found=scope, expected=bound
+                    "This scope is not bound when a predicate is written.", found=scope, expected=known
                 )
             check_mapping(scope, data)
         constants = list(self.constants)
@@ -203,11 +222,11 @@ class Predicate:
                 for part in source.path:
                     data = attribute(data, part)
                 constants[slot] = value(data)
-        made = Predicate.__new__(Predicate)
-        made.language = self.language
-        made._parsed = self._parsed
-        made._settle(tuple(constants))
-        return made
+        bound = Predicate.__new__(Predicate)
+        bound.language = self.language
+        bound._parsed = self._parsed
+        bound._set_constants(tuple(constants))
+        return bound
 
     def __call__(
         self, record: Mapping[str, Any] = _EMPTY, /, *, tables: Mapping[str, Any] | None = None, **scopes: Any
@@ -219,10 +238,10 @@ class Predicate:
         record : mapping
             Data of the first scope.
         tables : mapping of str to mapping, optional
-            The tables for ``lookup``: by name of the table, records by primary key.
+            Tables for ``lookup``: by name of the table, records by primary key.
         **scopes : mapping
-            Data of the others, for instance ``receiver={"age": 30}``. A scope that is not given is empty: its
-            names are NULL.
+            Data of the other scopes, for instance ``receiver={"age": 30}``. The names of a missing scope are
+            NULL.
 
         Returns
         -------
@@ -232,15 +251,15 @@ class Predicate:
         Raises
         ------
         PredicateError
-            A scope is not bound (it says which names are missing), is unknown or no mapping; a ``lookup`` has
-            no table; a user's function failed.
+            A scope is not bound (the error lists the missing names), unknown or not a mapping; ``lookup`` has
+            no table; a user's function raised an exception.
         """
         if scopes or type(record) is not dict or self.form.unbound:
             return self.form.evaluate(self.constants, tables, *self.arguments(record, scopes))
         return self.form.evaluate(self.constants, tables, record, *self.language.others)
 
     def arguments(self, record: Mapping[str, Any], scopes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Check the data of all scopes and put them into the language's order."""
+        """Return the data of ``record`` and all scopes, checked, in the order of the language."""
         names = self.language.scopes.names
         if type(record) is not dict:
             check_mapping(names[0], record)
@@ -257,8 +276,8 @@ class Predicate:
             data.append(given)
             known += 1
         if known < len(scopes):
-            wrong = ", ".join(scopes.keys() - set(names[1:]))
-            raise PredicateError("There is no such scope.", found=wrong, expected=", ".join(names[1:]))
+            unknown = ", ".join(scopes.keys() - set(names[1:]))
+            raise PredicateError("There is no such scope.", found=unknown, expected=", ".join(names[1:]))
         if self.form.unbound:
             self._check_bound(scopes)
         return data
@@ -285,23 +304,24 @@ class Predicate:
         Parameters
         ----------
         columns : mapping of str to array_like
-            Columns of the first scope by name: arrays of numbers, booleans, times, strings or objects, of
-            points an (n, 2) array, of structs an object array or one column a path (``"loc.lat"``). A masked
-            value is NULL. A value that is no array (a string, a number, a tuple, a dict) is the same for all.
+            Columns of the first scope by name: arrays of numbers, booleans, times, strings or objects; for
+            points an (n, 2) array; for structs an object array, or one column for each path (``"loc.lat"``).
+            A masked value is NULL. A value that is not an array (string, number, tuple, dict) applies to all
+            records.
         tables : mapping, optional
-            The tables for ``lookup``.
+            Tables for ``lookup``.
         **scopes : mapping of str to array_like
             Columns of the other scopes.
 
         Returns
         -------
         masked array of bool, shape (n,)
-            NULL is masked, with ``False`` beneath, so that ``rows[result]`` keeps those that match.
+            NULL is masked, with ``False`` beneath, so that ``rows[result]`` keeps the records that match.
 
         Raises
         ------
         PredicateError
-            Columns differ in length, or the predicate has a function without a NumPy form.
+            Columns differ in length, or a function of the predicate has no NumPy form.
         """
         from mudkit.predicates import vectors
 
@@ -310,34 +330,48 @@ class Predicate:
         return vectors.evaluate(self.form.root, self.constants, given, tables, self.text)
 
     def sql(self, dialect: Literal["sqlite", "spark"], layout: Layout) -> str:
-        """Write it for a SQL engine: an expression that is TRUE, FALSE or NULL exactly as in Python.
+        """Return a SQL expression that is TRUE, FALSE or NULL exactly as the predicate in Python.
 
         Parameters
         ----------
         dialect : {'sqlite', 'spark'}
-            Dialect. For SQLite, call :func:`mudkit.predicates.register_functions` on the connection.
+            SQLite needs the functions that :func:`mudkit.predicates.register_functions` adds to a connection.
+            Spark needs ``mudkit_matches(text, pattern)`` where the predicate has ``matches``;
+            :func:`mudkit.pipeline.column` registers it in the session.
         layout : Layout
-            Where the attributes of each scope are.
+            Columns that hold the attributes of each scope.
 
         Returns
         -------
         str
-            Constants are literals in it, quoted.
+            Constants are quoted literals.
 
         Raises
         ------
         PredicateError
-            The layout lacks a name, a scope is not bound, or the dialect has no form of a function.
+            The dialect is unknown or lacks a function, the layout lacks a name, a scope is not bound, or the
+            expression would be longer than 1 MB.
         """
-        from mudkit.predicates import dialects
+        from mudkit.predicates.layout import Layout
+        from mudkit.predicates.spark import SparkWriter
+        from mudkit.predicates.sql import Writer
+        from mudkit.predicates.sqlite import SqliteWriter
 
         self._check_bound({})
-        return dialects.write(self.form.root, self.constants, dialect, layout, self.text)
+        writers: dict[str, type[Writer]] = {"sqlite": SqliteWriter, "spark": SparkWriter}
+        if dialect not in writers:
+            raise PredicateError(
+                "There is no such dialect of SQL.", found=repr(dialect), expected="'sqlite' or 'spark'"
+            )
+        if not isinstance(layout, Layout):
+            raise PredicateError("Expected a Layout.", found=type(layout).__name__)
+        writer = writers[dialect](self.constants, layout, self.text)
+        return str(writer.finished(writer.of(self.form.root, BOOLEAN)))
 
     def explain(self) -> str:
-        """Draw its tree, one node a line, with the kinds that are known; then names that look misspelt.
+        """Return a drawing of the tree, one node a line, with known kinds; then names that may be misspelt.
 
-        A name whose scope is misspelt is read as a name of the record, and NULL when no record has it.
+        A name with a misspelt scope is an attribute of the record, and NULL when no record has it.
         """
         lines = [tree.outline(self.form.root, self.constants)]
         for scope, path in self.form.names:
@@ -373,22 +407,32 @@ class Predicate:
 
     @classmethod
     def restore(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
-        """Make the predicate again that has this text and these :attr:`constants`."""
+        """Build the predicate of a text and its :attr:`constants`.
+
+        Parameters
+        ----------
+        text : str
+            Text of the condition.
+        constants : iterable
+            Constants, by slot.
+        language : Language
+            Language of the text.
+        """
         return _restored(text, language, tuple(constants))
 
 
 def _restored(text: str, language: Language, constants: tuple[Any, ...]) -> Predicate:
-    made = Predicate.__new__(Predicate)
-    made.language = language
-    made._parsed = _parse(text, language)
-    made._settle(constants)
-    return made
+    predicate = Predicate.__new__(Predicate)
+    predicate.language = language
+    predicate._parsed = _parse(text, language)
+    predicate._set_constants(constants)
+    return predicate
 
 
 def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY) -> Parsed:
     try:
         parsed = _parsed.get((text, language))
-    except TypeError:  # not even hashable: the parser says what was expected
+    except TypeError:  # not hashable: the parser raises the error
         parsed = None
     if parsed is not None and (
         not parsed.functions or all(functions.find(f.name) is f for f in parsed.functions)
@@ -397,6 +441,209 @@ def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY
         return parsed
     parsed = Parser(text, language.scopes, parameters).expression()
     _parsed[text, language] = parsed
-    if len(_parsed) > _KEPT:
+    if len(_parsed) > MAX_CACHED:
         _parsed.popitem(last=False)
     return parsed
+
+
+class Form:
+    """Checked tree of a signature, and its compiled functions.
+
+    ``key`` is equal for forms of the same signature, also when one was evicted from the cache and built
+    again.
+    """
+
+    def __init__(
+        self, root: Node, nodes: tuple[Node, ...], signature: str, key: Hashable, language: Language
+    ) -> None:
+        self.root = root
+        self.scopes = language.scopes.names
+        self.signature = signature
+        self.key = key
+        self.names = tuple(dict.fromkeys([(n.scope, n.path) for n in nodes if type(n) is Name]))
+        bound = language.scopes.bound
+        self.unbound = tuple([".".join((scope, *path)) for scope, path in self.names if scope in bound])
+        # Constants of these nodes must be regular expressions.
+        self.patterns = tuple(
+            [
+                node.args[1]
+                for node in nodes
+                if type(node) is Call and node.function.name == "matches" and type(node.args[1]) is Constant
+            ]
+        )
+
+    @cached_property
+    def evaluate(self) -> Callable[..., bool | None]:
+        """Compiled predicate: ``(constants, tables, *scopes)`` to TRUE, FALSE or NULL."""
+        return compile_tree(self.root, self.scopes)
+
+    @cached_property
+    def matches(self) -> Callable[..., bool]:
+        """Compiled test for TRUE; stops at the first part that is not TRUE."""
+        return compile_tree(self.root, self.scopes, only_true=True)
+
+
+class _Key(NamedTuple):
+    signature: str
+    scopes: tuple[str, ...]
+    functions: tuple[Any, ...]
+
+
+_forms: OrderedDict[_Key, Form] = OrderedDict()
+
+
+def _form_of(root: Node, language: Language, text: str) -> Form:
+    """Check a tree whose constants have kinds, and return its form.
+
+    Raises
+    ------
+    PredicateError
+        A name is not in the schema, or an argument can never have a kind that the function accepts.
+    """
+    kinds = ""
+    if language.schema:
+        named = {
+            id(node): tree.Name(node.scope, node.path, node.at, language.kinds(node, text))
+            for node in tree.walk(root)
+            if isinstance(node, Name)
+        }
+        root = tree.replace_nodes(root, named)
+        kinds = "".join(f"|{node.kinds}" for node in tree.walk(root) if isinstance(node, Name))
+    nodes = tuple(tree.walk(root))
+    _check(root, nodes, text)
+    users = tuple([node.function for node in nodes if type(node) is Call and node.function.is_user])
+    signature = tree.text_of(root)
+    key = _Key(signature + kinds, language.scopes.names, users)
+    form = _forms.get(key)
+    if form is None:
+        form = _forms[key] = Form(root, nodes, signature, key, language)
+        if len(_forms) > MAX_CACHED:
+            _forms.popitem(last=False)
+    else:
+        _forms.move_to_end(key)
+    return form
+
+
+def _check(root: Node, nodes: tuple[Node, ...], text: str) -> None:
+    """Raise an error if an argument can never have a kind that its function accepts."""
+    _expect(root, BOOLEAN, "A predicate is a condition", text)
+    for node in nodes:
+        match node:
+            case tree.And(args=args) | tree.Or(args=args):
+                for arg in args:
+                    _expect(arg, BOOLEAN, f"{type(node).__name__.upper()} takes conditions", text)
+            case tree.Not(item=item):
+                _expect(item, BOOLEAN, "NOT takes a condition", text)
+            case Call(function=function, args=args):
+                for position, arg in enumerate(args):
+                    kinds = function.kind_of_argument(position)
+                    name = function.symbol or function.name
+                    _expect(arg, kinds, f"{name} takes a {kind_names(kinds)} here", text)
+
+
+def _expect(node: Node, kinds: int, summary: str, text: str) -> None:
+    if node.kinds != NULL and not node.kinds & kinds:
+        raise PredicateError(f"{summary}.", text=text, at=node.at, found=f"a {kind_names(node.kinds)}")
+
+
+def _check_patterns(form: Form, constants: tuple[Any, ...], text: str) -> None:
+    """Raise an error if a constant pattern is not a regular expression."""
+    for node in form.patterns:
+        if node.kinds == STRING:
+            try:
+                functions.pattern(constants[node.slot])
+            except re2.error as error:
+                problem = error.args[0]
+                raise PredicateError(
+                    "This is not a regular expression that RE2 knows.",
+                    text=text,
+                    at=node.at,
+                    found=problem.decode(errors="replace") if isinstance(problem, bytes) else str(problem),
+                    expected="RE2 syntax: no look-around, no back-references",
+                ) from None
+
+
+def _parameter(parsed: Parsed, slot: int, name: str, given: Mapping[str, Any], known: set[str]) -> Any:
+    """Return the constant of the parameter ``name`` for a slot, and add the name to ``known``."""
+    known.add(name)
+    try:
+        return _constant(given[name], name, parsed.text, parsed.slots[slot].at)
+    except KeyError:
+        raise PredicateError(
+            f"The parameter :{name} is missing.",
+            text=parsed.text,
+            at=parsed.slots[slot].at,
+            found=", ".join(given) or "no parameters",
+            remedy=f"Predicate(…, {name}=…)",
+        ) from None
+
+
+def _constant(data: Any, name: str, text: str, at: Place) -> Any:
+    """Convert data to a constant; data that would become NULL are an error."""
+    kind = type(data)
+    if kind is float:
+        if data - data == 0.0:  # neither NaN nor infinite
+            return data
+    elif kind is str and data.isascii() and "\0" not in data:
+        return data
+    constant = value(data)
+    if constant is None and data is not None:
+        summary = f":{name} cannot be used as a constant."
+        if isinstance(data, (int, np.integer)):
+            summary = f":{name} is an integer too large to be exact."
+        elif isinstance(data, (float, np.floating)) and not math.isfinite(data):
+            summary = f":{name} is not a finite number."
+        elif isinstance(data, str):
+            summary = f":{name} is not valid text: it contains U+0000 or half of a surrogate pair."
+        raise PredicateError(
+            summary,
+            text=text,
+            at=at,
+            found=f"{type(data).__name__}: {data!r}"[:80],
+            expected=f"a number (if whole up to {MAX_INTEGER:,}), a string, a boolean, None or a point "
+            "within ±90 and ±180",
+        )
+    if kind_of(constant) == STRUCT:
+        raise PredicateError(
+            f":{name} cannot be used as a constant.",
+            text=text,
+            at=at,
+            found=f"{data!r}"[:80],
+            expected='a number, string, boolean, None, or a point such as {"lat": 30.3, "lon": -97.7}',
+        )
+    return constant
+
+
+def _list_of(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any], known: set[str]) -> Members:
+    """Return the constant list of an ``IN``, and add the names of its parameters to ``known``."""
+    items: list[Any] = []
+    at = parsed.slots[slot].at
+    for item in source.items:
+        if type(item) is not Parameter:
+            items.append(item)
+            continue
+        members = given.get(item.name)
+        if len(source.items) == 1 and isinstance(members, (list, tuple, set, frozenset, np.ndarray)):
+            known.add(item.name)
+            if len(members) > MAX_LIST:
+                raise PredicateError(
+                    f"The list :{item.name} is too long.",
+                    text=parsed.text,
+                    at=at,
+                    found=f"{len(members):,} items",
+                    expected=f"at most {MAX_LIST:,}",
+                )
+            items += [_constant(member, item.name, parsed.text, at) for member in members]
+        else:
+            items.append(_parameter(parsed, slot, item.name, given, known))
+    return Members.of(items)
+
+
+def check_mapping(scope: str, data: Any) -> None:
+    """Raise an error if the data of a scope are not a mapping."""
+    if not isinstance(data, Mapping):
+        raise PredicateError(
+            f"The data of the scope {scope} are not a mapping.",
+            found=type(data).__name__,
+            expected='a mapping of names to values such as {"price": 7}',
+        )

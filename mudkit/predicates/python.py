@@ -1,10 +1,11 @@
 """The Python evaluator: a tree becomes one Python function.
 
-Its code is straight assignments, one a node, with ``if`` only where AND, OR and coalesce may stop early, so
-neither depth nor size can make it slow to compile. Nothing of the text gets into the source that is compiled:
-names of attributes and numbers of slots are put into the constants afterwards. So texts of one structure
-share what was compiled, and no name can be anything but a name. What AND, OR and NOT combine are functions of
-their own: of a new text most parts are known, and compiling them would take longer than all the rest.
+The code consists of assignments, one for each node, with ``if`` only where AND, OR and coalesce may stop
+early, so neither depth nor size makes it slow to compile. The compiled source contains nothing of the
+predicate's text: names of attributes and numbers of slots are put into the constants of the code object
+afterwards. Texts of one structure therefore share compiled code, and a name cannot inject code. Operands of
+AND, OR and NOT are functions of their own: most parts of a new text are compiled already, and compiling is
+the expensive step.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
-from mudkit.predicates import meaning, tree, values
+from mudkit.predicates import functions, tree, values
 from mudkit.predicates.tree import Node
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, POINT, STRING
 
@@ -28,28 +29,24 @@ _ORDERED: Final = NUMBER | STRING | BOOLEAN
 _EQUAL: Final = _ORDERED | POINT
 _KIND_NAMES: Final = {NUMBER: "number", STRING: "string", BOOLEAN: "boolean", POINT: "point"}
 _LOGIC: Final = (tree.And, tree.Or, tree.Not)
-_PYTHON: Final = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_OPERATORS: Final = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
 def compile_tree(
     root: Node, scopes: tuple[str, ...], *, kind: int = BOOLEAN, only_true: bool = False
 ) -> Callable[..., Any]:
-    """Make a function of a tree.
+    """Compile a tree to a function ``f(constants, tables, *scopes)``, where the scopes are mappings.
 
     Parameters
     ----------
     root : Node
+        Tree to compile.
     scopes : tuple of str
-        Names of the scopes, in the order in which they will be given.
+        Names of the scopes, in the order of the arguments.
     kind : int
-        Kind of the result that is wanted, or :data:`~mudkit.predicates.values.EVERY_KIND`.
+        Kind of the result, or :data:`~mudkit.predicates.values.EVERY_KIND`.
     only_true : bool
-        Whether to tell only TRUE from the rest, and stop as soon as it cannot be TRUE any more.
-
-    Returns
-    -------
-    callable
-        ``f(constants, tables, *scopes)``; scopes are mappings.
+        Whether to return True for TRUE and False for FALSE and NULL, stopping as early as possible.
     """
     code = Code(scopes if kind == BOOLEAN and isinstance(root, _LOGIC) else None)
     if only_true:
@@ -59,13 +56,13 @@ def compile_tree(
         code.line("return True")
     elif isinstance(root, (tree.And, tree.Or)):
         stop = "False" if isinstance(root, tree.And) else "True"
-        perhaps = []
+        null_tests = []
         for part in root.args:
             atom, nullable = code.emit(part, BOOLEAN)
             code.line(f"if {atom} is {stop}: return {stop}")
             if nullable:
-                perhaps.append(f"{atom} is None")
-        code.line(f"return None if {' or '.join(perhaps) or False} else {stop == 'False'}")
+                null_tests.append(f"{atom} is None")
+        code.line(f"return None if {' or '.join(null_tests) or False} else {stop == 'False'}")
     else:
         atom, _ = code.emit(root, kind)
         code.line(f"return {atom}")
@@ -73,26 +70,23 @@ def compile_tree(
 
 
 def finish(code: Code, scopes: tuple[str, ...]) -> Callable[..., Any]:
-    """Make a function ``f(constants, tables, *scopes)`` of a body."""
+    """Build a function ``f(constants, tables, *scopes)`` from a body."""
     head = f"def predicate(k, tables, {', '.join('s_' + scope for scope in scopes)}):"
     compiled = _compiled("\n".join([head, *code.lines]))
-    constants = tuple([code.names[each] if type(each) is str else each for each in compiled.co_consts])
+    constants = tuple([code.names[c] if type(c) is str else c for c in compiled.co_consts])
     return FunctionType(compiled.replace(co_consts=constants), code.known)
 
 
 @lru_cache(maxsize=4096)
 def _compiled(source: str) -> CodeType:
     module = compile(source, "<predicate>", "exec")
-    return next(each for each in module.co_consts if isinstance(each, CodeType))
+    return next(constant for constant in module.co_consts if isinstance(constant, CodeType))
 
 
 class Code:
-    """Writes the body of one function.
+    """Writer of the body of one function.
 
-    Parameters
-    ----------
-    scopes : tuple of str, optional
-        Names of the scopes: what is no AND, OR or NOT then becomes a function of its own.
+    With ``scopes``, operands of AND, OR and NOT become functions of their own.
     """
 
     def __init__(self, scopes: tuple[str, ...] | None = None) -> None:
@@ -102,23 +96,23 @@ class Code:
             "number": values.number, "string": values.string, "boolean": values.boolean,
             "point": values.point, "value": values.value,
             "attribute": values.attribute, "kind_of": values.kind_of,
-            "equal": meaning.equal, "less": meaning.less, "lookup": meaning.lookup,
-            "call_user": meaning.call_user, "BIG": values.BIGGEST,
+            "equal": functions.equal, "less": functions.less, "lookup": functions.lookup,
+            "call_user": functions.call_user, "BIG": values.MAX_NUMBER,
         }  # fmt: skip
         self.names: dict[str, str | int] = {}
-        """Names of attributes and numbers of slots, by what stands for them in the source."""
+        """Names of attributes and numbers of slots, by their placeholders in the source."""
         self._depth = 1
         self._count = 0
-        # What a variable holds is known only where its assignment has run for sure: a block forgets its own.
+        # Variables by content, a dictionary for each open block: after a block its variables may be unset.
         self._memo: list[dict[tuple[int | str, ...], tuple[str, bool]]] = [{}]
 
     def line(self, text: str) -> None:
-        """Write a line."""
+        """Append a line."""
         self.lines.append("    " * self._depth + text)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Write a head, and what comes meanwhile below it."""
+        """Append a head; the lines written meanwhile are indented below it."""
         self.line(head)
         self._depth += 1
         self._memo.append({})
@@ -127,12 +121,12 @@ class Code:
         self._depth -= 1
 
     def fresh(self) -> str:
-        """Give a variable that is not in use."""
+        """Return an unused variable."""
         self._count += 1
         return f"v{self._count}"
 
     def emit(self, node: Node, kind: int) -> tuple[str, bool]:
-        """Write code for a node's value if it is of a kind, else NULL.
+        """Write code for a node's value if it has a kind, else NULL.
 
         Returns
         -------
@@ -144,7 +138,7 @@ class Code:
         if not node.kinds & kind:
             return "None", True
         if type(node) is tree.Constant:
-            return f"k[{self._stand_in(node.slot)}]", False
+            return f"k[{self._placeholder(node.slot)}]", False
         key: tuple[int | str, ...] = id(node), kind
         if isinstance(node, tree.Name):
             key = node.scope, *node.path, node.kinds, kind
@@ -175,15 +169,15 @@ class Code:
         return write(self, node)
 
     def _name(self, node: tree.Name, kind: int) -> str:
-        atom = f"s_{node.scope}.get({self._stand_in(node.path[0])})"
+        atom = f"s_{node.scope}.get({self._placeholder(node.path[0])})"
         for part in node.path[1:]:
-            atom = f"attribute({atom}, {self._stand_in(part)})"
-        wanted = node.kinds & kind
-        if wanted in _KIND_NAMES:
-            return self._assign(f"{_KIND_NAMES[wanted]}({atom})")
+            atom = f"attribute({atom}, {self._placeholder(part)})"
+        kinds = node.kinds & kind
+        if kinds in _KIND_NAMES:
+            return self._assign(f"{_KIND_NAMES[kinds]}({atom})")
         variable = self._assign(f"value({atom})")
-        if wanted != EVERY_KIND:
-            variable = self._assign(f"{variable} if kind_of({variable}) & {wanted} else None")
+        if kinds != EVERY_KIND:
+            variable = self._assign(f"{variable} if kind_of({variable}) & {kinds} else None")
         return variable
 
     def _part(self, node: Node, scopes: tuple[str, ...]) -> str:
@@ -191,14 +185,14 @@ class Code:
         self.known[name] = compile_tree(node, scopes)
         return self._assign(f"{name}(k, tables, {', '.join('s_' + scope for scope in scopes)})")
 
-    def _stand_in(self, constant: str | int) -> str:
-        stand_in = f"n{len(self.names)}"
-        self.names[stand_in] = constant
-        return f"'{stand_in}'"
+    def _placeholder(self, constant: str | int) -> str:
+        placeholder = f"n{len(self.names)}"
+        self.names[placeholder] = constant
+        return f"'{placeholder}'"
 
     def _in(self, node: tree.In) -> tuple[str, bool]:
         atom, _ = self.emit(node.item, EVERY_KIND)
-        return self._assign(f"k[{self._stand_in(node.members.slot)}].holds({atom})"), True
+        return self._assign(f"k[{self._placeholder(node.members.slot)}].holds({atom})"), True
 
     def _is_null(self, node: tree.IsNull) -> tuple[str, bool]:
         atom, nullable = self.emit(node.item, EVERY_KIND)
@@ -211,14 +205,14 @@ class Code:
         ), nullable
 
     def _chain(self, node: tree.And | tree.Or) -> tuple[str, bool]:
-        stop, go_on = ("False", "True") if isinstance(node, tree.And) else ("True", "False")
+        stop, neutral = ("False", "True") if isinstance(node, tree.And) else ("True", "False")
         first, *others = node.args
         atom, nullable = self.emit(first, BOOLEAN)
         result = self._assign(atom)
         for arg in others:
             with self.block(f"if {result} is not {stop}:"):
                 atom, maybe = self.emit(arg, BOOLEAN)
-                self.line(f"if {atom} is not {go_on}: {result} = {atom}")
+                self.line(f"if {atom} is not {neutral}: {result} = {atom}")
             nullable |= maybe
         return result, nullable
 
@@ -229,7 +223,7 @@ class Code:
             return "None", True
         if common in _KIND_NAMES:
             left, right = self.emit(node.left, common), self.emit(node.right, common)
-            return self._guarded([left, right], f"{left[0]} {_PYTHON[node.operator]} {right[0]}")
+            return self._guarded([left, right], f"{left[0]} {_OPERATORS[node.operator]} {right[0]}")
         left, right = self.emit(node.left, EVERY_KIND), self.emit(node.right, EVERY_KIND)
         a, b = left[0], right[0]
         test = {
@@ -265,7 +259,7 @@ class Code:
             self.known[called] = function
             return self._guarded(args, f"call_user({called}, {atoms})")[0], True
         called = "f_" + {"/": "divide"}.get(function.name, function.name)
-        self.known[called] = meaning.MEANING[function.name]
+        self.known[called] = functions.IMPLEMENTATIONS[function.name]
         return self._guarded(args, f"{called}({atoms})")[0], True
 
     def _coalesce(self, args: tuple[Node, ...]) -> tuple[str, bool]:

@@ -1,7 +1,8 @@
 """The Spark evaluator: SQL text for Spark SQL, also in ANSI mode.
 
-Spark's texts have one type each: a number is DOUBLE, a string STRING, a boolean BOOLEAN, a point a STRUCT of
-two doubles. What would stand there several times is an element of an array instead, which a lambda looks at.
+Spark's expressions have one type each: a number is DOUBLE, a string STRING, a boolean BOOLEAN, a point a
+STRUCT of two doubles. A piece that is used several times becomes the element of an array that a lambda
+transforms.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from typing import Any, Final
 
 from mudkit import units
 from mudkit.errors import PredicateError
-from mudkit.predicates import meaning, tree
+from mudkit.predicates import functions, tree
 from mudkit.predicates.layout import Column, Group, Resolved, Typed, Whole
 from mudkit.predicates.sql import ONE_KIND, Sql, Writer
 from mudkit.predicates.tree import Node
 from mudkit.predicates.values import (
-    BIGGEST,
-    BIGGEST_INTEGER,
     BOOLEAN,
+    MAX_INTEGER,
+    MAX_NUMBER,
     NULL,
     NUMBER,
     POINT,
@@ -37,13 +38,13 @@ _TYPES: Final = {
     STRUCT: "BOOLEAN",
     NULL: "BOOLEAN",
 }
-_SHORT: Final = 500
-"""Characters that may stand there twice."""
-_EXACT: Final = f"BETWEEN -{BIGGEST_INTEGER} AND {BIGGEST_INTEGER}"
-_FINITE: Final = f"abs({{}}) <= {BIGGEST!r}D"
+MAX_REPEATED_CHARS: Final = 500
+"""Maximum length of a piece that is written twice."""
+_EXACT: Final = f"BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
+_FINITE: Final = f"abs({{}}) <= {MAX_NUMBER!r}D"
 _NOT_FINITE: Final = "array(double('Infinity'), double('-Infinity'), double('NaN'))"
-_LONGEST_DECIMAL: Final = "9.3e18D"
-"""A whole number that a JSON text holds as such is BIGINT up to here; beyond, Spark makes it a DECIMAL."""
+_MAX_BIGINT: Final = "9.3e18D"
+"""A whole number in JSON text is BIGINT up to here, and DECIMAL beyond."""
 _UPPER: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _DISTANCE: Final = (
@@ -58,7 +59,7 @@ _BOX: Final = (
     "ELSE m.a.lon >= m.c OR m.a.lon <= m.e "
     "OR (abs(m.a.lon) = 180D AND (-m.a.lon >= m.c OR -m.a.lon <= m.e)) END))"
 )
-_WITH_TIME: Final = f"m.a >= {meaning.FIRST_S}D AND m.a < {meaning.LAST_S}D"
+_WITH_TIME: Final = f"m.a >= {functions.MIN_TIME_S}D AND m.a < {functions.MAX_TIME_S}D"
 
 _TEMPLATES: Final = {
     "matches": "mudkit_matches({}, {})",
@@ -72,16 +73,16 @@ _TEMPLATES: Final = {
 
 
 class SparkWriter(Writer):
-    """Writes an expression for Spark."""
+    """Writer of an expression for Spark."""
 
     dialect = "spark"
 
     def null(self, kind: int) -> Sql:
-        """Write NULL of a kind."""
+        """Return NULL of a kind."""
         return Sql(f"CAST(NULL AS {_TYPES[kind]})")
 
     def literal(self, constant: Any) -> Sql:
-        """Write a constant."""
+        """Return a constant."""
         if constant is None:
             return Sql("NULL")
         if isinstance(constant, bool):
@@ -91,11 +92,11 @@ class SparkWriter(Writer):
         if isinstance(constant, Point):
             lat, lon = constant.lat + 0.0, constant.lon + 0.0
             return Sql(f"named_struct('lat', {lat!r}D, 'lon', {lon!r}D)")
-        constant += 0.0  # one zero: after a minus, that of -0.0 would begin a comment
+        constant += 0.0  # -0.0 becomes 0.0: after a minus sign, its own would begin a comment
         return Sql(f"({constant!r}D)" if constant < 0 else f"{constant!r}D")
 
     def let(self, body: str, *args: Sql) -> Sql:
-        """Write a text over ``m.a``, ``m.b``, … that stand for others; NULL when one of those is NULL."""
+        """Return an expression over the arguments as ``m.a``, ``m.b``, …; NULL if one of them is NULL."""
         names = "abcdefgh"[: len(args)]
         fields = ", ".join(f"'{name}', {{}}" for name in names)
         tests = " AND ".join(f"m.{name} IS NOT NULL" for name in names)
@@ -104,15 +105,15 @@ class SparkWriter(Writer):
         )
 
     def finite(self, number: Sql) -> Sql:
-        """Write NULL for infinity and NaN, without saying the number twice."""
+        """Return a number, or NULL for infinity and NaN; the number is written once."""
         return self.put(f"get(array_except(array({{}}), {_NOT_FINITE}), 0)", number)
 
     def divided(self, left: Sql, right: Sql) -> Sql:
-        """Write a division."""
+        """Return a quotient, NULL for a zero divisor."""
         return self.put("try_divide({}, {})", left, right)
 
     def name(self, column: Resolved, kind: int) -> Sql:
-        """Write the value of a name if it is of a kind."""
+        """Return the value of a name if it has a kind, else NULL."""
         if isinstance(column, Whole):
             return Sql(_Variant(_reference(column.column), column.path).of(kind))
         if isinstance(column, Typed):
@@ -121,20 +122,20 @@ class SparkWriter(Writer):
         assert column.lat is not None
         assert column.lon is not None
         place = _place(_in_column(Typed(column.lat, "")), _in_column(Typed(column.lon, "")))
-        return Sql(f"CASE WHEN {_there(column)} THEN {place} END")
+        return Sql(f"CASE WHEN {_any_present(column)} THEN {place} END")
 
     def missing(self, column: Resolved) -> Sql:
-        """Write whether a name is NULL."""
+        """Return the test whether a name is NULL."""
         if isinstance(column, Whole):
-            return Sql(f"(NOT {_Variant(_reference(column.column), column.path).there})")
+            return Sql(f"(NOT {_Variant(_reference(column.column), column.path).is_present})")
         if isinstance(column, Group):
-            return Sql(f"(NOT {_there(column)})")
+            return Sql(f"(NOT {_any_present(column)})")
         assert column is not None
         return Sql(f"({_in_column(column)} IS NULL)")
 
     def first(self, args: Sequence[Node], kind: int) -> Sql:
-        """Write the first value that is not NULL, if it is of a kind."""
-        result: list[Sql] = []  # arms of one CASE, read from the last to the first argument
+        """Return the first value that is not NULL if it has a kind, else NULL."""
+        result: list[Sql] = []  # arms of one CASE, from the last to the first argument
         rest = self.null(kind)
         for position, arg in enumerate(reversed(args)):
             kinds = self.kinds(arg)
@@ -143,7 +144,7 @@ class SparkWriter(Writer):
             value = self.of(arg, kind)
             if position == 0 and not kinds & ~kind:
                 rest = value
-            elif kinds == kind and len(value) > _SHORT:
+            elif kinds == kind and len(value) > MAX_REPEATED_CHARS:
                 rest = self.put("coalesce({}, {})", value, self._case(result, rest))
                 result = []
             else:
@@ -156,7 +157,7 @@ class SparkWriter(Writer):
         return self.put("(CASE " + " ".join(["{}"] * len(arms)) + " ELSE {} END)", *arms, rest)
 
     def mixed(self, node: tree.Compare, common: int) -> Sql:
-        """Write a comparison whose sides share several kinds: of the arms one at most is not NULL."""
+        """Return a comparison whose sides share several kinds; at most one arm is not NULL."""
         return self.any_of(
             [
                 self.put(f"({{}} {node.operator} {{}})", self.of(node.left, kind), self.of(node.right, kind))
@@ -166,7 +167,7 @@ class SparkWriter(Writer):
         )
 
     def call(self, node: tree.Call) -> Sql:
-        """Write a function."""
+        """Return a function call."""
         name = node.function.name
         if node.function.is_user:
             return self._user(node)
@@ -189,7 +190,7 @@ class SparkWriter(Writer):
         return self.put(_TEMPLATES[name], *args)
 
     def _like(self, node: tree.Call, text: Sql, written: Sql) -> Sql:
-        # Spark's LIKE takes a backslash for an escape.
+        # In Spark's LIKE a backslash escapes.
         if isinstance(node.args[1], tree.Constant) and node.args[1].kinds == STRING:
             return self.put(
                 "({} LIKE {})", text, _string(self.constants[node.args[1].slot].replace("\\", "\\\\"))
@@ -212,7 +213,7 @@ class SparkWriter(Writer):
             zone = self.constants[given.slot]
             if units.zone(zone) is None:
                 return self.null(NUMBER)
-        # Not hour() and weekday(): those are in the zone of the session.
+        # Spark's hour() and weekday() use the zone of the session.
         local = "floor(m.a)"
         if zone != "UTC":
             local = f"unix_seconds(from_utc_timestamp(timestamp_seconds(floor(m.a)), {_string(zone)}))"
@@ -223,10 +224,10 @@ class SparkWriter(Writer):
 
     def _user(self, node: tree.Call) -> Sql:
         function, args = node.function, self.args(node)
-        form = function.sql.get("spark")
-        if form is None:
+        template = function.sql.get("spark")
+        if template is None:
             raise self.no_form(node, "give it one: @function(…, spark='…')")
-        written = self.put(form, *(self.put("({})", arg) for arg in args))
+        written = self.put(template, *(self.put("({})", arg) for arg in args))
         if function.returns == NUMBER:
             written = self.finite(self.put("CAST(({}) AS DOUBLE)", written))
         elif function.returns == POINT:
@@ -244,7 +245,7 @@ class SparkWriter(Writer):
 
 
 def _string(text: str) -> str:
-    """Quote a string; ``$`` as well, for Spark puts variables into SQL wherever it sees ``${…}``."""
+    """Return a quoted string; ``$`` is escaped because Spark substitutes ``${…}`` everywhere."""
     escaped = "".join(
         f"\\{c}" if c in "\\'" else f"\\u{ord(c):04x}" if c < " " or c in '$"\x7f' else c for c in text
     )
@@ -254,7 +255,7 @@ def _string(text: str) -> str:
 def _identifier(name: str) -> str:
     if "${" in name:
         raise PredicateError(
-            "Spark would put a variable into this name of a column.", found=repr(name), expected="no ${"
+            "Spark would substitute a variable in this column name.", found=repr(name), expected="no ${"
         )
     return "`" + name.replace("`", "``") + "`"
 
@@ -265,22 +266,23 @@ def _reference(column: Column) -> str:
 
 
 def _place(lat: str, lon: str) -> str:
-    """Write a point of two numbers, NULL when it is none."""
+    """Return a point of two numbers, NULL if they are out of range."""
     place = f"named_struct('lat', {lat}, 'lon', {lon})"
     inside = "m.lat BETWEEN -90D AND 90D AND m.lon BETWEEN -180D AND 180D"
     return f"get(filter(array({place}), m -> {inside}), 0)"
 
 
-def _there(group: Group) -> str:
+def _any_present(group: Group) -> str:
     columns = group.columns if group.struct is None else (group.struct,)
     names = [
-        (_reference(each) if isinstance(each.name, str) else _identifier(each.name[0])) for each in columns
+        _reference(column) if isinstance(column.name, str) else _identifier(column.name[0])
+        for column in columns
     ]
     return f"({' OR '.join(f'{name} IS NOT NULL' for name in names)})"
 
 
 def _in_column(typed: Typed) -> str:
-    """Write the value in a column of one kind."""
+    """Return the value in a column of one kind."""
     column, part = typed
     kind = column.kind
     if not isinstance(column.name, str):
@@ -306,14 +308,14 @@ def _in_column(typed: Typed) -> str:
 
 
 def _number(name: str) -> str:
-    """Write a column of any type of numbers, or a TIMESTAMP, as a double."""
+    """Return a column of any numeric type, or a TIMESTAMP, as a double."""
     exact = f"typeof({name}) <> 'bigint' OR try_cast({name} AS DECIMAL(19, 0)) {_EXACT}"
     double = f"CAST({name} AS DOUBLE)"
     return f"CASE WHEN {_FINITE.format(double)} AND ({exact}) THEN {double} END"
 
 
 def _utc(time: str) -> str:
-    """Write a time without a zone as seconds; a cast to TIMESTAMP alone would bring in the session's zone."""
+    """Return a time without a zone as seconds; a cast to TIMESTAMP alone would use the session's zone."""
     return f"CAST(try_cast(concat(CAST({time} AS STRING), 'Z') AS TIMESTAMP) AS DOUBLE)"
 
 
@@ -322,7 +324,7 @@ def _text(text: str) -> str:
 
 
 class _Variant:
-    """A place inside a VARIANT."""
+    """Place inside a VARIANT."""
 
     def __init__(self, column: str, path: tuple[str, ...], index: str = "") -> None:
         self.column = column
@@ -334,10 +336,10 @@ class _Variant:
         return f"try_variant_get({self.where}, '{kind}')"
 
     def of(self, kind: int) -> str:
-        """Write the value if it is of a kind."""
+        """Return the value if it has a kind, else NULL."""
         if kind == NUMBER:
             own = self.own_number
-            if len(self.path) > 1 and self.path[-1] in ("lat", "lon"):  # a pair has these as well
+            if len(self.path) > 1 and self.path[-1] in ("lat", "lon"):  # a pair also has these attributes
                 return f"coalesce({own}, ({_Variant(self.column, self.path[:-1]).pair}).{self.path[-1]})"
             return own
         if kind == STRING:
@@ -358,20 +360,20 @@ class _Variant:
             f"WHEN 'DATE' THEN {time} WHEN 'TIMESTAMP_NTZ' THEN {time} ELSE CASE WHEN "
             f"({kind} IN ('DOUBLE', 'FLOAT') AND {_FINITE.format(double)}) "
             f"OR ({kind} LIKE 'DECIMAL(%' "
-            f"AND ({kind} NOT LIKE '%,0)' OR abs({double}) < {_LONGEST_DECIMAL})) "
+            f"AND ({kind} NOT LIKE '%,0)' OR abs({double}) < {_MAX_BIGINT})) "
             f"THEN {double} END END"
         )
 
     @property
     def pair(self) -> str:
-        """The point that an array of two numbers there is."""
+        """Point given as an array of two numbers."""
         first, second = (_Variant(self.column, self.path, f"[{index}]").own_number for index in (0, 1))
         third = _Variant(self.column, self.path, "[2]").get("variant")
         return f"CASE WHEN {third} IS NULL THEN {_place(first, second)} END"
 
     @property
-    def there(self) -> str:
-        """Whether there is a value."""
+    def is_present(self) -> str:
+        """Test whether the value is not NULL."""
         values = " OR ".join(f"({self.of(kind)}) IS NOT NULL" for kind in (NUMBER, STRING))
         return (
             f"coalesce({self.type} = 'BOOLEAN' OR {self.type} LIKE 'OBJECT<%', FALSE) "

@@ -1,8 +1,8 @@
-"""The SQL evaluators: a tree becomes one SQL expression that is TRUE, FALSE or NULL as in Python.
+"""The common part of the SQL evaluators: a tree becomes one SQL expression with the same value as in Python.
 
-The engines disagree with the language, and with each other, on what comparing a string with a number means.
-So a node is never written as such but as "its value if it is of this kind, else NULL", and only texts of one
-kind meet in an operator.
+Engines disagree with the language, and with each other, on comparing values of different kinds. A node is
+therefore written as "its value if it has this kind, else NULL", and an operator combines only expressions of
+one kind.
 """
 
 from __future__ import annotations
@@ -17,33 +17,26 @@ from mudkit.predicates.layout import Layout, Resolved
 from mudkit.predicates.tree import Node
 from mudkit.predicates.values import BOOLEAN, NULL, NUMBER, POINT, STRING, Members
 
-__all__ = ["MAX_SQL", "ONE_KIND", "Sql", "Writer"]
+__all__ = ["MAX_SQL_CHARS", "ONE_KIND", "Sql", "Writer"]
 
-MAX_SQL: Final = 1_000_000
-"""Characters that an expression may have."""
+MAX_SQL_CHARS: Final = 1_000_000
+"""Maximum length of an expression."""
 
 ONE_KIND: Final = (NUMBER, STRING, BOOLEAN, POINT)
 _ORDERED: Final = NUMBER | STRING | BOOLEAN
-_ATOM: Final = 9
-_STRENGTH: Final = {"+": 1, "-": 1, "*": 2, "/": 2}
+_ATOMIC: Final = 9
+_PRECEDENCE: Final = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 class Sql(str):
-    """A piece of SQL that knows how deep it is and how strongly its operator binds."""
+    """Piece of SQL with its depth and the precedence of its operator."""
 
-    deep: int = 0
-    strength: int = _ATOM
+    depth: int = 0
+    precedence: int = _ATOMIC
 
 
 class Writer(abc.ABC):
-    """Writes one expression.
-
-    Parameters
-    ----------
-    constants : tuple
-    layout : Layout
-    text : str
-    """
+    """Writer of one expression; ``text`` is the predicate's text, for errors."""
 
     dialect: str
 
@@ -55,55 +48,55 @@ class Writer(abc.ABC):
         self._memo: dict[tuple[int, int], Sql] = {}
         self._kinds: dict[int, int] = {}
 
-    def put(self, template: str, *args: str, strength: int = _ATOM, chain: bool = False) -> Sql:
-        """Put pieces together; in a chain (a + b + c) the first does not count as deeper.
+    def put(self, template: str, *args: str, precedence: int = _ATOMIC, chain: bool = False) -> Sql:
+        """Fill a template with pieces; in a chain (a + b + c) the first piece does not add depth.
 
         Raises
         ------
         PredicateError
-            The whole is too long.
+            The expression is too long.
         """
-        if sum(map(len, args)) > MAX_SQL:
+        if sum(map(len, args)) > MAX_SQL_CHARS:
             raise self.too_long()
-        made = Sql(template.format(*args) if args else template)
-        depths = [arg.deep if isinstance(arg, Sql) else 0 for arg in args]
+        sql = Sql(template.format(*args) if args else template)
+        depths = [arg.depth if isinstance(arg, Sql) else 0 for arg in args]
         if depths:
-            made.deep = max([depth + 1 for depth in depths[1:]] + [depths[0] + (not chain)])
-        made.strength = strength
-        return made
+            sql.depth = max([depth + 1 for depth in depths[1:]] + [depths[0] + (not chain)])
+        sql.precedence = precedence
+        return sql
 
     def too_long(self) -> PredicateError:
-        """Make the error for an expression that is too long."""
+        """Return the error for an expression that is too long."""
         return PredicateError(
             f"The predicate becomes too long for {self.dialect}.",
             text=self.text,
-            expected=f"at most {MAX_SQL:,} characters of SQL",
+            expected=f"at most {MAX_SQL_CHARS:,} characters of SQL",
             remedy="give a schema, so that kinds are known, or nest less",
         )
 
     def no_form(self, node: tree.Call, remedy: str | None = None) -> PredicateError:
-        """Make the error for a function that the dialect does not have."""
+        """Return the error for a function that the dialect does not have."""
         return PredicateError(
-            f"{node.function.name} has no form for the evaluator {self.dialect}.",
+            f"{node.function.name} is not available in the evaluator {self.dialect}.",
             text=self.text,
             at=node.at,
             remedy=remedy,
         )
 
     def finished(self, whole: Sql) -> Sql:
-        """Close the expression."""
-        if len(whole) > MAX_SQL:
+        """Return the complete expression."""
+        if len(whole) > MAX_SQL_CHARS:
             raise self.too_long()
         return whole
 
     def resolve(self, node: tree.Name) -> Resolved:
-        """Say where a name is."""
+        """Return the place of a name in the layout."""
         if id(node) not in self._resolved:
             self._resolved[id(node)] = self.layout.find(node, self.text)
         return self._resolved[id(node)]
 
     def kinds(self, node: Node) -> int:
-        """Give the kinds that a node may have in this layout."""
+        """Return the kinds that a node may have in this layout."""
         kinds = self._kinds.get(id(node))
         if kinds is None:
             kinds = node.kinds
@@ -119,42 +112,42 @@ class Writer(abc.ABC):
 
     @abc.abstractmethod
     def null(self, kind: int) -> Sql:
-        """Write NULL of a kind."""
+        """Return NULL of a kind."""
 
     @abc.abstractmethod
     def literal(self, constant: Any) -> Sql:
-        """Write a constant."""
+        """Return a constant."""
 
     @abc.abstractmethod
     def name(self, column: Resolved, kind: int) -> Sql:
-        """Write the value of a name if it is of a kind."""
+        """Return the value of a name if it has a kind, else NULL."""
 
     @abc.abstractmethod
     def missing(self, column: Resolved) -> Sql:
-        """Write whether a name is NULL."""
+        """Return the test whether a name is NULL."""
 
     @abc.abstractmethod
     def call(self, node: tree.Call) -> Sql:
-        """Write a function."""
+        """Return a function call."""
 
     @abc.abstractmethod
     def first(self, args: Sequence[Node], kind: int) -> Sql:
-        """Write the first value that is not NULL, if it is of a kind."""
+        """Return the first value that is not NULL if it has a kind, else NULL."""
 
     @abc.abstractmethod
     def mixed(self, node: tree.Compare, common: int) -> Sql:
-        """Write a comparison whose sides share several kinds."""
+        """Return a comparison whose sides share several kinds."""
 
     @abc.abstractmethod
     def finite(self, number: Sql) -> Sql:
-        """Write NULL for what is infinite or no number."""
+        """Return a number, or NULL for infinity and NaN."""
 
     @abc.abstractmethod
     def divided(self, left: Sql, right: Sql) -> Sql:
-        """Write a division, NULL by zero; the left may be infinite."""
+        """Return a quotient, NULL for a zero divisor; the left side may be infinite."""
 
     def of(self, node: Node, kind: int) -> Sql:
-        """Write a node's value if it is of a kind, else NULL."""
+        """Return a node's value if it has a kind, else NULL."""
         if not self.kinds(node) & kind:
             return self.null(kind)
         if isinstance(node, tree.Constant):
@@ -170,7 +163,7 @@ class Writer(abc.ABC):
                 return self.name(self.resolve(node), kind)
             case tree.Call(function=function):
                 if function.name == "coalesce":
-                    return self.first(flat(node), kind)
+                    return self.first(flatten(node), kind)
                 return self.finite(self.raw(node)) if _is_arithmetic(node) else self.call(node)
             case tree.Compare():
                 return self._compare(node)
@@ -187,15 +180,15 @@ class Writer(abc.ABC):
         raise AssertionError(node)
 
     def args(self, node: tree.Call) -> list[Sql]:
-        """Write the arguments of a function, each of the kind that it takes."""
+        """Return the arguments of a function, each of the kind that it takes."""
         kinds = [node.function.kind_of_argument(position) for position in range(len(node.args))]
         return [self.of(arg, kind) for arg, kind in zip(node.args, kinds, strict=True)]
 
     def raw(self, node: Node) -> Sql:
-        """Write a number that may still have overflowed.
+        """Return a number that may have overflowed.
 
-        Infinity stays infinity or becomes NaN in sums, products and numerators, so one guard around them all
-        does what a guard around each would.
+        Infinity stays infinity or becomes NaN in sums, products and numerators, so one guard around an
+        arithmetic expression replaces a guard around each operator.
         """
         if not (isinstance(node, tree.Call) and _is_arithmetic(node)):
             return self.of(node, NUMBER)
@@ -204,17 +197,17 @@ class Writer(abc.ABC):
             symbol = node.function.symbol
             left = self.raw(node.args[0])
             if len(node.args) == 1:
-                self._memo[key] = self.put("(-{})", _bracketed(left, _ATOM))
+                self._memo[key] = self.put("(-{})", _bracketed(left, _ATOMIC))
             elif symbol == "/":
                 self._memo[key] = self.divided(left, self.of(node.args[1], NUMBER))
             else:
-                own = _STRENGTH[symbol]
+                own = _PRECEDENCE[symbol]
                 sides = _bracketed(left, own), _bracketed(self.raw(node.args[1]), own + 1)
-                self._memo[key] = self.put(f"{{}} {symbol} {{}}", *sides, strength=own, chain=True)
+                self._memo[key] = self.put(f"{{}} {symbol} {{}}", *sides, precedence=own, chain=True)
         return self._memo[key]
 
     def is_null(self, node: Node) -> Sql:
-        """Write whether a node is NULL."""
+        """Return the test whether a node is NULL."""
         if not self.kinds(node):
             return self.literal(True)
         if isinstance(node, tree.Constant):
@@ -222,18 +215,18 @@ class Writer(abc.ABC):
         if isinstance(node, tree.Name):
             return self.missing(self.resolve(node))
         if isinstance(node, tree.Call) and node.function.name == "coalesce":
-            return self.joined(" AND ", [self.is_null(arg) for arg in flat(node)])
+            return self.joined(" AND ", [self.is_null(arg) for arg in flatten(node)])
         return self.put("({} IS NULL)", self.of(node, self.kinds(node)))
 
     def joined(self, by: str, parts: Sequence[Sql]) -> Sql:
-        """Write a chain of one operator."""
+        """Return a chain of one operator."""
         return parts[0] if len(parts) == 1 else self.put("(" + by.join(["{}"] * len(parts)) + ")", *parts)
 
     def _joined(self, by: str, args: Sequence[Node]) -> Sql:
         return self.joined(by, [self.of(arg, BOOLEAN) for arg in args])
 
     def _between(self, args: tuple[Node, ...]) -> Sql | None:
-        """Write BETWEEN as such, so that what is between stands there once."""
+        """Return the conjunction of BETWEEN as BETWEEN, so that the tested value is written once."""
         match args:
             case (
                 tree.Compare(operator=">=", left=item, right=low),
@@ -243,12 +236,12 @@ class Writer(abc.ABC):
                 if kind != self._common(item, high) or kind not in ONE_KIND:
                     return None
                 return self.put(
-                    "({} BETWEEN {} AND {})", *(self.of(each, kind) for each in (item, low, high))
+                    "({} BETWEEN {} AND {})", *(self.of(part, kind) for part in (item, low, high))
                 )
         return None
 
     def _one_of(self, args: tuple[Node, ...]) -> Sql | None:
-        """Write IN over what is not constant as such, for the same reason."""
+        """Return the disjunction of IN as IN, so that the tested value is written once."""
         rights = []
         item: Node | None = None
         for arg in args:
@@ -261,7 +254,7 @@ class Writer(abc.ABC):
         kind = self.kinds(item)
         if kind not in ONE_KIND:
             return None
-        texts = [self.of(each, kind) for each in (item, *rights)]
+        texts = [self.of(part, kind) for part in (item, *rights)]
         return self.put("({} IN (" + ", ".join(["{}"] * len(rights)) + "))", *texts)
 
     def _common(self, left: Node, right: Node, operator: str = "<") -> int:
@@ -284,8 +277,8 @@ class Writer(abc.ABC):
         arms = []
         for kind in ONE_KIND:
             if self.kinds(node.item) & members.kinds & kind:
-                texts: list[str] = [self.literal(each) for each in members.of_kind(kind)]
-                if members.kinds != kind:  # the rest of the list makes a miss NULL
+                texts: list[str] = [self.literal(member) for member in members.of_kind(kind)]
+                if members.kinds != kind:  # members of other kinds make a miss NULL
                     texts.append(self.null(kind))
                 listed = ", ".join(texts)
                 arms.append(self.put("({} IN ({}))", self.of(node.item, kind), listed))
@@ -294,28 +287,28 @@ class Writer(abc.ABC):
         return self.any_of(arms)
 
     def any_of(self, arms: Sequence[Sql]) -> Sql:
-        """Write the one of some texts that is not NULL."""
+        """Return the piece that is not NULL, of which there is at most one."""
         if len(arms) == 1:
             return arms[0]
         return self.put("coalesce(" + ", ".join(["{}"] * len(arms)) + ")", *arms)
 
 
-def flat(node: tree.Call) -> list[Node]:
-    """Give the arguments of nested calls of coalesce as those of one."""
+def flatten(node: tree.Call) -> list[Node]:
+    """Return the arguments of nested calls of coalesce as those of one call."""
     args: list[Node] = []
     for arg in node.args:
         nested = isinstance(arg, tree.Call) and arg.function.name == "coalesce"
-        args += flat(arg) if nested else [arg]  # type: ignore[arg-type]
+        args += flatten(arg) if nested else [arg]  # type: ignore[arg-type]
     return args
 
 
 def _is_arithmetic(node: tree.Call) -> bool:
-    return node.function.symbol in _STRENGTH
+    return node.function.symbol in _PRECEDENCE
 
 
-def _bracketed(text: Sql, strength: int) -> Sql:
-    if text.strength >= strength:
+def _bracketed(text: Sql, precedence: int) -> Sql:
+    if text.precedence >= precedence:
         return text
-    made = Sql(f"({text})")
-    made.deep = text.deep + 1
-    return made
+    sql = Sql(f"({text})")
+    sql.depth = text.depth + 1
+    return sql

@@ -1,7 +1,7 @@
-"""The tree of a predicate: what the parser makes and every evaluator walks.
+"""The tree of a predicate: built by the parser, walked by every evaluator.
 
-Nodes are immutable. Constants are not in the tree but in numbered slots beside it, so predicates that differ
-only in their constants share one tree, one signature and one compiled form (NiagaraCQ's expression
+Nodes are immutable. Constants are not in the tree but in numbered slots beside it, so that predicates that
+differ only in their constants share one tree, one signature and one compiled form (NiagaraCQ's expression
 signatures).
 """
 
@@ -32,7 +32,7 @@ __all__ = [
     "children",
     "conjuncts",
     "outline",
-    "rebuilt",
+    "replace_nodes",
     "text_of",
     "walk",
     "with_children",
@@ -40,15 +40,15 @@ __all__ = [
 
 COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=")
 FLIPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""What a comparison becomes when its sides change places."""
+"""Operator after exchanging the two sides of a comparison."""
 
 Place: TypeAlias = tuple[int, int] | None
-"""First and last character in the text, for carets."""
+"""Indices of the first and last character in the text, or ``None``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A slot: a literal, a parameter, or a name of the sender that is bound when the predicate is written."""
+    """Slot of a literal, a parameter, or a name that is bound when the predicate is bound."""
 
     slot: int
     kinds: int
@@ -57,7 +57,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Name:
-    """A name in a scope, with a path into structs."""
+    """Name in a scope, with a path into structs."""
 
     scope: str
     path: tuple[str, ...]
@@ -67,7 +67,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A function or an arithmetic operator."""
+    """Call of a function or an arithmetic operator."""
 
     function: Function
     args: tuple[Node, ...]
@@ -76,7 +76,7 @@ class Call:
     @property
     def kinds(self) -> int:
         """Kinds that the result may have."""
-        if self.function.returns == NULL:  # of the kind of its arguments
+        if self.function.returns == NULL:  # the kinds of its arguments
             kinds = 0
             for arg in self.args:
                 kinds |= arg.kinds
@@ -86,7 +86,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compare:
-    """A comparison; NULL when the kinds differ."""
+    """Comparison; NULL when the kinds differ."""
 
     operator: str
     left: Node
@@ -97,7 +97,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class In:
-    """Membership in a list of constants; a list of anything else becomes comparisons."""
+    """Membership in a list of constants; other lists become comparisons."""
 
     item: Node
     members: Constant
@@ -134,7 +134,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Not:
-    """TRUE and FALSE change places."""
+    """TRUE for FALSE, FALSE for TRUE, else NULL."""
 
     item: Node
     at: Place = None
@@ -145,7 +145,7 @@ Node: TypeAlias = Constant | Name | Call | Compare | In | IsNull | And | Or | No
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """Give the nodes right below one."""
+    """Return the child nodes."""
     match node:
         case Call(args=args) | And(args=args) | Or(args=args):
             return args
@@ -159,7 +159,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def with_children(node: Node, below: tuple[Node, ...]) -> Node:
-    """Put other nodes below one."""
+    """Return a copy of a node with other children."""
     match node:
         case Call() | And() | Or():
             return replace(node, args=below)
@@ -174,37 +174,25 @@ def with_children(node: Node, below: tuple[Node, ...]) -> Node:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Go through a tree, a node before those below it, each object once."""
+    """Yield the nodes of a tree in pre-order, each object once."""
     seen: set[int] = set()
     todo = [node]
     while todo:
-        here = todo.pop()
-        if id(here) not in seen:
-            seen.add(id(here))
-            yield here
-            todo.extend(reversed(children(here)))
+        current = todo.pop()
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            todo.extend(reversed(children(current)))
 
 
-def rebuilt(node: Node, replacements: Mapping[int, Node]) -> Node:
-    """Copy a tree with other nodes in place of some.
-
-    Parameters
-    ----------
-    node : Node
-    replacements : mapping of int to Node
-        The new node, by ``id`` of the one that goes.
-
-    Returns
-    -------
-    Node
-        Shared nodes stay shared.
-    """
+def replace_nodes(node: Node, replacements: Mapping[int, Node]) -> Node:
+    """Return a copy of a tree with some nodes, given by ``id``, replaced; shared nodes stay shared."""
     done: dict[int, Node] = dict(replacements)
 
     def copy(here: Node) -> Node:
         if id(here) not in done:
             below = children(here)
-            changed = tuple(copy(each) for each in below)
+            changed = tuple(copy(child) for child in below)
             same = all(a is b for a, b in zip(below, changed, strict=True))
             done[id(here)] = here if same else with_children(here, changed)
         return done[id(here)]
@@ -213,14 +201,14 @@ def rebuilt(node: Node, replacements: Mapping[int, Node]) -> Node:
 
 
 def conjuncts(node: Node) -> list[Node]:
-    """Give the parts that must all be TRUE for the whole to be TRUE."""
+    """Return the parts that must all be TRUE for the whole to be TRUE."""
     if isinstance(node, And):
         return [part for arg in node.args for part in conjuncts(arg)]
     return [node]
 
 
 def text_of(node: Node) -> str:
-    """Write a tree in the language, each slot as ``?kind``: the signature."""
+    """Return the signature of a tree: its text with ``?kind`` for each slot."""
     match node:
         case Constant(kinds=kinds):
             return "NULL" if kinds == NULL else f"?{kind_names(kinds)}"
@@ -256,7 +244,7 @@ def _inner(node: Node) -> str:
 
 
 def outline(node: Node, constants: tuple[object, ...]) -> str:
-    """Draw a tree, one node a line, with constants and kinds."""
+    """Return a drawing of a tree, one node a line, with constants and kinds."""
     lines: list[str] = []
 
     def draw(here: Node, before: str, branch: str, after: str) -> None:

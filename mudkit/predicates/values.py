@@ -1,14 +1,14 @@
-"""What a value is: the kinds, and the one way from data to values.
+"""Kinds of values, and the conversion of data to values that all evaluators share.
 
-Data come as Python objects (a record from JSON, a row of a table, a reader's own words). Every evaluator sees
-them through the same rules:
+Data are Python objects: a record from JSON, a row of a table, the attributes of a reader.
 
 * number: a double. Integers beyond 2^53, NaN and infinity are NULL. A time (``datetime``, ``date``,
-  ``numpy.datetime64``) is the number of seconds since 1970 UTC; one without a zone is taken as UTC.
-* string: text that is valid Unicode without U+0000 (SQLite's JSON ends there); other strings are NULL.
+  ``numpy.datetime64``) is the number of seconds since 1970 UTC; a time without a zone is in UTC.
+* string: valid Unicode without U+0000 (SQLite's JSON ends there); other strings are NULL.
 * boolean: true or false; no number is a boolean and no boolean is a number.
 * point: ``{"lat": …, "lon": …}`` or a pair ``(lat, lon)``, degrees, within ±90 and ±180.
-* struct: any other mapping. It is not NULL, and its attributes can be named; no comparison knows it.
+* struct: any other mapping. It is not NULL and its attributes have names, but every comparison with it is
+  NULL.
 * anything else is NULL.
 """
 
@@ -24,12 +24,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 __all__ = [
-    "BIGGEST",
-    "BIGGEST_INTEGER",
     "BOOLEAN",
     "EVERY_KIND",
     "KINDS",
     "LIST",
+    "MAX_INTEGER",
+    "MAX_NUMBER",
     "NULL",
     "NUMBER",
     "POINT",
@@ -55,18 +55,18 @@ BOOLEAN: Final = 4
 POINT: Final = 8
 STRUCT: Final = 16
 LIST: Final = 32
-"""Kinds are bits, so that a node can say which ones its value may have. A list is only ever a constant."""
+"""Kinds are bits, so that a set of kinds is one integer. Only constants are lists."""
 
 EVERY_KIND: Final = NUMBER | STRING | BOOLEAN | POINT | STRUCT
 KINDS: Final = {"number": NUMBER, "string": STRING, "boolean": BOOLEAN, "point": POINT, "struct": STRUCT}
 _NAMES: Final = {bit: name for name, bit in KINDS.items()} | {LIST: "list"}
 
-BIGGEST_INTEGER: Final = 2**53
-BIGGEST: Final = float(np.finfo(np.float64).max)
+MAX_INTEGER: Final = 2**53
+MAX_NUMBER: Final = float(np.finfo(np.float64).max)
 
 
 class Point(NamedTuple):
-    """A place, degrees.
+    """Geographic point.
 
     Parameters
     ----------
@@ -82,24 +82,24 @@ Value: TypeAlias = float | str | bool | Point | Mapping[str, Any] | None
 
 
 class Members(NamedTuple):
-    """The constant list of an ``IN``, by kind."""
+    """Constant list of an ``IN``, by kind."""
 
     numbers: frozenset[float]
     strings: frozenset[str]
     booleans: frozenset[bool]
     points: frozenset[Point]
     kinds: int
-    """Kinds of the members; with :data:`LIST` when one is NULL or has no equality."""
+    """Kinds of the members; with :data:`LIST` if a member is NULL or a struct."""
 
     @classmethod
     def of(cls, values: list[Value]) -> Members:
-        """Sort values by kind; what has no equality counts as NULL."""
+        """Group values by kind; structs count as NULL."""
         sets: dict[int, set[Any]] = {NUMBER: set(), STRING: set(), BOOLEAN: set(), POINT: set()}
         kinds = 0
-        for each in values:
-            kind = kind_of(each)
+        for item in values:
+            kind = kind_of(item)
             if kind in sets:
-                sets[kind].add(each)
+                sets[kind].add(item)
                 kinds |= kind
             else:
                 kinds |= LIST
@@ -107,11 +107,11 @@ class Members(NamedTuple):
         return cls(by_kind[NUMBER], by_kind[STRING], by_kind[BOOLEAN], by_kind[POINT], kinds)
 
     def of_kind(self, kind: int) -> frozenset[Any]:
-        """Give the members of one kind."""
+        """Return the members of one kind."""
         return {NUMBER: self.numbers, STRING: self.strings, BOOLEAN: self.booleans, POINT: self.points}[kind]
 
     def holds(self, item: Value) -> bool | None:
-        """Tell whether a value is in the list, as a chain of ``=`` with ``OR`` would."""
+        """Return whether a value is in the list, as a chain of ``=`` with ``OR`` would."""
         if not self.kinds:
             return False
         kind = kind_of(item)
@@ -127,13 +127,13 @@ Constant: TypeAlias = Value | Members
 
 
 def kind_names(kinds: int) -> str:
-    """Say a set of kinds in words."""
+    """Return a set of kinds in words."""
     names = [name for bit, name in _NAMES.items() if kinds & bit]
     return " or ".join(names) if names else "NULL"
 
 
 def kind_of(item: Value | Members) -> int:
-    """Give the kind of a value (not of raw data: see :func:`value`)."""
+    """Return the kind of a value (not of data: see :func:`value`)."""
     if item is None:
         return NULL
     if item is True or item is False:
@@ -148,12 +148,12 @@ def kind_of(item: Value | Members) -> int:
 
 
 def number(data: Any) -> float | None:
-    """Give data as a number, or NULL when they are not one."""
+    """Convert data to a number, or NULL."""
     kind = type(data)
     if kind is float:
-        return data if -BIGGEST <= data <= BIGGEST else None
+        return data if -MAX_NUMBER <= data <= MAX_NUMBER else None
     if kind is int:
-        return float(data) if -BIGGEST_INTEGER <= data <= BIGGEST_INTEGER else None
+        return float(data) if -MAX_INTEGER <= data <= MAX_INTEGER else None
     if data is None or kind is str or kind is bool:
         return None
     return _other_number(data)
@@ -181,7 +181,7 @@ def _seconds(data: Any) -> float | None:
         if np.isnat(data):
             return None
         return int(data.astype("datetime64[us]").astype(np.int64)) / 1e6
-    if not isinstance(data, dt.date) or data != data:  # pandas' NaT is a datetime that equals nothing
+    if not isinstance(data, dt.date) or data != data:  # pandas' NaT is a datetime that is not equal to itself
         return None
     if not isinstance(data, dt.datetime):
         return float((data - _EPOCH.date()).days * 86_400)
@@ -190,7 +190,7 @@ def _seconds(data: Any) -> float | None:
 
 
 def string(data: Any) -> str | None:
-    """Give data as a string, or NULL when they are not one."""
+    """Convert data to a string, or NULL."""
     if type(data) is str:
         text = data
     elif isinstance(data, str):
@@ -208,14 +208,14 @@ def string(data: Any) -> str | None:
 
 
 def boolean(data: Any) -> bool | None:
-    """Give data as a boolean, or NULL when they are not one."""
+    """Convert data to a boolean, or NULL."""
     if data is True or data is False:
         return data
     return bool(data) if isinstance(data, np.bool_) else None
 
 
 def point(data: Any) -> Point | None:
-    """Give data as a point, or NULL when they are not one."""
+    """Convert data to a point, or NULL."""
     if isinstance(data, (tuple, list, np.ndarray)):
         if np.shape(data)[:1] != (2,) if isinstance(data, np.ndarray) else len(data) != 2:
             return None
@@ -230,7 +230,7 @@ def point(data: Any) -> Point | None:
 
 
 def value(data: Any) -> Value:
-    """Give data as a value of whatever kind they have."""
+    """Convert data to a value of any kind."""
     kind = type(data)
     if data is None or data is True or data is False:
         return data
@@ -246,7 +246,7 @@ def value(data: Any) -> Value:
 
 
 def attribute(data: Any, name: str) -> Any:
-    """Reach into a struct or a point; what is not there is NULL."""
+    """Return an attribute of a struct or a point; NULL if it is missing."""
     if isinstance(data, Mapping):
         return data.get(name)
     if name == "lat" or name == "lon":

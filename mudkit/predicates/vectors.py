@@ -1,46 +1,401 @@
-"""The NumPy evaluator: a tree over columns, one vectorised operation a node.
+"""The NumPy evaluator: a tree over columns, one vectorised operation for each node.
 
-Conditions are pairs of masks (:mod:`mudkit.predicates.vector`), so that AND and OR are ``&`` and ``|`` and a
-comparison with NaN is NULL by itself.
+A column is a :class:`Vector`. A condition is a pair of masks, TRUE and FALSE, and NULL where neither holds,
+so that AND and OR are ``&`` and ``|`` and a comparison with NaN is NULL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.errors import PredicateError
-from mudkit.predicates import meaning, tree, values
+from mudkit.predicates import functions, tree, values
 from mudkit.predicates.tree import Node
-from mudkit.predicates.values import BOOLEAN, NULL, NUMBER, POINT, STRING, Members
-from mudkit.predicates.vector import (
-    Masks,
-    Objects,
-    Vector,
-    constant,
-    from_data,
-    is_there,
-    reach,
-)
-from mudkit.predicates.vector_functions import WHOLE, each
+from mudkit.predicates.values import BOOLEAN, NULL, NUMBER, POINT, STRING, STRUCT, Members, Point
+from mudkit.units import KM_PER_DEGREE, distance_km
 
-__all__ = ["Columns", "Environment", "evaluate", "truth"]
+__all__ = [
+    "Columns",
+    "Environment",
+    "Floats",
+    "Masks",
+    "Objects",
+    "Vector",
+    "constant",
+    "evaluate",
+    "from_data",
+    "is_present",
+    "keep_objects",
+    "points",
+    "reach",
+    "truth",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+Masks: TypeAlias = NDArray[np.bool_]
+Objects: TypeAlias = NDArray[np.object_]
+
+
+@dataclass(slots=True)
+class Vector:
+    """Values of many rows, one array for each kind that occurs; arrays of length 1 hold for all rows.
+
+    Attributes
+    ----------
+    numbers : array of float64
+        NaN where the value is not a number.
+    strings : array of object
+        ``None`` where the value is not a string.
+    true, false : array of bool
+        Where the value is TRUE, and where it is FALSE.
+    lat, lon : array of float64
+        NaN where the value is not a point.
+    structs : array of object
+        Mappings and ``None``; also the mappings of points that have more attributes than two.
+    """
+
+    numbers: Floats | None = None
+    strings: Objects | None = None
+    true: Masks | None = None
+    false: Masks | None = None
+    lat: Floats | None = None
+    lon: Floats | None = None
+    structs: Objects | None = None
+
+    @classmethod
+    def of(cls, items: list[Any]) -> Vector:
+        """Group values (see :func:`~mudkit.predicates.values.value`) by kind into arrays."""
+        kinds = np.array([values.kind_of(item) for item in items], dtype=np.uint8)
+        vector = cls()
+        present = int(np.bitwise_or.reduce(kinds, initial=0))
+        if present & NUMBER:
+            vector.numbers = np.array(
+                [x if k == NUMBER else np.nan for x, k in zip(items, kinds, strict=True)], dtype=np.float64
+            )
+        if present & STRING:
+            vector.strings = _objects([x if k == STRING else None for x, k in zip(items, kinds, strict=True)])
+        if present & BOOLEAN:
+            vector.true = np.array([x is True for x in items], dtype=np.bool_)
+            vector.false = np.array([x is False for x in items], dtype=np.bool_)
+        if present & POINT:
+            pairs = np.array(
+                [x if k == POINT else (np.nan, np.nan) for x, k in zip(items, kinds, strict=True)],
+                dtype=np.float64,
+            )
+            vector.lat, vector.lon = pairs[:, 0], pairs[:, 1]
+        if present & STRUCT:
+            vector.structs = _objects([x if k == STRUCT else None for x, k in zip(items, kinds, strict=True)])
+        return vector
+
+    @property
+    def kinds(self) -> int:
+        """Kinds that may occur."""
+        return (
+            (NUMBER if self.numbers is not None else 0)
+            | (STRING if self.strings is not None else 0)
+            | (BOOLEAN if self.true is not None else 0)
+            | (POINT if self.lat is not None else 0)
+            | (STRUCT if self.structs is not None else 0)
+        )
+
+    @property
+    def length(self) -> int:
+        """Number of rows, or 1 when all rows share one value."""
+        arrays = (self.numbers, self.strings, self.true, self.false, self.lat, self.lon, self.structs)
+        # Each array may have length 1, also one mask of a condition whose other mask has many rows.
+        return int(np.broadcast_shapes((1,), *(array.shape for array in arrays if array is not None))[0])
+
+    def is_present(self) -> Masks:
+        """Return where the value is not NULL."""
+        present = np.zeros(1, dtype=np.bool_)
+        if self.numbers is not None:
+            present = present | ~np.isnan(self.numbers)
+        if self.strings is not None:
+            present = present | is_present(self.strings)
+        if self.true is not None and self.false is not None:
+            present = present | self.true | self.false
+        if self.lat is not None:
+            present = present | ~np.isnan(self.lat)
+        if self.structs is not None:
+            present = present | is_present(self.structs)
+        return present
+
+    def only(self, kinds: int) -> Vector:
+        """Return a vector without the values of other kinds."""
+        if not self.kinds & ~kinds:
+            return self
+        return Vector(
+            self.numbers if kinds & NUMBER else None,
+            self.strings if kinds & STRING else None,
+            *((self.true, self.false) if kinds & BOOLEAN else (None, None)),
+            *((self.lat, self.lon) if kinds & POINT else (None, None)),
+            self.structs if kinds & STRUCT else None,
+        )
+
+    def where(self, mask: Masks) -> Vector:
+        """Return a vector that is NULL where a mask is false."""
+        return Vector(
+            None if self.numbers is None else np.where(mask, self.numbers, np.nan),
+            None if self.strings is None else keep_objects(self.strings, mask),
+            None if self.true is None else self.true & mask,
+            None if self.false is None else self.false & mask,
+            None if self.lat is None else np.where(mask, self.lat, np.nan),
+            None if self.lon is None else np.where(mask, self.lon, np.nan),
+            None if self.structs is None else keep_objects(self.structs, mask),
+        )
+
+    def take(self, rows: NDArray[np.intp]) -> Vector:
+        """Return the values of some rows."""
+
+        def of(array: Any) -> Any:
+            return None if array is None else array if len(array) == 1 else array[rows]
+
+        return Vector(
+            of(self.numbers),
+            of(self.strings),
+            of(self.true),
+            of(self.false),
+            of(self.lat),
+            of(self.lon),
+            of(self.structs),
+        )
+
+    def rows(self) -> list[Any]:
+        """Return the values as a list."""
+        length = self.length
+        values: list[Any] = [None] * length
+        for array in (self.numbers, self.strings, self.structs):
+            if array is not None:
+                for row, item in enumerate(np.broadcast_to(array, length)):
+                    if item is not None and item == item:
+                        values[row] = float(item) if array is self.numbers else item
+        if self.true is not None and self.false is not None:
+            for row, (yes, no) in enumerate(
+                zip(*np.broadcast_arrays(self.true, self.false, np.empty(length))[:2], strict=True)
+            ):
+                if yes or no:
+                    values[row] = bool(yes)
+        if self.lat is not None and self.lon is not None:
+            for row, (lat, lon) in enumerate(
+                zip(*np.broadcast_arrays(self.lat, self.lon, np.empty(length))[:2], strict=True)
+            ):
+                if lat == lat:
+                    values[row] = Point(float(lat), float(lon))
+        return values
+
+
+def is_present(objects: Objects) -> Masks:
+    """Return where objects are not ``None``."""
+    present: Masks = np.not_equal(objects, None).astype(np.bool_)  # type: ignore[call-overload]
+    return present
+
+
+def keep_objects(objects: Objects, mask: Masks) -> Objects:
+    """Replace objects by ``None`` where a mask is false."""
+    values: Objects = np.where(mask, objects, None)  # type: ignore[call-overload]
+    return values
+
+
+def from_data(data: Any) -> Vector:
+    """Build a column of data, see :meth:`mudkit.predicates.Predicate.numpy`."""
+    if isinstance(data, (str, bytes, tuple, Mapping)) or np.isscalar(data) or data is None:
+        return constant(values.value(data))
+    array = (
+        data
+        if isinstance(data, np.ndarray)
+        else np.ma.asarray(data)
+        if hasattr(data, "mask")
+        else _array(data)
+    )
+    mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
+    vector = _from_array(np.ma.getdata(array))
+    if mask is None:
+        return vector
+    return vector.where(~np.asarray(mask.any(axis=1) if mask.ndim == 2 else mask))
+
+
+def _array(data: Any) -> NDArray[Any]:
+    if isinstance(data, (list, tuple)):
+        objects = np.empty(len(data), dtype=object)
+        objects[:] = [*data, None][:-1]
+        return objects
+    return np.asarray(data)
+
+
+def _from_array(array: NDArray[Any]) -> Vector:
+    kind = array.dtype.kind
+    if array.ndim == 2 and array.shape[1] == 2 and kind in "fiu":
+        return points(_floats(array[:, 0]), _floats(array[:, 1]))
+    if array.ndim == 1 and kind in "fiu":
+        return Vector(numbers=_floats(array))
+    if array.ndim == 1 and kind == "b":
+        return Vector(true=array.astype(np.bool_), false=~array.astype(np.bool_))
+    if array.ndim == 1 and kind == "M":
+        seconds = array.astype("datetime64[us]")
+        return Vector(numbers=np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / 1e6))
+    return Vector.of([values.value(item) for item in array])
+
+
+def _floats(array: NDArray[Any]) -> Floats:
+    if array.dtype.kind == "f":
+        wide = array.astype(np.float64)
+        return np.where(np.isfinite(wide), wide, np.nan)
+    fits = array <= values.MAX_INTEGER
+    if array.dtype.kind == "i":
+        fits &= array >= -values.MAX_INTEGER
+    return np.where(fits, array, np.nan).astype(np.float64)
+
+
+def points(lat: Floats, lon: Floats) -> Vector:
+    """Build points from coordinates; NULL outside ±90 and ±180 degrees."""
+    fits = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0)
+    return Vector(lat=np.where(fits, lat, np.nan), lon=np.where(fits, lon, np.nan))
+
+
+def _objects(items: list[Any]) -> Objects:
+    array = np.empty(len(items), dtype=object)
+    for number, item in enumerate(items):
+        array[number] = item
+    return array
+
+
+def constant(item: Any) -> Vector:
+    """Build a column of length 1 from one value."""
+    return Vector.of([item])
+
+
+def reach(vector: Vector, path: tuple[str, ...]) -> Vector:
+    """Return the attribute of structs and points at a path."""
+    if not path:
+        return vector
+    if path in (("lat",), ("lon",)) and vector.structs is None:
+        return Vector(numbers=vector.lat if path == ("lat",) else vector.lon)
+    items = vector.rows()
+    if vector.structs is not None:
+        # A struct that is also a point may have more attributes.
+        structs = np.broadcast_to(vector.structs, len(items))
+        items = [item if struct is None else struct for item, struct in zip(items, structs, strict=True)]
+    for part in path:
+        items = [values.attribute(_pair(item), part) for item in items]
+    return Vector.of([values.value(item) for item in items])
+
+
+def _pair(item: Any) -> Any:
+    return (item.lat, item.lon) if isinstance(item, Point) else item
+
+
+def _apply_rows(function: Callable[..., Any], args: list[Vector]) -> Vector:
+    """Apply a function of plain values row by row where no argument is NULL."""
+    columns = [arg.rows() for arg in args]
+    length = max(map(len, columns))
+    columns = [column * length if len(column) == 1 else column for column in columns]
+    return Vector.of(
+        [None if any(item is None for item in row) else function(*row) for row in zip(*columns, strict=True)]
+    )
+
+
+def _numeric(function: Callable[..., Any]) -> Callable[..., Vector]:
+    def call(*args: Vector) -> Vector:
+        if any(arg.numbers is None for arg in args):
+            return Vector()
+        numbers = function(*(arg.numbers for arg in args))
+        return Vector(numbers=np.where(np.isfinite(numbers), numbers, np.nan))
+
+    return call
+
+
+def _distance(a: Vector, b: Vector) -> Floats | None:
+    if a.lat is None or a.lon is None or b.lat is None or b.lon is None:
+        return None
+    km = distance_km(a.lat, a.lon, b.lat, b.lon)
+    return np.asarray(np.floor(km * functions.MM_PER_KM + 0.5) / functions.MM_PER_KM)
+
+
+def _distance_km(a: Vector, b: Vector) -> Vector:
+    return Vector(numbers=_distance(a, b))
+
+
+def _within_km(place: Vector, centre: Vector, km: Vector) -> Vector:
+    if place.lat is None or centre.lat is None or km.numbers is None:
+        return Vector()
+    # The distance along the meridian excludes most places without computing a sine.
+    along = np.abs(place.lat - centre.lat) * KM_PER_DEGREE
+    present = ~(np.isnan(along) | np.isnan(km.numbers))
+    near = along <= km.numbers + 1e-3
+    true = np.zeros(present.shape, dtype=np.bool_)
+    rows = np.flatnonzero(np.broadcast_to(near, true.shape))
+    if len(rows):
+        distance = _distance(_rows(place, rows), _rows(centre, rows))
+        assert distance is not None
+        true[rows] = distance <= (km.numbers if len(km.numbers) == 1 else km.numbers[rows])
+    return Vector(true=true, false=present & ~true)
+
+
+def _rows(vector: Vector, rows: NDArray[np.intp]) -> Vector:
+    return vector if vector.length == 1 else vector.take(rows)
+
+
+def _within_box(place: Vector, south: Vector, west: Vector, north: Vector, east: Vector) -> Vector:
+    edges = [side.numbers for side in (south, west, north, east)]
+    s, w, n, e = edges
+    if place.lat is None or place.lon is None or s is None or w is None or n is None or e is None:
+        return Vector()
+    lat, lon = place.lat, place.lon
+
+    def between(x: Floats) -> Masks:
+        return np.where(w <= e, (w <= x) & (x <= e), (x >= w) | (x <= e))
+
+    inside = (s <= lat) & (lat <= n) & (between(lon) | ((np.abs(lon) == 180.0) & between(-lon)))
+    present = ~(np.isnan(lat) | np.isnan(s) | np.isnan(w) | np.isnan(n) | np.isnan(e))
+    return Vector(true=inside & present, false=present & ~inside)
+
+
+def _point(lat: Vector, lon: Vector) -> Vector:
+    if lat.numbers is None or lon.numbers is None:
+        return Vector()
+    return points(*np.broadcast_arrays(lat.numbers, lon.numbers))
+
+
+def _clock(step_s: int, offset: int, cycle: int, name: str) -> Callable[..., Vector]:
+    """Build the function for the hour or the weekday in UTC; other zones are evaluated row by row."""
+
+    def call(ts: Vector, zone: Vector | None = None) -> Vector:
+        if zone is not None:
+            return _apply_rows(functions.IMPLEMENTATIONS[name], [ts, zone])
+        if ts.numbers is None:
+            return Vector()
+        inside = (ts.numbers >= functions.MIN_TIME_S) & (ts.numbers < functions.MAX_TIME_S)
+        numbers = (np.floor(ts.numbers) // step_s + offset) % cycle
+        return Vector(numbers=np.where(inside, numbers, np.nan))
+
+    return call
+
+
+_VECTORIZED: Final[dict[str, Callable[..., Vector]]] = {
+    "+": _numeric(np.add), "-": _numeric(np.subtract), "*": _numeric(np.multiply), "/": _numeric(np.divide),
+    "negate": _numeric(np.negative), "abs": _numeric(np.abs), "distance_km": _distance_km,
+    "within_km": _within_km, "within_box": _within_box, "point": _point,
+    "hour": _clock(3_600, 0, 24, "hour"), "weekday": _clock(86_400, 3, 7, "weekday"),
+}  # fmt: skip
+"""Functions of the language that NumPy evaluates over whole columns; others are evaluated row by row."""
 
 
 class Environment(Protocol):
-    """Where an evaluation finds its values."""
+    """Values of names and constants for an evaluation."""
 
     def column(self, scope: str, path: tuple[str, ...]) -> Vector:
-        """Give the values of a name."""
+        """Return the values of a name."""
 
     def slot(self, slot: int) -> Vector:
-        """Give the constants of a slot."""
+        """Return the constants of a slot."""
 
     def members(self, slot: int) -> list[Members]:
-        """Give the constant list of a slot: one for all rows, or one a row."""
+        """Return the constant list of a slot: one for all rows, or one for each row."""
 
     @property
     def tables(self) -> Mapping[str, Any] | None:
@@ -48,13 +403,7 @@ class Environment(Protocol):
 
 
 class Columns:
-    """Columns by scope and name, as a caller gives them.
-
-    Raises
-    ------
-    PredicateError
-        They differ in length.
-    """
+    """Columns that a caller gives, by scope and name; they must have one length."""
 
     def __init__(
         self,
@@ -78,20 +427,20 @@ class Columns:
         self.length = next(iter(lengths.values()), 1)
 
     def column(self, scope: str, path: tuple[str, ...]) -> Vector:
-        """Give the column of a name; one that is not there is NULL."""
+        """Return the column of a name; a missing one is NULL."""
         key = scope, path
         if key not in self._vectors:
-            self._vectors[key] = self._look(self._scopes.get(scope, {}), path)
+            self._vectors[key] = self._find(self._scopes.get(scope, {}), path)
         return self._vectors[key]
 
     @staticmethod
-    def _look(columns: Mapping[str, Any], path: tuple[str, ...]) -> Vector:
+    def _find(columns: Mapping[str, Any], path: tuple[str, ...]) -> Vector:
         for length in range(len(path), 0, -1):
             name = ".".join(path[:length])
             if name in columns:
                 data, rest = columns[name], path[length:]
                 if rest and isinstance(data, (list, tuple, Mapping)):
-                    # Of a struct that is a point as well, the column keeps the point only.
+                    # A column of points does not keep other attributes of the structs.
                     items = [data] if isinstance(data, (tuple, Mapping)) else data
                     for part in rest:
                         items = [values.attribute(item, part) for item in items]
@@ -100,11 +449,11 @@ class Columns:
         return Vector()
 
     def slot(self, slot: int) -> Vector:
-        """Give a constant."""
+        """Return a constant."""
         return constant(self._constants[slot])
 
     def members(self, slot: int) -> list[Members]:
-        """Give a constant list."""
+        """Return a constant list."""
         return [self._constants[slot]]
 
 
@@ -115,17 +464,7 @@ def evaluate(
     tables: Mapping[str, Any] | None,
     text: str,
 ) -> np.ma.MaskedArray[Any, Any]:
-    """Evaluate a condition over columns.
-
-    Returns
-    -------
-    masked array of bool
-        NULL is masked.
-
-    Raises
-    ------
-    PredicateError
-    """
+    """Evaluate a condition over columns; NULL is masked in the result."""
     columns = Columns(scopes, constants, tables)
     true, false = truth(root, columns, text)
     true, false = (np.broadcast_to(mask, columns.length).copy() for mask in (true, false))
@@ -133,19 +472,9 @@ def evaluate(
 
 
 def truth(root: Node, environment: Environment, text: str = "") -> tuple[Masks, Masks]:
-    """Tell where a condition is TRUE and where it is FALSE.
+    """Return where a condition is TRUE and where it is FALSE.
 
-    Parameters
-    ----------
-    root : Node
-    environment : Environment
-    text : str
-        The text of the predicate, for errors.
-
-    Returns
-    -------
-    true, false : array of bool
-        The masks, of the environment's length or of length 1.
+    The masks have the length of the environment or length 1. ``text`` is the predicate's text, for errors.
     """
     with np.errstate(all="ignore"):
         return _Evaluation(environment, text).truth(root)
@@ -168,10 +497,10 @@ class _Evaluation:
 
     def vector(self, node: Node) -> Vector:
         if id(node) not in self._done:
-            self._done[id(node)] = self._write(node)
+            self._done[id(node)] = self._evaluate(node)
         return self._done[id(node)]
 
-    def _write(self, node: Node) -> Vector:
+    def _evaluate(self, node: Node) -> Vector:
         match node:
             case tree.Constant(slot=slot, kinds=kinds):
                 return Vector() if kinds == NULL else self._environment.slot(slot)
@@ -184,8 +513,8 @@ class _Evaluation:
             case tree.In(item=item, members=members):
                 return _member(self.vector(item), self._environment.members(members.slot))
             case tree.IsNull(item=item):
-                there = self.vector(item).is_there()
-                return Vector(true=~there, false=there)
+                present = self.vector(item).is_present()
+                return Vector(true=~present, false=present)
             case tree.Not(item=item):
                 true, false = self.truth(item)
                 return Vector(true=false, false=true)
@@ -215,31 +544,33 @@ class _Evaluation:
         if function.name == "coalesce":
             return _coalesce(args)
         args = [arg.only(function.kind_of_argument(n)) for n, arg in enumerate(args)]
-        if function.name in WHOLE:
-            return WHOLE[function.name](*args)
+        if function.name in _VECTORIZED:
+            return _VECTORIZED[function.name](*args)
         if function.is_user:
             return self._user(function, args, node)
         if function.name == "lookup":
             tables = self._environment.tables
-            return each(lambda *row: meaning.lookup(tables, *row), args)
-        return each(meaning.MEANING[function.name], args)
+            return _apply_rows(lambda *row: functions.lookup(tables, *row), args)
+        return _apply_rows(functions.IMPLEMENTATIONS[function.name], args)
 
     def _user(self, function: Any, args: list[Vector], node: tree.Call) -> Vector:
         if function.numpy is None:
             raise PredicateError(
-                f"The function {function.name} has no form for NumPy.",
+                f"The function {function.name} has no NumPy form.",
                 text=self._text,
                 at=node.at,
                 remedy="give one with @function(…, numpy=…)",
             )
-        there = np.ones(1, dtype=np.bool_)
+        present = np.ones(1, dtype=np.bool_)
         for arg in args:
-            there = there & arg.is_there()
+            present = present & arg.is_present()
         given = [
-            np.broadcast_to(_plain(arg), there.shape)[there] if arg.lat is None else _both(arg, there)
+            np.broadcast_to(_array_of(arg), present.shape)[present]
+            if arg.lat is None
+            else _coordinates(arg, present)
             for arg in args
         ]
-        count = int(there.sum())
+        count = int(present.sum())
         try:
             compact = from_data(function.numpy(*given)).only(function.returns)
         except Exception as error:
@@ -247,36 +578,38 @@ class _Evaluation:
             raise PredicateError(summary, text=self._text, at=node.at) from error
         if compact.length not in (1, count):
             raise PredicateError(
-                f"The NumPy form of {function.name} gives another number of values.",
+                f"The NumPy form of {function.name} returned a wrong number of values.",
                 text=self._text,
                 at=node.at,
                 found=str(compact.length),
                 expected=str(count),
             )
-        return _spread(compact, there)
+        return _spread(compact, present)
 
 
-def _plain(vector: Vector) -> NDArray[Any]:
+def _array_of(vector: Vector) -> NDArray[Any]:
     for array in (vector.numbers, vector.strings, vector.true):
         if array is not None:
             return array
     return np.full(1, np.nan)
 
 
-def _both(vector: Vector, there: Masks) -> NDArray[np.float64]:
+def _coordinates(vector: Vector, present: Masks) -> NDArray[np.float64]:
     assert vector.lat is not None
     assert vector.lon is not None
-    return np.stack([np.broadcast_to(side, there.shape)[there] for side in (vector.lat, vector.lon)], axis=1)
+    return np.stack(
+        [np.broadcast_to(side, present.shape)[present] for side in (vector.lat, vector.lon)], axis=1
+    )
 
 
-def _spread(compact: Vector, there: Masks) -> Vector:
-    """Put values of some rows back among all rows."""
+def _spread(compact: Vector, present: Masks) -> Vector:
+    """Return a vector for all rows from the values of the rows where ``present`` is true."""
 
     def back(array: NDArray[Any] | None, empty: Any) -> Any:
         if array is None:
             return None
-        whole = np.full(there.shape, empty, dtype=array.dtype)
-        whole[there] = array
+        whole = np.full(present.shape, empty, dtype=array.dtype)
+        whole[present] = array
         return whole
 
     return Vector(
@@ -291,29 +624,29 @@ def _spread(compact: Vector, there: Masks) -> Vector:
 
 
 def _comparisons(operator: str, a: Vector, b: Vector) -> list[tuple[Masks, Masks]]:
-    """Compare kind by kind."""
+    """Return the masks TRUE and FALSE of a comparison for each kind."""
     test = _TESTS[operator]
     comparisons = []
     if a.numbers is not None and b.numbers is not None:
         true = test(a.numbers, b.numbers)
         comparisons.append((true, ~true & ~np.isnan(a.numbers) & ~np.isnan(b.numbers)))
     if a.strings is not None and b.strings is not None:
-        there = is_there(a.strings) & is_there(b.strings)
-        true = np.zeros(there.shape, dtype=np.bool_)
+        present = is_present(a.strings) & is_present(b.strings)
+        true = np.zeros(present.shape, dtype=np.bool_)
         left, right = np.broadcast_arrays(a.strings, b.strings)
-        true[there] = test(left[there], right[there]).astype(np.bool_)
-        comparisons.append((true, there & ~true))
+        true[present] = test(left[present], right[present]).astype(np.bool_)
+        comparisons.append((true, present & ~true))
     if a.true is not None and b.true is not None and a.false is not None and b.false is not None:
-        there = (a.true | a.false) & (b.true | b.false)
-        true = test(a.true, b.true) & there
-        comparisons.append((true, there & ~true))
+        present = (a.true | a.false) & (b.true | b.false)
+        true = test(a.true, b.true) & present
+        comparisons.append((true, present & ~true))
     if operator in ("=", "<>") and a.lat is not None and b.lat is not None:
         assert a.lon is not None
         assert b.lon is not None
-        there = ~np.isnan(a.lat) & ~np.isnan(b.lat)
-        same = there & (a.lat == b.lat) & (a.lon == b.lon)
-        true = same if operator == "=" else there & ~same
-        comparisons.append((true, there & ~true))
+        present = ~np.isnan(a.lat) & ~np.isnan(b.lat)
+        same = present & (a.lat == b.lat) & (a.lon == b.lon)
+        true = same if operator == "=" else present & ~same
+        comparisons.append((true, present & ~true))
     return comparisons
 
 
@@ -331,7 +664,7 @@ def _member(item: Vector, lists: list[Members]) -> Vector:
     if len(lists) > 1:
         rows = item.rows()
         rows = rows * len(lists) if len(rows) == 1 else rows
-        return Vector.of([members.holds(each) for members, each in zip(lists, rows, strict=True)])
+        return Vector.of([members.holds(row) for members, row in zip(lists, rows, strict=True)])
     members = lists[0]
     if not members.kinds:
         return Vector(true=np.zeros(1, dtype=np.bool_), false=np.ones(1, dtype=np.bool_))
@@ -344,27 +677,27 @@ def _member(item: Vector, lists: list[Members]) -> Vector:
     ):
         if array is None:
             continue
-        there, inside = _inside(item, kind, members)
+        present, inside = _inside(item, kind, members)
         true = true | inside
         if members.kinds == kind:
-            false = false | (there & ~inside)
+            false = false | (present & ~inside)
     return Vector(true=true, false=false)
 
 
 def _inside(item: Vector, kind: int, members: Members) -> tuple[Masks, Masks]:
-    there = item.only(kind).is_there()
+    present = item.only(kind).is_present()
     if kind == NUMBER:
         assert item.numbers is not None
-        return there, np.isin(item.numbers, list(members.numbers)) & there
+        return present, np.isin(item.numbers, list(members.numbers)) & present
     listed = members.of_kind(kind)
     rows = item.only(kind).rows()
-    return there, np.array([each is not None and each in listed for each in rows], dtype=np.bool_)
+    return present, np.array([row is not None and row in listed for row in rows], dtype=np.bool_)
 
 
 def _coalesce(args: list[Vector]) -> Vector:
-    chosen, there = args[0], args[0].is_there()
+    chosen, present = args[0], args[0].is_present()
     for arg in args[1:]:
-        rest = arg.where(~there)
+        rest = arg.where(~present)
         chosen = Vector(
             _first(chosen.numbers, rest.numbers, np.isnan),
             _first(chosen.strings, rest.strings, _is_missing),
@@ -374,12 +707,12 @@ def _coalesce(args: list[Vector]) -> Vector:
             _first(chosen.lon, rest.lon, np.isnan),
             _first(chosen.structs, rest.structs, _is_missing),
         )
-        there = there | arg.is_there()
+        present = present | arg.is_present()
     return chosen
 
 
 def _is_missing(objects: Objects) -> Masks:
-    return ~is_there(objects)
+    return ~is_present(objects)
 
 
 def _first(a: NDArray[Any] | None, b: NDArray[Any] | None, missing: Callable[[Any], Any]) -> Any:

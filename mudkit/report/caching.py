@@ -10,7 +10,7 @@ import pandas as pd
 
 from mudkit import words
 from mudkit.errors import TraceContentError
-from mudkit.experiment import nodes
+from mudkit.experiment import tree_nodes
 from mudkit.learning import (
     Always,
     Batch,
@@ -116,7 +116,7 @@ class ReadStudy:
 
     @property
     def is_rule_allowed(self) -> bool:
-        """Whether the rule in use answers few enough reads stale."""
+        """True if the rule in use keeps the limit of stale answers."""
         return bool(self.row(RULE)["stale_share"] <= self.max_stale)
 
     def stale_means(self) -> str:
@@ -231,26 +231,26 @@ class ReadStudy:
         return text
 
     def _warnings(self) -> list[str]:
-        found = []
+        results = []
         rule = self.row(RULE)
         local = 1 - rule["sent_share"]
         if local < 1e-9:
-            found.append("The rule in use answers nothing locally.")
+            results.append("The rule in use answers nothing locally.")
         elif rule["stale_share"] > local - 1e-9:
-            found.append("Every answer that the rule in use gives locally is stale.")
+            results.append("Every answer that the rule in use gives locally is stale.")
         if self.rules.extended:
-            found.append(
+            results.append(
                 f"The best rule lay at the edge of the {' and '.join(self.rules.extended)} tried first; the "
                 "range was extended until it no longer did."
             )
         if self.rules.best.minutes >= self.rules.table["minutes"].max():
-            found.append(
+            results.append(
                 f"The best rule keeps answers as long as any that was looked at, "
                 f"{words.duration(60 * self.rules.best.minutes)}: a larger `horizon_s` may save more."
             )
         if self.problem:
-            found.append(f"No policy was learnt: {self.problem}")
-        return found
+            results.append(f"No policy was learnt: {self.problem}")
+        return results
 
     def policy_table(self) -> pd.DataFrame:
         """Return the policies with the measures that are shown; of a bound those that it bounds."""
@@ -358,7 +358,7 @@ class ReadStudy:
 
     def tree_nodes(self) -> pd.DataFrame | None:
         """Return the nodes of the learnt tree; None without one."""
-        return None if self.trees is None else nodes(self.trees.learnt)
+        return None if self.trees is None else tree_nodes(self.trees.learnt)
 
 
 def study_reads(

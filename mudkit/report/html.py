@@ -79,7 +79,7 @@ th { color: var(--soft); font-weight: 600; font-size: 0.9rem; text-align: right;
 td { text-align: right; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 th span { opacity: 1 !important; }
-tbody th { font-weight: inherit; color: inherit; }
+tbody th { font-weight: inherit; font-size: inherit; color: inherit; }
 .text_cell th, .text_cell td { text-align: left; }
 img, svg { max-width: 100%; }
 .mudkit-figure { width: 100%; }

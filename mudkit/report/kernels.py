@@ -14,14 +14,14 @@ QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
 """Arguments for a kernel that writes errors only: it warns of ports that are on loopback and signed."""
 
 
-def manager(said: Path) -> type[AsyncKernelManager]:
-    """Make a class of kernel managers whose kernels write to a file what is no output of a cell.
+def manager(path: Path) -> type[AsyncKernelManager]:
+    """Return a class of kernel managers that redirects output outside of cells to a file.
 
     An interrupted kernel, and the Java that it has started, write pages about it to standard error.
 
     Parameters
     ----------
-    said : Path
+    path : Path
         The file that takes what the kernel prints; ``os.devnull`` will do.
     """
     from jupyter_client.manager import (
@@ -30,7 +30,7 @@ def manager(said: Path) -> type[AsyncKernelManager]:
 
     class Quiet(AsyncKernelManager):
         async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
-            with said.open("ab") as file:
+            with path.open("ab") as file:
                 await super()._async_launch_kernel(kernel_cmd, **options | {"stderr": file})
 
     return Quiet

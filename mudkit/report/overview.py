@@ -24,7 +24,7 @@ _QUESTIONS: Final = {
     "scoreboard": "Which system fits which task?",
     "reproduce": "Which figures of the papers does mudkit reproduce?",
 }
-"""What each report answers."""
+"""Question that each report answers."""
 
 
 def run_all(
@@ -80,8 +80,8 @@ class _Entry:
     def about(self) -> str:
         """Return what it was made of, when, and where it lies."""
         inputs = [str(given["name"]) for given in self.manifest.get("inputs", {}).values()]
-        made = f"{self.started.astimezone(dt.UTC):%-d %B %Y, %H:%M} UTC"
-        return " · ".join([*inputs, made, f"{self.folder.name}/report.html"])
+        written = f"{self.started.astimezone(dt.UTC):%-d %B %Y, %H:%M} UTC"
+        return " · ".join([*inputs, written, f"{self.folder.name}/report.html"])
 
 
 def write_index(build: str | os.PathLike[str]) -> Path:

@@ -19,7 +19,7 @@ HEADLINE: Final = "application/vnd.mudkit-headline+json"
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """What a reader sees first.
+    """First screen of a report.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class FirstScreen:
             for value, text in self.tiles
         )
         more = f"<p class='soft'>{_marked(self.assumption)}</p>" if self.assumption else ""
-        warned = "".join(f"<li>{_marked(each)}</li>" for each in self.warnings)
+        warned = "".join(f"<li>{_marked(warning)}</li>" for warning in self.warnings)
         return (
             f"<p class='read'>{escape(self.read)}</p><div class='tiles'>{tiles}</div>"
             f"<div class='say'><p><strong>{_marked(self.headline)}</strong> {_marked(self.because)}</p>{more}"

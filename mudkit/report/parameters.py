@@ -16,9 +16,8 @@ from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats import recognise
 from mudkit.trace.formats.columns import ColumnsMissing
-from mudkit.trace.options import FileTable, Options, refuse_for_folder
+from mudkit.trace.options import FileTable, LoadPlan, Options, refuse_for_folder
 from mudkit.trace.parse import check_source
-from mudkit.trace.plan import LoadPlan
 
 __all__ = ["check", "check_inputs", "described", "inputs", "parse_assignments", "preset", "presets"]
 
@@ -45,7 +44,7 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
     ------
     ParameterError
         There is no such report or parameter, one is missing, of the wrong type or out of range; the message
-        names the key, what came and what is allowed.
+        names the key, what was found and what is allowed.
     """
     schema = _schema(template)
     if unknown := [key for key in given if key not in schema.model_fields]:
@@ -147,7 +146,7 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
 
 
 def described(template: str) -> list[tuple[str, str, str]]:
-    """Give each parameter of a report: its name, its default as it is written, its meaning.
+    """Return name, default (as text) and meaning of each parameter of a report.
 
     Raises
     ------
@@ -165,7 +164,7 @@ def described(template: str) -> list[tuple[str, str, str]]:
 
 
 def presets(template: str) -> dict[str, str]:
-    """Give the presets of a report, with what their first lines say of them.
+    """Return the presets of a report with the description in their first lines.
 
     Raises
     ------
@@ -279,9 +278,9 @@ def preset(template: str, name: str) -> dict[str, Any]:
     if file != own:
         # The package's presets name files of the package, whatever the folder one is in.
         for key in _INPUTS[template]:
-            there = _FOLDER.parent / str(values.get(key, ""))
-            if values.get(key) and not Path(values[key]).exists() and there.exists():
-                values[key] = str(there)
+            path = _FOLDER.parent / str(values.get(key, ""))
+            if values.get(key) and not Path(values[key]).exists() and path.exists():
+                values[key] = str(path)
     return values
 
 
@@ -293,7 +292,7 @@ def _written(value: Any) -> str:
 
 
 def _expected(name: str, field: FieldInfo, error: ErrorDetails | None = None) -> str:
-    """Say what a parameter may be; what a validator of its own said holds."""
+    """Return the allowed values of a parameter in words; a message of its own validator takes precedence."""
     if error is not None and error["type"] == "value_error":
         return error["msg"].removeprefix("Value error, ")
     kinds = get_args(field.annotation)
@@ -304,8 +303,8 @@ def _expected(name: str, field: FieldInfo, error: ErrorDetails | None = None) ->
         return f"{name}.device=NAME, for instance {name}.device=vehicle_id"
     if many is list:
         of_numbers = kinds == (int,)
-        said = f"{'whole numbers' if of_numbers else 'names'} separated by commas"
-        return said + (", 2 or more, 1 among them" if of_numbers else "")
+        text = f"{'whole numbers' if of_numbers else 'names'} separated by commas"
+        return text + (", 2 or more, 1 among them" if of_numbers else "")
     if field.annotation is str:
         return "a text"
     return ("a whole number" if field.annotation is int else "a number") + _range(field)
@@ -319,8 +318,8 @@ def _range(field: FieldInfo) -> str:
         if hasattr(rule, key)
     }
     words = {"gt": "over", "ge": "from", "lt": "under", "le": "to" if "ge" in limits else "up to"}
-    said = [f"{word} {limits[key]:,}" for key, word in words.items() if key in limits]
-    return "".join(f" {each}" for each in said)
+    limits_text = [f"{word} {limits[key]:,}" for key, word in words.items() if key in limits]
+    return "".join(f" {text}" for text in limits_text)
 
 
 def _shown(value: Any, key: str) -> str:

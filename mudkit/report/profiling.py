@@ -77,8 +77,8 @@ def intervals(source: TraceSource) -> pd.DataFrame:
     The bins begin with the first and end with the last that holds any.
     """
     counts, _ = np.histogram(_gaps_s(source), _EDGES_S)
-    held = np.flatnonzero(counts)
-    kept = slice(held[0], held[-1] + 1) if len(held) else slice(0)
+    occupied = np.flatnonzero(counts)
+    kept = slice(occupied[0], occupied[-1] + 1) if len(occupied) else slice(0)
     table = pd.DataFrame({"from_s": _EDGES_S[:-1], "to_s": _EDGES_S[1:], "intervals": counts})
     return table[kept].reset_index(drop=True)
 

@@ -1,4 +1,4 @@
-"""What the report propagation shows: sums of the pipeline's job, cells over time, an application played."""
+"""Tables of the report propagation: sums of the pipeline's job, cells over time, a played application."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ __all__ = [
 ]
 
 MAX_PICTURES: Final = 48
-"""A map has so many pictures; of a longer trace neighbouring intervals are joined."""
+"""Maximum number of pictures of a map; neighbouring intervals of a longer trace are joined."""
 MAX_MAP_CELLS: Final = 8000
 """Cells in all pictures of a map, with fewer pictures where there are more; a page stays under 6 MB."""
 NEAR: Final = "in the middle"
 FAR: Final = "far away"
-"""Who stands and listens."""
+"""Stationary receivers."""
 _MOMENTS: Final = 40
 _S_PER_DAY: Final = 86_400
 _POINT: Final = 0.01
@@ -214,7 +214,7 @@ def joined(shown: pa.Table, threshold: int) -> pa.Table:
 
 
 def busiest(shown: pa.Table) -> int:
-    """Give the number of the picture with the most messages.
+    """Return the number of the picture with the most messages.
 
     Parameters
     ----------
@@ -370,12 +370,16 @@ def _application(quantity: str) -> Application:
     """Return the application that reports a quantity, near by within a minute, elsewhere in half an hour."""
     source = APPLICATIONS[_SOURCES[quantity]]
     return replace(
-        APPLICATIONS["noise map"], name=quantity, sense=source.sense, join=source.join, tells=_TOLD[quantity]
+        APPLICATIONS["noise map"],
+        name=quantity,
+        sense=source.sense,
+        join=source.join,
+        quantity=_TOLD[quantity],
     )
 
 
 def played(positions: pa.Table, quantity: str, far_km: float) -> Played:
-    """Let an application run on positions, and two listen: in the middle of them, and a way north of it.
+    """Run an application on positions with two stationary receivers: in their middle, and north of it.
 
     Parameters
     ----------
@@ -388,7 +392,7 @@ def played(positions: pa.Table, quantity: str, far_km: float) -> Played:
     """
     lat, lon = middle(positions["lat"].to_numpy(), positions["lon"].to_numpy())
     north = min(lat + far_km / float(KM_PER_DEGREE), 89.0)
-    return play(_application(quantity), positions, stand={NEAR: (lat, lon), FAR: (north, lon)})
+    return play(_application(quantity), positions, stationary={NEAR: (lat, lon), FAR: (north, lon)})
 
 
 def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | None:
@@ -402,17 +406,17 @@ def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | N
         The positions that are drawn as the ground.
     quantity : str
     """
-    if not len(run.heard):
+    if not len(run.cells):
         return None
-    cells = len(run.heard.groupby(["lat", "lon"]))
-    last_s = float(run.heard["t_s"].max())
+    cells = len(run.cells.groupby(["lat", "lon"]))
+    last_s = float(run.cells["t_s"].max())
     pictures_ = max(min(_MOMENTS, MAX_MAP_CELLS // (2 * cells)), 1)
     return figures.knowledge_map(
-        run.heard,
+        run.cells,
         positions.select(["lat", "lon"]).to_pandas(),
         (NEAR, FAR),
         value="value",
-        label=_application(quantity).tells,
+        label=_application(quantity).quantity,
         every_s=last_s / pictures_,
         until_s=last_s,
         first_s=last_s / 2,
@@ -449,7 +453,7 @@ def known_answer(run: Played, quantity: str, near_km: float = 5.0) -> Answer:
         f"{words.count(received['sender'].nunique(), 'device')} report, at most once a minute; "
         f"{'; '.join(costs)}."
     )
-    if not len(run.heard):
+    if not len(run.cells):
         text += " In no cell are enough devices to report it."
     if not len(of_middle):
         return Answer("Nothing is reported in the middle", text)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mudkit import words
 from mudkit.errors import MudkitError
 from mudkit.files import free_name, sha256, staged_folder, sweep_killed
-from mudkit.progress import wanted
+from mudkit.progress import is_enabled
 from mudkit.report.kernels import QUIET_KERNEL, manager
 from mudkit.report.page import DETAILS, HEADLINE
 from mudkit.report.parameters import check, check_inputs, inputs
@@ -81,7 +81,7 @@ def run_report(
         Run even when a finished run has the same parameters, inputs and versions.
     progress : bool
         Show the expected duration and the stages on standard error, where somebody watches
-        (:func:`mudkit.progress.wanted`).
+        (:func:`mudkit.progress.is_enabled`).
 
     Returns
     -------
@@ -115,7 +115,7 @@ def run_report(
         "versions": _versions(),
     }
     manifest["fingerprint"] = _fingerprint(manifest)
-    stages = _Stages(progress and wanted())
+    stages = _Stages(progress and is_enabled())
     build = Path(build).expanduser()
     if not force and (same := _finished(build, template, manifest["fingerprint"])):
         return same
@@ -189,8 +189,8 @@ def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Path])
 
 def _packed_mb(path: Path) -> float:
     """Return the size of a file or folder, as if it were packed with gzip."""
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    return sum(each.stat().st_size * (0.25 if each.suffix == ".csv" else 1.0) for each in files) / 1e6
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size * (0.25 if file.suffix == ".csv" else 1.0) for file in files) / 1e6
 
 
 def provenance(
@@ -204,8 +204,8 @@ def provenance(
     given = {name: value for name, value in manifest["parameters"].items() if value not in (None, "", {}, [])}
     rows = [{"what": "made", "value": f"{started:%-d %B %Y, %H:%M} UTC"}]
     rows += [
-        {"what": f"file {each['name']}", "value": f"SHA-256 {each['sha256']}"}
-        for each in manifest["inputs"].values()
+        {"what": f"file {entry['name']}", "value": f"SHA-256 {entry['sha256']}"}
+        for entry in manifest["inputs"].values()
     ]
     rows += [{"what": name, "value": _assigned(value)} for name, value in given.items()]
     rows += [{"what": f"version of {name}", "value": value} for name, value in manifest["versions"].items()]
@@ -217,7 +217,7 @@ def provenance(
         if not field.is_required()
     }
     changed = {name: value for name, value in given.items() if value != defaults.get(name)}
-    command = " ".join([f"mudkit report {template}", *(_option(*each) for each in changed.items())])
+    command = " ".join([f"mudkit report {template}", *(_option(*item) for item in changed.items())])
     folded = {"tags": [DETAILS]}
     return [
         new_markdown_cell(f"## Provenance\n\nTo make this page again:\n\n    {command}", metadata=folded),
@@ -227,7 +227,7 @@ def provenance(
 
 def _option(name: str, value: Any) -> str:
     if isinstance(value, dict):
-        return " ".join(f"--param {shlex.quote(f'{name}.{key}={each}')}" for key, each in value.items())
+        return " ".join(f"--param {shlex.quote(f'{name}.{key}={part}')}" for key, part in value.items())
     return f"--param {shlex.quote(f'{name}={_assigned(value)}')}"
 
 
@@ -238,7 +238,9 @@ def _assigned(value: Any) -> str:
 def _headline(notebook: nbformat.NotebookNode) -> str:
     """Return the headline that a cell displayed; empty without one."""
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
-    return next((str(each["data"][HEADLINE]) for each in outputs if HEADLINE in each.get("data", {})), "")
+    return next(
+        (str(output["data"][HEADLINE]) for output in outputs if HEADLINE in output.get("data", {})), ""
+    )
 
 
 def headline(folder: Path) -> str:
@@ -288,8 +290,8 @@ def keep_page(
     path = free_name(Path(build).expanduser() / f"{name}-{started:%Y%m%dT%H%M%SZ}")
     with staged_folder(path) as folder:
         (folder / "data").mkdir()
-        for each, table in tables.items():
-            keep(table, each, folder / "data")
+        for table_name, table in tables.items():
+            keep(table, table_name, folder / "data")
         nbformat.write(notebook, folder / "report.ipynb")
         export_html(notebook, folder / "report.html", title=_title(notebook))
         manifest = {"report": name, "parameters": dict(parameters), "versions": _versions()}
@@ -298,7 +300,9 @@ def keep_page(
 
 
 def _versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {each: metadata.version(each) for each in _VERSIONS}
+    return {"python": platform.python_version()} | {
+        package: metadata.version(package) for package in _VERSIONS
+    }
 
 
 def _close(folder: Path, manifest: dict[str, Any], started: dt.datetime, duration_s: float) -> None:
@@ -319,7 +323,7 @@ def _execute(
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
-    source, target, said = (folder / name for name in ("template.ipynb", "report.ipynb", "kernel.txt"))
+    source, target, log = (folder / name for name in ("template.ipynb", "report.ipynb", "kernel.txt"))
     nbformat.write(notebook, source)
     try:
         with warnings.catch_warnings():
@@ -334,7 +338,7 @@ def _execute(
                 on_cell_start=stages.of_cell,
                 log_output=False,
                 extra_arguments=QUIET_KERNEL,
-                kernel_manager_class=manager(said),
+                kernel_manager_class=manager(log),
             )
     except PapermillExecutionError as error:
         if error.ename == "KeyboardInterrupt":  # it reached the kernel first
@@ -350,13 +354,13 @@ def _execute(
     finally:
         source.unlink(missing_ok=True)
         shutil.rmtree(folder / "work", ignore_errors=True)
-    said.unlink(missing_ok=True)
+    log.unlink(missing_ok=True)
     done: nbformat.NotebookNode = nbformat.read(target, as_version=4)
     return done
 
 
 def _failure(error: Any) -> ReportFailed:
-    """Say what a cell failed of; the fields of mudkit's own errors are told again."""
+    """Return the error of a failed cell; the fields of mudkit's own errors are kept."""
     summary, *lines = str(error.evalue).split("\n")
     labelled = dict(line.strip().split(":", 1) for line in lines if line.startswith("  ") and ":" in line)
     fields = {label: text.strip() for label, text in labelled.items()}

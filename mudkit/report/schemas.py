@@ -1,4 +1,4 @@
-"""What each report takes: names, kinds, ranges, defaults and meanings."""
+"""Parameters of each report: names, kinds, ranges, defaults and meanings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Parameters(BaseModel):
-    """What all have in common: nothing unknown is taken, and nothing of another kind."""
+    """Base of the parameters: unknown names and other kinds are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

@@ -14,16 +14,16 @@ from mudkit import intervals, words
 from mudkit.display import MAX_CELL
 from mudkit.experiment import (
     ADAPTERS,
-    CANNOT,
     FATES,
     LABELS,
     MEASURES,
     TASKS,
+    UNSUPPORTED,
     Scoreboard,
     Task,
-    commuting,
-    front,
-    orders,
+    check_orders,
+    commutativity,
+    pareto_front,
     scoreboard,
 )
 from mudkit.experiment.privacy import OTHERS, PHONE, RELAY, SERVERS
@@ -335,7 +335,7 @@ class ScoreStudy:
 
     def points(self, task: str) -> pd.DataFrame:
         """Return the systems of a task by cost and ``in_time_percent``; ``is_best``: no other beats it."""
-        table = front(self.board.table(task).reset_index(), self.cost, "useful_share")
+        table = pareto_front(self.board.table(task).reset_index(), self.cost, "useful_share")
         return table.assign(in_time_percent=100 * table["useful_share"])
 
     @property
@@ -407,9 +407,9 @@ class ScoreStudy:
         rows = []
         for task in self.board.tasks:
             for system in self.board.systems:
-                known, told = (
+                known, disclosed = (
                     entry[(entry["task"] == task) & (entry["system"] == system)].set_index("party")
-                    for entry in (self.board.privacy, self.board.disclosed)
+                    for entry in (self.board.privacy, self.board.disclosures)
                 )
                 rows.append(
                     {
@@ -419,10 +419,10 @@ class ScoreStudy:
                         "items_read_by_relay": known["items_read"].get(RELAY, math.nan),
                         "items_not_for_it": known.loc[PHONE, "items_not_for_it"],
                         "pairs": known.loc[SERVERS, "pairs"],
-                        "places_share": told.loc[SERVERS, "places"],
-                        "wants_share": told.loc[SERVERS, "wants"],
-                        "places_by_others_share": told.loc[OTHERS, "places"],
-                        "wants_by_others_share": told.loc[OTHERS, "wants"],
+                        "places_share": disclosed.loc[SERVERS, "places"],
+                        "wants_share": disclosed.loc[SERVERS, "wants"],
+                        "places_by_others_share": disclosed.loc[OTHERS, "places"],
+                        "wants_by_others_share": disclosed.loc[OTHERS, "wants"],
                     }
                 )
         return pd.DataFrame(rows)
@@ -484,10 +484,10 @@ class ScoreStudy:
         import pandas as pd
 
         rows = [
-            (task, system, CANNOT[system][task])
+            (task, system, UNSUPPORTED[system][task])
             for task in self.board.tasks
             for system in self.board.systems
-            if task in CANNOT.get(system, {})
+            if task in UNSUPPORTED.get(system, {})
         ]
         return pd.DataFrame(rows, columns=["task", "system", "what it cannot express"])
 
@@ -527,16 +527,16 @@ def study_scores(
 
 
 def try_orders(scenarios: int, seed: int) -> pd.DataFrame:
-    """Try each order of two systems, as :func:`mudkit.experiment.orders` does; none with 0 scenarios."""
+    """Check each order of two systems with :func:`mudkit.experiment.check_orders`; none with 0 scenarios."""
     if not scenarios:
-        return orders([])
+        return check_orders([])
     with spread_out(part=1) as spread:
-        return orders(scenarios=scenarios, seed=seed, map=spread)
+        return check_orders(scenarios=scenarios, seed=seed, map=spread)
 
 
 def order_table(tried: pd.DataFrame) -> pd.DataFrame:
     """Return for each pair of systems which orders keep most promises, and whether the order matters."""
-    rows = commuting(tried)
+    rows = commutativity(tried)
     is_same = rows["same_shown"] & rows["same_kept"]
     rows["best"] = [_shortened(best) for best in rows["best"]]
     rows["order"] = is_same.map({True: "makes no difference", False: "matters"})

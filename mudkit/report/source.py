@@ -295,7 +295,7 @@ def _load_sample(path: Path, parts: int, **how: Any) -> tuple[traces.Loaded, int
                 expected=f"about {MAX_ROWS:,} rows, or many devices",
                 remedy="name a file of fewer days",
             )
-        joined = {name: pa.concat_tables(each) for name, each in tables.items()}
+        joined = {name: pa.concat_tables(parts) for name, parts in tables.items()}
         return traces.Loaded(**joined, source=pieces.source), pieces.devices
 
 

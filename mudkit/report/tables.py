@@ -24,7 +24,7 @@ _OF_A_BOUND: Final = (
     "point_share",
     "missed_share",
 )
-"""Measures that a bound bounds, or is given; a policy may be better in any other."""
+"""Measures that a bound bounds, and those that it is given; a policy may exceed it in all others."""
 
 _GIVEN: Final = ("stale_share", "missed_share")
 """Limits that a bound keeps; they are given, not measured."""
@@ -51,10 +51,10 @@ def keep(table: Table, name: str, folder: Path | None) -> Table:
 
 
 def bounded(table: pd.DataFrame) -> pd.DataFrame:
-    """Leave to the rows of bounds the measures that they bound, and what they are given.
+    """Blank the measures of bounds that they do not bound and are not given.
 
-    The fewest queries with so many stale answers are no bound on completeness or cost, which a policy may
-    have better. What a bound is given has no interval.
+    The fewest queries at a share of stale answers are no bound on completeness or cost: a policy may
+    be better in these. Values that a bound is given have no interval.
 
     Parameters
     ----------

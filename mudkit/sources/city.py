@@ -70,9 +70,9 @@ class CommuterTown:
     block_km: float = rate(0.1, 0.05, 0.5)
     """Distance of streets: blocks of American cities are 80 to 200 m long."""
     blocks_per_arterial: int = rate(16, 2, 100)
-    """Every so many streets there is an arterial: a mile, the grid of American land surveys."""
+    """Number of streets between arterials: a mile, the grid of American land surveys."""
     arterials_per_expressway: int = rate(5, 2, 20)
-    """Every so many arterials there is an expressway: 8 km, of the order of a city's motorway grid."""
+    """Number of arterials between expressways: 8 km, of the order of a city's motorway grid."""
     detour_share: float = rate(0.35, 0.0, 2.0)
     """A faster road is taken if the way gets longer by at most this share of the trip's longer side."""
     street_mps: float = rate(9.0, 2.0, 30.0)
@@ -153,7 +153,7 @@ class CommuterTown:
 
 
 class Residents(NamedTuple):
-    """What is fixed for each car; all of shape (cars,) unless stated.
+    """Constants of each car; all of shape (cars,) unless stated.
 
     Attributes
     ----------

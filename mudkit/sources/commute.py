@@ -33,7 +33,7 @@ class Commute:
     """The town, its roads and habits."""
 
     def course(self, seed: int, devices: Sequence[str], start_us: int) -> _Commuting:
-        """As :meth:`mudkit.sources.courses.Mobility.course`."""
+        """Return the course; see :meth:`mudkit.sources.courses.Mobility.course`."""
         return _Commuting(self.town, seed, device_numbers(devices), start_us)
 
 
@@ -85,7 +85,7 @@ class _Commuting:
         self._begin(town_day(town, self._start_us))
 
     def at(self, t_us: int) -> Places:
-        """As :meth:`mudkit.sources.courses.Course.at`."""
+        """Return the places; see :meth:`mudkit.sources.courses.Course.at`."""
         t_us = self._last_us = check_moment(t_us, self._last_us)
         now_us = self._start_us + t_us
         day = town_day(self._town, now_us)

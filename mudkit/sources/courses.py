@@ -1,4 +1,4 @@
-"""What every model of mobility gives: the places of a fleet at moments of a run, as arrays.
+"""Courses: the places of a fleet at moments of a run, as arrays, from any model of mobility.
 
 Here stand the protocols, and what the models share: the numbers of devices, the flat map of a small area,
 and devices that go from place to place in straight legs.
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Places(NamedTuple):
-    """Where devices are; all of shape (devices,), in the order of the fleet.
+    """Places of devices; all of shape (devices,), in the order of the fleet.
 
     Attributes
     ----------
@@ -52,10 +52,10 @@ class Course(Protocol):
 
     @property
     def until_us(self) -> int | None:
-        """Last moment it knows, microseconds since the start of the run; None: it goes on for ever."""
+        """Last moment it knows, microseconds since the start of the run; None: without end."""
 
     def at(self, t_us: int) -> Places:
-        """Tell where the devices are.
+        """Return the places of the devices at a moment.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class Course(Protocol):
 
 @runtime_checkable
 class Mobility(Protocol):
-    """How the devices of a fleet move."""
+    """Model of mobility of a fleet."""
 
     def course(self, seed: int, devices: Sequence[str], start_us: int) -> Course:
         """Begin a run.
@@ -187,7 +187,7 @@ class Leg(NamedTuple):
 
 
 class Onward(Protocol):
-    """Rule by which devices go on."""
+    """Rule that draws the next leg of devices."""
 
     def onward(self, row: NDArray[np.int64], number: NDArray[np.int64]) -> Leg:
         """Choose the next legs of devices.
@@ -241,7 +241,7 @@ class LegCourse:
         self._go(np.arange(count), first)
 
     def at(self, t_us: int) -> Places:
-        """As :meth:`Course.at`."""
+        """Return the places; see :meth:`Course.at`."""
         t_us = self._last_us = check_moment(t_us, self._last_us)
         due = np.flatnonzero(self._leave_us <= t_us)
         while due.size:

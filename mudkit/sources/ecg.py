@@ -33,7 +33,7 @@ _LOW_HZ, _HIGH_HZ, _SPREAD_HZ = 0.1, 0.25, 0.01
 """Blood pressure's and breathing's waves in the heart rate, and the width of both (section III.B)."""
 _RR_HZ: Final = 4
 _TURN: Final = 2.0 * pi
-_LEAST_MV, _MOST_MV = -1.0, 1.55
+_MIN_MV, _MAX_MV = -1.0, 1.55
 
 
 def ecg_mv(bpm: float, seconds: float, *, seed: int = 0, spread_bpm: float = 1.0) -> NDArray[np.float64]:
@@ -121,7 +121,7 @@ def encode_ecg(millivolt: NDArray[np.float64]) -> bytes:
     millivolt : array of float
         Signal in millivolts.
     """
-    scaled = (np.asarray(millivolt) - _LEAST_MV) / (_MOST_MV - _LEAST_MV) * 255.0
+    scaled = (np.asarray(millivolt) - _MIN_MV) / (_MAX_MV - _MIN_MV) * 255.0
     return bytes(np.clip(np.rint(scaled), 0, 255).astype(np.uint8))
 
 
@@ -133,7 +133,7 @@ def decode_ecg(given: bytes) -> NDArray[np.float64]:
     given : bytes
         Samples, one byte each.
     """
-    return np.frombuffer(given, dtype=np.uint8) / 255.0 * (_MOST_MV - _LEAST_MV) + _LEAST_MV
+    return np.frombuffer(given, dtype=np.uint8) / 255.0 * (_MAX_MV - _MIN_MV) + _MIN_MV
 
 
 def ecg_loss_percent(before: bytes, after: bytes) -> float:

@@ -70,7 +70,7 @@ class ManhattanGrid:
         return int(1000.0 * self.edge_km / self.block_m + 1e-9)
 
     def course(self, seed: int, devices: Sequence[str], start_us: int) -> LegCourse:
-        """As :meth:`mudkit.sources.courses.Mobility.course`; the time of day plays no part."""
+        """Return the course, see :meth:`mudkit.sources.courses.Mobility.course`; ``start_us`` is not used."""
         rule = _Streets(self, seed, device_numbers(devices))
         east_km, north_km, first = rule.beginning()
         return LegCourse(self.lat, self.lon, east_km, north_km, first, rule)

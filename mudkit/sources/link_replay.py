@@ -23,7 +23,7 @@ _COLUMNS = ("device", "ts", "up", *_MEASURED)
 
 
 class Capacity(NamedTuple):
-    """What the link of one device can carry, constant in pieces.
+    """Capacity of the link of one device, piecewise constant.
 
     Attributes
     ----------
@@ -91,8 +91,12 @@ class LinkReplay:
 
     Examples
     --------
-    >>> replay = LinkReplay(load_links("throughput.csv.gz"), device="mob-TCP")  # doctest: +SKIP
-    >>> replay.capacity(0).down_kbps[:2]  # doctest: +SKIP
+    >>> import pyarrow as pa
+    >>> links = pa.table({"device": ["a", "a"], "ts": [0, 30_000_000], "up": [True, True],
+    ...                   "down_kbps": [800.0, 400.0], "up_kbps": [100.0, 50.0], "latency_ms": [40.0, 90.0]})
+    >>> replay = LinkReplay(links)
+    >>> replay.capacity(0).down_kbps[:2]
+    array([800., 400.])
     """
 
     def __init__(
@@ -115,7 +119,7 @@ class LinkReplay:
         self._lines = dict(zip(replayed, self._join(table, replayed), strict=True))
 
     def capacity(self, index: int) -> Capacity:
-        """Say what the link of a device of the fleet can carry.
+        """Return the capacity of the link of a device of the fleet.
 
         Parameters
         ----------
@@ -154,7 +158,7 @@ class LinkReplay:
         return self._lines[self.devices[int(index)]].capacity
 
     def describe(self) -> dict[str, Any]:
-        """Say what must be stated with results.
+        """Return the parameters that results must state.
 
         Returns
         -------

@@ -35,12 +35,12 @@ MOBILITIES: dict[str, Mobility] = {
 
 
 def mobility_of(given: str | Mobility) -> Mobility:
-    """Find a model by its name; a model is given back as it is.
+    """Return the model of a name; return a model unchanged.
 
     Raises
     ------
     ParameterError
-        There is no model of that name, or what came is neither a name nor a model.
+        There is no model of that name, or the value is neither a name nor a model.
     """
     model: object = MOBILITIES.get(given) if isinstance(given, str) else given
     # A class has the method too, but is no model yet.

@@ -85,7 +85,7 @@ class Outages:
         return (1.0 - self.share) * _S_PER_DAY / self.per_day
 
     def describe(self) -> dict[str, Any]:
-        """Tell all that a result must state of its outages.
+        """Return the parameters that results must state.
 
         Returns
         -------
@@ -117,7 +117,7 @@ class Outages:
 
 
 class Switching:
-    """When the devices of one fleet lose their network and get it back, in one run.
+    """Times at which the devices of a fleet lose and regain their network in a run.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class Switching:
 
 
 def outages_of(given: float | Outages, per_day: float = 12.0, *, name: str = "outage") -> Outages:
-    """Take a bare number as a share of time without a network.
+    """Return outages for a plain number: the share of time without a network.
 
     Parameters
     ----------

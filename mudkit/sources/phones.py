@@ -1,4 +1,4 @@
-"""What phones in driving cars do: report where they are, and ask for the traffic around them.
+"""Phones in driving cars: they report their places and query the traffic around them.
 
 Positions come at a regular interval from departure to arrival, as CarTel's did (Mobius 7.3). Queries are
 the user's: most stand around the start of a trip, some are asked again during it.
@@ -63,7 +63,7 @@ class PhoneUse:
     box_km: float = rate(20.0, 0.001, 2000.0)
     """Side of the box that a query asks for (Mobius 7.3)."""
     window_s: float = rate(7200.0, 1.0, 604_800.0)
-    """How far back a query asks (Mobius 7.3)."""
+    """Age up to which a query asks for reports (Mobius 7.3)."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -145,14 +145,14 @@ def queries(trips: Trips, phone: PhoneUse, seed: int) -> Sightings:
     share = Stream(seed, "query share").uniform(car, 0, phone.query_share_low, phone.query_share_high)
     asks = Stream(seed, "query").chance(car, start_s, share)
     after_s = Stream(seed, "query time").normal(car, start_s, 0.0, phone.query_spread_s, within=_QUERY_CUT)
-    again, soon, pause = (Stream(seed, f"query {name}") for name in ("again", "soon", "pause"))
+    again, soon_draws, pause = (Stream(seed, f"query {name}") for name in ("again", "soon", "pause"))
     trip, at_s = [], []
     for look in range(_MAX_LOOKS):
         trip.append(np.flatnonzero(asks))
         at_s.append(np.floor(after_s[asks]))
         step = start_s * _MAX_LOOKS + look
-        is_soon = soon.chance(car, step, phone.look_soon_share)
-        mean_s = np.where(is_soon, phone.look_soon_s, phone.look_later_s)
+        is_repeated = soon_draws.chance(car, step, phone.look_soon_share)
+        mean_s = np.where(is_repeated, phone.look_soon_s, phone.look_later_s)
         after_s = after_s + _SHORTEST_BREAK_S + pause.exponential(car, step, mean_s)
         asks = asks & again.chance(car, step, phone.look_again_share) & (after_s < duration_s)
     return _seen(trips, np.concatenate(trip), np.concatenate(at_s).astype(np.int64), phone, seed, "query")
@@ -161,7 +161,7 @@ def queries(trips: Trips, phone: PhoneUse, seed: int) -> Sightings:
 def _seen(
     trips: Trips, trip: NDArray[np.int64], after_s: NDArray[np.int64], phone: PhoneUse, seed: int, name: str
 ) -> Sightings:
-    """Tell where the receivers say that cars are, and how fast."""
+    """Return the places and speeds that the receivers report."""
     car, t_s = trips.car[trip], trips.start_s[trip] + after_s
     east_km, north_km, speed_mps = trips.at(trip, after_s.astype(np.float64))
     # The radius of a two-dimensional normal error, by inversion, cut off.

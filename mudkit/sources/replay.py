@@ -66,7 +66,7 @@ class Replay:
 
     @property
     def devices(self) -> int:
-        """How many devices of the trace move."""
+        """Number of devices in the trace."""
         return len(self._reports.first)
 
     @property
@@ -75,7 +75,7 @@ class Replay:
         return self._until_us
 
     def course(self, seed: int, devices: Sequence[str], start_us: int) -> _Replayed:
-        """As :meth:`mudkit.sources.courses.Mobility.course`; nothing is drawn.
+        """Return the course, see :meth:`mudkit.sources.courses.Mobility.course`; nothing is random.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class _Replayed:
         self._latest = self._reports.first.copy()
 
     def at(self, t_us: int) -> Places:
-        """As :meth:`mudkit.sources.courses.Course.at`."""
+        """Return the places; see :meth:`mudkit.sources.courses.Course.at`."""
         t_us = self._last_us = check_moment(t_us, self._last_us, self.until_us)
         now_us = self._start_us + t_us
         _, device, ts_us, lat, lon = self._reports
@@ -150,7 +150,7 @@ class _Replayed:
 
 
 def _reports(positions: Any) -> tuple[_Reports, int, int]:
-    """Take the rows out of a table, and the first and the last moment of all of them."""
+    """Return the rows of a table by device, and their first and last moments."""
     missing = [name for name in ("device", "ts", "lat", "lon") if name not in _names(positions)]
     if missing:
         raise _refused(
@@ -206,5 +206,5 @@ def _text(epoch_us: int) -> str:
     return (_EPOCH + epoch_us * _US).isoformat()
 
 
-def _refused(summary: str, where: str, found: str, expected: str) -> ParameterError:
-    return ParameterError(summary, where=where, found=found, expected=expected)
+def _refused(summary: str, where: str, state: str, expected: str) -> ParameterError:
+    return ParameterError(summary, where=where, found=state, expected=expected)

@@ -36,7 +36,7 @@ class Ways(NamedTuple):
     road: NDArray[np.int8]
 
     def of(self, rows: NDArray[np.int64]) -> Ways:
-        """Take some of the ways."""
+        """Return the chosen ways."""
         return Ways(self.east[rows], self.north[rows], self.road[rows])
 
     def length_blocks(self) -> NDArray[np.int64]:

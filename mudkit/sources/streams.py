@@ -134,7 +134,7 @@ class Stream:
         return _unit(first), _unit(second)
 
     def chance(self, device: ArrayLike, step: ArrayLike, share: ArrayLike) -> NDArray[np.bool_]:
-        """Tell whether something that happens in ``share`` of all cases happens.
+        """Draw booleans that are true with probability ``share``.
 
         A case that happens at some share happens at every larger one.
         """

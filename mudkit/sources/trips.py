@@ -29,11 +29,11 @@ DAY_START_S = 4 * 3600
 """Local time at which a day begins, seconds after midnight."""
 
 SPEED_CUT = 2.5
-"""A trip's relative speed is within so many ``speed_spread`` of 1."""
+"""Largest deviation of a trip's relative speed from 1, in units of ``speed_spread``."""
 
 _S_PER_DAY = 86_400
 _EARLIEST_S = int(4.5 * 3600)
-_LAST_OUTING_S = int(22.5 * 3600)
+_LATEST_OUTING_S = int(22.5 * 3600)
 _BACK_S = int(27.75 * 3600)
 _TOURS, _LEGS = 3, 3
 _STEPS_PER_DAY = 16
@@ -73,7 +73,7 @@ class Trips(NamedTuple):
     def at(
         self, trip: NDArray[np.int64], after_s: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Where cars are in the course of trips.
+        """Return the places of cars in the course of trips.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ def day_start_s(town: CommuterTown, day: int) -> int:
 
 
 def is_weekend(day: int) -> bool:
-    """Tell whether a day, counted from 1970-01-01 (a Thursday), is a Saturday or Sunday."""
+    """Return whether a day, counted from 1970-01-01 (a Thursday), is a Saturday or Sunday."""
     return (day + 3) % 7 >= 5
 
 
@@ -171,13 +171,13 @@ def _legs(town: CommuterTown, seed: int, people: Residents, day: int) -> Iterato
         depart_s = np.maximum(np.ceil(depart_s), ready_s)
         for leg in range(_LEGS):
             step = day * _STEPS_PER_DAY + tour * _LEGS + leg
-            there = people.home if leg == _LEGS - 1 else draw.stop(tour, leg)
-            way, back = ways(town, here, there), ways(town, there, people.home)
+            destination = people.home if leg == _LEGS - 1 else draw.stop(tour, leg)
+            way, back = ways(town, here, destination), ways(town, destination, people.home)
             home_s = _longest_s(town, ways(town, here, people.home))
             goes = out & (way.length_blocks().sum(axis=1) > 0)
             if leg < _LEGS - 1:
                 latest_s = _BACK_S - _longest_s(town, way) - town.shortest_stay_s - _longest_s(town, back) - 1
-                goes &= (depart_s <= latest_s) & ((depart_s <= _LAST_OUTING_S) | draw.to_work(tour, leg))
+                goes &= (depart_s <= latest_s) & ((depart_s <= _LATEST_OUTING_S) | draw.to_work(tour, leg))
             if leg == 0:
                 out = goes
             elif leg == 1:
@@ -189,12 +189,12 @@ def _legs(town: CommuterTown, seed: int, people: Residents, day: int) -> Iterato
             yield _Leg(row, depart_s[row].astype(np.int64), knot_s[row], way.of(row))
             stay_s = np.maximum(draw.stay_s(tour, leg), town.shortest_stay_s)
             depart_s = np.where(goes, np.ceil(depart_s + knot_s[:, -1] + stay_s), depart_s)
-            here = Corners(*(np.where(goes, new, old) for new, old in zip(there, here, strict=True)))
+            here = Corners(*(np.where(goes, new, old) for new, old in zip(destination, here, strict=True)))
         ready_s = np.where(out, depart_s, ready_s)
 
 
 class _Draws:
-    """What chance decides about one day."""
+    """Random decisions of one day."""
 
     def __init__(self, town: CommuterTown, seed: int, people: Residents, day: int) -> None:
         self._town, self._seed, self._people, self._day = town, seed, people, day
@@ -210,7 +210,7 @@ class _Draws:
         return self._day * _STEPS_PER_DAY + tour * _LEGS + leg
 
     def tour(self, tour: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Which cars want to make a tour, and when, in seconds after local midnight."""
+        """Return which cars make a tour, and when, in seconds after local midnight."""
         town, step = self._town, self._step(tour)
         factor = town.weekend_outing_factor if self._weekend else 1.0
         free_share = town.outing_shares[tour] * factor * self._people.liveliness
@@ -232,7 +232,7 @@ class _Draws:
         return self._stream("second stop").chance(self._car, self._step(tour), share)
 
     def stop(self, tour: int, leg: int) -> Corners:
-        """Where the tour's first or second stop is: two different places of the car's own."""
+        """Return the place of the tour's first or second stop: two different places of the car's own."""
         count, step = self._town.errand_places, self._step(tour)
         slot = (count * self._stream("errand").uniform(self._car, step) ** 2).astype(np.int64)
         if leg == 1:

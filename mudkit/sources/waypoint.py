@@ -59,7 +59,7 @@ class RandomWaypoint:
         check_speeds(self.speed_low_mps, self.speed_high_mps)
 
     def course(self, seed: int, devices: Sequence[str], start_us: int) -> LegCourse:
-        """As :meth:`mudkit.sources.courses.Mobility.course`; the time of day plays no part."""
+        """Return the course, see :meth:`mudkit.sources.courses.Mobility.course`; ``start_us`` is not used."""
         number = device_numbers(devices)
         rule = _Waypoints(self, seed, number)
         east_km, north_km, first = rule.beginning()

@@ -47,7 +47,7 @@ class Moments(NamedTuple):
 
 @runtime_checkable
 class Workload(Protocol):
-    """When devices do something."""
+    """Times at which devices do something."""
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
         """Draw the moments of a run.
@@ -91,7 +91,7 @@ class Poisson:
         check_ranges(self)
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
-        """As :meth:`Workload.moments`."""
+        """Return the moments; see :meth:`Workload.moments`."""
         number, stream = device_numbers(devices), Stream(seed, f"{name}: gap")
         row = np.arange(len(number) if self.per_day > 0 else 0)
         last_us = np.zeros(len(row), dtype=np.int64)
@@ -146,7 +146,7 @@ class WakingReads:
             )
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
-        """As :meth:`Workload.moments`."""
+        """Return the moments; see :meth:`Workload.moments`."""
         number = device_numbers(devices)
         reads, part, awake, read = (
             Stream(seed, f"{name}: {what}") for what in ("reads", "part", "awake", "read")
@@ -184,7 +184,7 @@ class Every:
         check_ranges(self)
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
-        """As :meth:`Workload.moments`."""
+        """Return the moments; see :meth:`Workload.moments`."""
         number = device_numbers(devices)
         interval_us = round(self.interval_s * US_PER_S)
         phase = Stream(seed, f"{name}: phase").uniform(number, 0)
@@ -204,7 +204,7 @@ class TripStarts:
     """The town of the commute."""
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
-        """As :meth:`Workload.moments`."""
+        """Return the moments; see :meth:`Workload.moments`."""
         number = device_numbers(devices)
         people = residents(self.town, seed, number)
         drawn = []
@@ -255,7 +255,7 @@ class Recorded:
         return int(local[-1] - local[0]) - 1
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
-        """As :meth:`Workload.moments`."""
+        """Return the moments; see :meth:`Workload.moments`."""
         number = device_numbers(devices)
         log_us = self._local_us()
         begin_us = (log_us[0] // _US_PER_DAY + 1 + np.arange(self.days + 1)) * _US_PER_DAY
@@ -276,9 +276,9 @@ class Recorded:
     def _local_us(self) -> NDArray[np.int64]:
         return np.asarray(self.times_us, dtype=np.int64) + self._offset_us()
 
-    def _refused(self, summary: str, found: str) -> ParameterError:
+    def _refused(self, summary: str, state: str) -> ParameterError:
         expected = "whole microseconds since 1970, with a whole day between those of the first and the last"
-        return ParameterError(summary, where="times_us", found=found, expected=expected)
+        return ParameterError(summary, where="times_us", found=state, expected=expected)
 
 
 def _spelled_out(count: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,10 +1,9 @@
-"""Generate a trace like CarTel's from a seed: the data set of Mobius 7.3 cannot be downloaded.
+"""Generated trace like CarTel's, from a seed: the data set of Mobius 7.3 is not public.
 
-The paper's trace has positions of about 600 cars at regular intervals, about 3.7 million, and
-user-initiated queries for a box of 20 km by 20 km and two hours. Here commuters drive through a town
-(:mod:`mudkit.sources.city`, :mod:`mudkit.sources.trips`) and their phones report and ask
-(:mod:`mudkit.sources.phones`). Every rate is a parameter there, chosen for what is known of cars and
-phones, not for what a policy would gain on it.
+The paper's trace has about 3.7 million positions of 600 cars at regular intervals, and user-initiated queries
+for a box of 20 km by 20 km and two hours. Here commuters drive through a town (:mod:`mudkit.sources.city`,
+:mod:`mudkit.sources.trips`), and their phones report positions and read (:mod:`mudkit.sources.phones`). Every
+rate is a parameter there, chosen from what is known about cars and phones, independent of any policy.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _MAX_DAYS = 3_660
 _CARS_AT_ONCE = 2_000
 _S_PER_DAY = 86_400
 _EPOCH = dt.date(1970, 1, 1)
-_FIRST, _LAST = dt.date(1980, 1, 2), dt.date(2089, 1, 1)
+MIN_DATE, MAX_DATE = dt.date(1980, 1, 2), dt.date(2089, 1, 1)
 
 
 @overload
@@ -100,24 +99,24 @@ def generate(
     Parameters
     ----------
     cars : int
-        The number of cars, from 1 to 100,000; car ``i`` is the device ``car-0000i`` and lives in town ``i %
+        Number of cars, from 1 to 100,000; car ``i`` is the device ``car-0000i`` and lives in town ``i %
         towns``.
     days : int
-        The length of the trace in days, from 1 to 3,660.
+        Length of the trace in days, from 1 to 3,660.
     seed : int
         Any integer. Same seed, same bytes.
     towns : int
-        The number of towns, from 1 to 400; all are alike and far apart.
+        Number of towns, from 1 to 400; all are alike and far apart.
     start : str or date
         Local date of the first day, from 1980-01-02 to 2089-01-01; the default is a Monday.
     path : path-like, optional
-        Write a trace folder there, in memory that grows neither with days nor with cars.
+        Folder of the trace to write, in memory independent of days and cars; None: return the trace.
     overwrite : bool
-        Whether a trace at ``path`` is replaced.
+        Whether to replace a trace at ``path``.
     progress : bool
-        Whether a progress bar is shown.
+        Whether to show a progress bar.
     town, phone : optional
-        The rates, as :class:`~mudkit.sources.city.CommuterTown` and
+        Rates, as :class:`~mudkit.sources.city.CommuterTown` and
         :class:`~mudkit.sources.phones.PhoneUse`.
     **rates
         Single fields of either, for instance ``interval_s=30`` or ``commuter_share=0.5``, instead of
@@ -133,7 +132,7 @@ def generate(
     ParameterError
         A parameter is unknown or out of range.
     OutputExists, OutputProblem
-        The folder is there already, or cannot be written; nothing is left behind.
+        The folder exists, or cannot be written; nothing is left behind.
     """
     plan = _plan(cars, days, seed, towns, start, town, phone, rates)
     if path is None:
@@ -231,12 +230,12 @@ def _day_number(start: str | dt.date) -> int:
         date = dt.date.fromisoformat(start if isinstance(start, str) else start.strftime("%Y-%m-%d"))
     except (AttributeError, TypeError, ValueError):
         date = dt.date.min
-    if not _FIRST <= date <= _LAST:
+    if not MIN_DATE <= date <= MAX_DATE:
         raise ParameterError(
             "The parameter start is not usable.",
             where="start",
             found=repr(start),
-            expected=f"a date like 2010-03-01, from {_FIRST} to {_LAST}",
+            expected=f"a date like 2010-03-01, from {MIN_DATE} to {MAX_DATE}",
         )
     return (date - _EPOCH).days
 
@@ -257,21 +256,21 @@ def _in_memory(plan: _Plan, progress: bool) -> Loaded:
 
 
 def _by_utc_date(plan: _Plan, progress: bool) -> Iterator[tuple[Sightings, Sightings]]:
-    """Positions and reads of some cars, cut where a UTC date ends: each date comes once for those cars."""
+    """Yield positions and reads of some cars by UTC date; each date occurs once for these cars."""
     steps = [(first, day) for first in range(0, plan.cars, _CARS_AT_ONCE) for day in plan.days]
     people = plan.people(0, 0)
-    held: tuple[Sightings, Sightings] | None = None
+    pending: tuple[Sightings, Sightings] | None = None
     for first, day in _shown(steps, progress):
         if day == plan.days.start:
-            people, held = plan.people(first, _CARS_AT_ONCE), None
+            people, pending = plan.people(first, _CARS_AT_ONCE), None
         new = plan.day(people, day)
-        ready = new if held is None else (_joined([held[0], new[0]]), _joined([held[1], new[1]]))
+        ready = new if pending is None else (_joined([pending[0], new[0]]), _joined([pending[1], new[1]]))
         if day == plan.days[-1]:
             yield ready
             continue
-        # All that is before the next day's beginning is known; of that, whole dates are given.
+        # Everything before the next day is known; yield its complete dates.
         end_s = day_start_s(plan.town, day + 1) // _S_PER_DAY * _S_PER_DAY
-        held = (_taken(ready[0], ready[0].t_s >= end_s), _taken(ready[1], ready[1].t_s >= end_s))
+        pending = (_taken(ready[0], ready[0].t_s >= end_s), _taken(ready[1], ready[1].t_s >= end_s))
         yield _taken(ready[0], ready[0].t_s < end_s), _taken(ready[1], ready[1].t_s < end_s)
 
 

@@ -1,7 +1,7 @@
 """Load a trace from a file of a public format into memory.
 
-A row goes through these modules, once through each: :mod:`mudkit.trace.formats` (what the file is, and its
-columns batch by batch), :mod:`mudkit.trace.parse`, :mod:`mudkit.trace.clean`, :mod:`mudkit.trace.loaded`.
+A row passes through these modules once: :mod:`mudkit.trace.formats` (format and columns, batch by batch),
+:mod:`mudkit.trace.parse`, :mod:`mudkit.trace.clean`, :mod:`mudkit.trace.loaded`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, read_table
 from mudkit.trace.formats import Source, recognise
 from mudkit.trace.loaded import Loaded
-from mudkit.trace.options import FileTable, Options, TimeUnit, refuse_for_folder
+from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit, refuse_for_folder
 from mudkit.trace.parse import Parsed, parse_source
-from mudkit.trace.plan import LoadPlan
 
 __all__ = ["load"]
 
@@ -39,42 +38,42 @@ def load(
 ) -> Loaded:
     """Load a trace into memory.
 
-    Rows that cannot be true (:mod:`mudkit.trace.plausible`) or cannot be read are set aside in
-    ``rejected`` with the reason; nothing is dropped silently.
+    Implausible rows (:mod:`mudkit.trace.plausible`) and unreadable ones go to ``rejected`` with a reason;
+    nothing is dropped silently.
 
     Parameters
     ----------
     path : path-like
-        A file (also packed with gzip), a folder of files of one kind (``new_*.txt``, ``*.plt``, ``*.gpx``,
+        File (also packed with gzip), a folder of files of one kind (``new_*.txt``, ``*.plt``, ``*.gpx``,
         ``*.csv`` or ``*.parquet``), or a trace folder of mudkit.
     format : str
-        ``auto``, which recognises them, or one of:
+        ``auto``, which recognises the format, or one of:
 
         - ``cabspotting``: one CSV with ``cab,t,lat,lon,occ``; ``cabspotting-txt``: the original files.
         - ``geolife``: a ``.plt`` file of GeoLife, or any folder above some
           (:func:`mudkit.trace.formats.headerless.read_plt`); the device is the user.
         - ``gtfs-rt``: vehicle positions of GTFS-realtime as a table
-          (:func:`mudkit.trace.formats.columns.gtfs_rt`); speeds are null unless ``columns`` maps them, for
-          feeds do not keep to metres a second.
+          (:func:`mudkit.trace.formats.columns.gtfs_rt`); speeds are null unless ``columns`` maps
+          them, since feeds use several units.
         - ``gowalla``: check-ins, which are reads whatever ``table`` says.
         - ``gpx``: tracks, routes and points (:func:`mudkit.trace.formats.gpx.read_gpx`); the device is the
           file's stem, with the track's name where there are several.
         - ``csv``, ``parquet``: any table with a device, a time and a place.
     table : {'positions', 'reads'}
-        What the rows are. An access log is loaded with ``table="reads"``.
+        Table that the rows belong to. An access log is loaded with ``table="reads"``.
     columns : dict, optional
-        mudkit's names (``device, ts, lat, lon, speed_mps, occupied, box_km, window_s``) to the file's, for
-        ``csv``, ``gtfs-rt`` and ``parquet``.
+        Mapping from mudkit's names (``device, ts, lat, lon, speed_mps, occupied, box_km, window_s``) to the
+        file's, for ``csv``, ``gtfs-rt`` and ``parquet``.
     tz : str
-        The time zone (IANA name) of texts that do not name theirs.
+        Time zone (IANA name) of texts without one.
     time_unit : {'s', 'ms', 'us', 'ns'}
-        The unit of numeric times.
+        Unit of numeric times.
     rule : str, optional
-        How to derive reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
-        where the file says when a taxi has a fare, else ``trip_start(still_s=600)``.
+        Rule that derives reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
+        if the file records when a taxi has a fare, else ``trip_start(still_s=600)``.
     box_km, window_s : float, optional
-        What a derived read asks for, and a recorded one whose row does not say; by default 20 km and two
-        hours (Mobius 7.3).
+        Box and time window of a derived read, and of a recorded one without them; by default 20 km and
+        two hours (Mobius 7.3).
 
     Returns
     -------
@@ -83,14 +82,14 @@ def load(
     Raises
     ------
     InputMissing
-        There is no such file.
+        The file does not exist.
     TraceFormatError
         The file is empty, cut short, of another format, lacks columns, or most of its rows cannot be read
         (another time unit, latitude and longitude exchanged).
     TraceContentError
         The file holds no usable row, or no device that moves.
     ParameterError
-        An option is not usable.
+        An option is invalid.
     """
     options = Options.of(table, tz, time_unit, box_km, window_s)
     path = existing(path, "trace")

@@ -1,20 +1,27 @@
-"""Go through a trace that does not fit in memory: cleaned pieces of whole devices."""
+"""Scan of a trace that does not fit in memory: cleaned pieces of whole devices.
+
+Rows are sorted by device on disk first, because cleaning a row needs the other rows of its device.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import weakref
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from numpy.typing import NDArray
 
 from mudkit.display import Displayed, View
 from mudkit.errors import MudkitError, ParameterError, TraceContentError
@@ -24,15 +31,13 @@ from mudkit.trace.clean import CleanTables, check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, table_folder
 from mudkit.trace.formats import GZIP_FACTOR, recognise
 from mudkit.trace.loaded import Loaded
-from mudkit.trace.options import FileTable, Options, TimeUnit, refuse_for_folder
+from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit, refuse_for_folder
 from mudkit.trace.parse import check_parsed, parsed_batches
-from mudkit.trace.plan import LoadPlan
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, SCHEMAS
-from mudkit.trace.spill import Spill
 
 __all__ = ["Scan", "scan"]
 
-_ROW_BYTES = 45  # what a row of such text is long; only the bar is told so
+_ROW_BYTES = 45  # average length of a row of text, for the progress bar
 _BAD = "bad.arrow"
 
 
@@ -52,31 +57,31 @@ def scan(
     """Load a trace piece by piece in bounded memory.
 
     The rows of all pieces together are those of :func:`mudkit.trace.load`: positions, reads, and rejected
-    rows with the same reasons. A device is whole in one piece, and pieces come in the order of the devices'
-    names, so the pieces' positions one after the other are exactly ``load``'s. What a row is worth depends on
-    the other rows of its device, so the file is first read to its end and set down on disk by device; then
-    each piece is taken back and cleaned when it is asked for.
+    rows with the same reasons. A device is whole in one piece, and pieces are ordered by device name, so the
+    concatenated positions equal those of ``load``. Cleaning a row needs the other rows of its device, so the
+    file is first read completely and stored on disk by device; each piece is then read back and cleaned on
+    demand.
 
     Parameters
     ----------
     path, format, table, columns, tz, time_unit, rule, box_km, window_s
         As for :func:`mudkit.trace.load`.
     batch_rows : int
-        Maximum rows of a piece, which holds whole devices; a device with more rows is one piece. In memory is
-        about three times that many rows; on disk, in a folder in ``TMPDIR`` that goes with the scan, the
-        whole trace with some 60 bytes a row.
+        Maximum number of rows of a piece, which holds whole devices; a device with more rows is one piece.
+        Memory holds about three times this number of rows; a folder in ``TMPDIR``, removed with the scan,
+        holds the whole trace at about 60 bytes a row.
 
     Returns
     -------
     Scan
-        The pieces, to be iterated over, as often as you like, best within ``with``. Rows that could not be
-        read belong to no device: up to ``batch_rows`` of them come with each piece from the first on.
+        The pieces, which can be iterated over repeatedly; use it in a ``with`` statement. Unreadable rows
+        belong to no device: each piece carries up to ``batch_rows`` of them, beginning with the first.
 
     Raises
     ------
     InputMissing, TraceFormatError, TraceContentError, ParameterError
-        As ``load``, at once; but that most positions contradict each other, or that no device has more than
-        one, is only known after the last piece and is raised there.
+        As ``load``, at once. Only after the last piece it is known, and raised, that most positions
+        contradict each other or that no device has more than one.
     OutputProblem
         The work folder cannot be written (a full disk).
 
@@ -105,21 +110,21 @@ def scan(
 
 
 class Scan(Displayed):
-    """A trace to be gone through piece by piece; made by :func:`scan`.
+    """Trace that is read piece by piece; built by :func:`scan`.
 
     Parameters
     ----------
     origin : object
-        What is scanned: a file of a public format, or a trace folder.
+        A file of a public format, or a trace folder.
     batch_rows : int
-        How many rows a piece holds at most, unless one device has more.
+        Maximum number of rows of a piece, unless one device has more.
 
     Attributes
     ----------
     source : dict
-        Where the trace comes from, as in :class:`mudkit.trace.loaded.Loaded`.
+        Origin of the trace, as in :class:`mudkit.trace.loaded.Loaded`.
     devices : int
-        How many devices there are among the rows that could be read.
+        Number of devices among the readable rows.
     """
 
     def __init__(self, origin: _Raw | _Clean, batch_rows: int) -> None:
@@ -155,16 +160,16 @@ class Scan(Displayed):
         self.close()
 
     def close(self) -> None:
-        """Remove the work folder; the scan is over. Closing again does nothing."""
+        """Remove the work folder and end the scan. Closing again has no effect."""
         self._close()
 
     def __iter__(self) -> Iterator[Loaded]:
-        """Go through all pieces, from the first.
+        """Iterate over all pieces, from the first.
 
         Raises
         ------
         TraceContentError
-            The scan has been closed.
+            The scan is closed.
         TraceFormatError, TraceContentError
             After the last piece: the positions contradict each other, or no device moves.
         """
@@ -193,7 +198,7 @@ class Scan(Displayed):
 
 
 class _Spilled(NamedTuple):
-    """What is on disk."""
+    """Rows on disk."""
 
     folder: Path
     devices: dict[str, int]
@@ -201,7 +206,7 @@ class _Spilled(NamedTuple):
     reads: Spill | None
 
     def unread(self) -> Iterator[pa.Table]:
-        """Go through the rows that could not be read."""
+        """Yield the rows that could not be read."""
         file = self.folder / _BAD
         if file.is_file():
             with pa.memory_map(str(file)) as mapped, pa.ipc.open_stream(mapped) as reader:
@@ -210,7 +215,7 @@ class _Spilled(NamedTuple):
 
 
 class _Totals:
-    """What the pieces held so far."""
+    """Counts over the pieces so far."""
 
     def __init__(self) -> None:
         self.positions = 0
@@ -224,14 +229,14 @@ class _Totals:
 
 
 class _Raw:
-    """A file or folder of a public format."""
+    """File or folder of a public format."""
 
     def __init__(self, plan: LoadPlan) -> None:
         self._plan = plan
         self.description = plan.description()
 
     def spill(self, folder: Path, batch_rows: int) -> _Spilled:
-        """Read all rows and set them down by device; refuse what :func:`mudkit.trace.load` refuses."""
+        """Read all rows and store them by device; raise the errors of :func:`mudkit.trace.load`."""
         spill = Spill(folder, "rows", batch_rows)
         bad: Counter[str] = Counter()
         sample = ""
@@ -266,21 +271,21 @@ class _Raw:
         return clean(kept.positions.rows(first, last), self._plan)
 
     def check(self, totals: _Totals, rows: int) -> None:
-        """Refuse what only all pieces together show."""
+        """Raise errors that only all pieces together show."""
         if self._plan.options.table == "positions":
             check_plausible(self._plan.source, rows, dict(totals.rejected))
             check_moves(self._plan.source, totals.positions, totals.devices, totals.rejected)
 
 
 class _Clean:
-    """A trace folder: nothing is to be cleaned, but devices are spread over its dates."""
+    """Trace folder: its rows are clean, but devices are spread over dates."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.description = read_manifest(path)
 
     def spill(self, folder: Path, batch_rows: int) -> _Spilled:
-        """Set all rows down by device."""
+        """Store all rows by device."""
         spills = {name: Spill(folder, name, batch_rows) for name in ("positions", "reads")}
         rows = self.description["rows"]
         total = sum(rows.get(name, 0) for name in spills)
@@ -307,17 +312,17 @@ class _Clean:
                 yield pa.Table.from_batches([batch])
 
     def tables(self, kept: _Spilled, first: str, last: str) -> CleanTables:
-        """Take back the rows of some devices."""
+        """Read the rows of some devices back."""
         assert kept.reads is not None
         positions = kept.positions.rows(first, last).sort_by([("device", "ascending"), ("ts", "ascending")])
         return CleanTables(positions, kept.reads.rows(first, last), REJECTED.empty_table())
 
     def check(self, totals: _Totals, rows: int) -> None:
-        """Refuse nothing: the trace was checked when it was made."""
+        """Check nothing: the trace was checked when it was written."""
 
 
 def _groups(devices: dict[str, int], batch_rows: int) -> Iterator[tuple[str, str]]:
-    """Group devices, in order of their names, so that a group has at most so many rows, or is one device."""
+    """Group devices by name so that a group has at most this number of rows, or is one device."""
     first, last, rows = "", "", 0
     for device, count in devices.items():
         if rows and rows + count > batch_rows:
@@ -332,9 +337,83 @@ def _groups(devices: dict[str, int], batch_rows: int) -> Iterator[tuple[str, str
 
 
 def _up_to(tables_: Iterator[pa.Table], rows: int) -> list[pa.Table]:
-    """Take tables until there are so many rows."""
+    """Return tables from an iterator until a number of rows is reached."""
     taken: list[pa.Table] = []
     with suppress(StopIteration):
         while sum(map(len, taken)) < rows:
             taken.append(next(tables_))
     return taken
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Memory-mapped file of rows sorted by device, and the first row of each device."""
+
+    table: pa.Table
+    devices: list[str]
+    offsets: NDArray[np.int64]
+
+    def rows(self, first: str, last: str) -> pa.Table:
+        begin = int(self.offsets[bisect_left(self.devices, first)])
+        return self.table.slice(begin, int(self.offsets[bisect_right(self.devices, last)]) - begin)
+
+
+class Spill:
+    """Sorted runs on disk: rows are added in any order and read back by device, in the order of arrival.
+
+    Memory holds at most one run, while it is sorted, and the device names of each run.
+
+    Attributes
+    ----------
+    counts : Counter
+        Number of rows of each device on disk.
+    """
+
+    def __init__(self, folder: Path, name: str, run_rows: int) -> None:
+        self._folder = folder
+        self._name = name
+        self._run_rows = run_rows
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._runs: list[_Run] = []
+        self._schema = pa.schema([])
+        self.counts: Counter[str] = Counter()
+
+    def add(self, table: pa.Table) -> None:
+        """Store rows with a column ``device``; columns of other tables may be missing."""
+        for first in range(0, len(table), self._run_rows):
+            piece = table.slice(first, self._run_rows)
+            self._pending.append(piece)
+            self._pending_rows += len(piece)
+            if self._pending_rows >= self._run_rows:
+                self.finish()
+        if not len(table):
+            self._schema = table.schema
+
+    def finish(self) -> None:
+        """Write the rows that are not yet on disk."""
+        if not self._pending:
+            return
+        table = pa.concat_tables(self._pending, promote_options="default").unify_dictionaries()
+        self._pending, self._pending_rows = [], 0
+        names = table["device"].combine_chunks().dictionary_encode()
+        order = pc.sort_indices(names.dictionary).to_numpy()
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        codes = rank[names.indices.to_numpy(zero_copy_only=False)]
+        rows_of = np.bincount(codes, minlength=len(order))
+        devices = names.dictionary.take(pa.array(order)).to_pylist()
+        self.counts.update(dict(zip(devices, rows_of.tolist(), strict=True)))
+        file = self._folder / f"{self._name}-{len(self._runs):05d}.arrow"
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table.take(pa.array(np.argsort(codes, kind="stable"))).combine_chunks())
+        mapped = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+        self._schema = mapped.schema
+        self._runs.append(_Run(mapped, devices, np.append(0, np.cumsum(rows_of))))
+
+    def rows(self, first: str, last: str) -> pa.Table:
+        """Yield the rows of all devices between two names, inclusive, run by run."""
+        pieces = [piece for run in self._runs if len(piece := run.rows(first, last))]
+        if not pieces:
+            return self._schema.empty_table()
+        return pa.concat_tables(pieces, promote_options="default").unify_dictionaries()

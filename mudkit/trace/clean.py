@@ -1,7 +1,7 @@
-"""Clean parsed rows into the tables of a trace: what cannot be true is set aside, and reads are derived.
+"""Cleaning of parsed rows: implausible rows are set aside, and reads are derived.
 
-A few rows that contradict others are set aside; when most do, or when no device moves, the file was read the
-wrong way, and that is an error which says so.
+If most rows contradict each other, or no device moves, the file was read with wrong options, which is an
+error.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.derive import derive_reads
 from mudkit.trace.formats import Source
-from mudkit.trace.options import Options
-from mudkit.trace.plan import LoadPlan
+from mudkit.trace.options import LoadPlan, Options
 from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, timestamps, with_read_ids
 
@@ -36,7 +35,7 @@ _REASONS = {DUPLICATE: "duplicate", TOO_FAST: "speed over 70 m/s"}
 
 
 class CleanTables(NamedTuple):
-    """What parsed rows become: three tables with the schemas of the trace."""
+    """Cleaned tables, with the schemas of the trace."""
 
     positions: pa.Table
     reads: pa.Table
@@ -44,30 +43,25 @@ class CleanTables(NamedTuple):
 
 
 def clean(good: pa.Table, plan: LoadPlan) -> CleanTables:
-    """Keep the parsed rows of whole devices that can be true, and derive reads from positions.
+    """Return the plausible rows of whole devices, with reads derived from positions.
 
-    Parameters
-    ----------
-    good : pyarrow.Table
-        Rows as :class:`mudkit.trace.parse.Parsed` has them, in the order of the files.
-    plan : LoadPlan
-        It says whether the rows are positions or reads, and by which rule reads are derived.
+    ``good`` has the columns of :class:`mudkit.trace.parse.Parsed`, in the order of the files.
 
     Raises
     ------
     TraceContentError
-        The rule needs what the trace does not have.
+        The rule needs data that the trace does not have.
     """
     options = plan.options
     if options.table == "reads":
         return CleanTables(POSITIONS.empty_table(), *clean_reads(good, options))
     positions, occupied, rejected = clean_positions(good)
-    asked = {"box_km": options.box_km, "window_s": options.window_s}
-    return CleanTables(positions, derive_reads(positions, plan.rule, **asked, occupied=occupied), rejected)
+    defaults = {"box_km": options.box_km, "window_s": options.window_s}
+    return CleanTables(positions, derive_reads(positions, plan.rule, **defaults, occupied=occupied), rejected)
 
 
 class Positions(NamedTuple):
-    """Positions that can be true, ordered by device and time; whether each has a fare; what was set aside."""
+    """Plausible positions, ordered by device and time; whether each has a fare; rejected rows."""
 
     table: pa.Table
     occupied: pa.Array | None
@@ -75,22 +69,16 @@ class Positions(NamedTuple):
 
 
 def clean_positions(good: pa.Table) -> Positions:
-    """Keep the rows that :func:`mudkit.trace.plausible.judge` keeps.
+    """Return the rows of whole devices that :func:`mudkit.trace.plausible.judge` keeps.
 
-    The rows of a device are taken in the order of time: neither the order in which they come, nor the files'
-    names, nor how rows are spread over files matters. A row that comes late is in its place, and none is set
-    aside for it.
-
-    Parameters
-    ----------
-    good : pyarrow.Table
-        Parsed rows (:class:`mudkit.trace.parse.Parsed`) of whole devices, in any order.
+    Rows of a device are judged in the order of time: the order of rows and files does not matter, and a late
+    row is not rejected.
     """
     codes = _codes(good["device"])
     t_us, lat, lon = (good[name].to_numpy() for name in ("t_us", "lat", "lon"))
-    # Of rows that say the same of time and place one that says more is kept: an infinite value comes last.
-    said = [name for name in ("speed_mps", "occupied") if name in good.column_names]
-    judgement = judge(codes, t_us, lat, lon, [_or_infinite(good[name]) for name in said])
+    # Of rows with equal time and place the one with more values is kept: infinity sorts last.
+    extra = [name for name in ("speed_mps", "occupied") if name in good.column_names]
+    judgement = judge(codes, t_us, lat, lon, [_or_infinite(good[name]) for name in extra])
     kept = good.take(judgement.kept)
     table = pa.table(
         {
@@ -109,19 +97,7 @@ def clean_positions(good: pa.Table) -> Positions:
 
 
 def clean_reads(good: pa.Table, options: Options) -> tuple[pa.Table, pa.Table]:
-    """Order recorded reads by time; the same read twice is a duplicate, wherever it stands.
-
-    Parameters
-    ----------
-    good : pyarrow.Table
-        Parsed rows of whole devices.
-    options : Options
-        They say what a read asks for whose row does not say.
-
-    Returns
-    -------
-    reads, rejected : pyarrow.Table
-    """
+    """Return recorded reads ordered by time, and duplicates as rejected rows."""
     if not len(good):
         return READS.empty_table(), REJECTED.empty_table()
     columns = {name: good[name] for name in ("device", "lat", "lon")}
@@ -138,20 +114,9 @@ def clean_reads(good: pa.Table, options: Options) -> tuple[pa.Table, pa.Table]:
 
 
 def check_plausible(source: Source, rows: int, rejected: dict[str, int]) -> None:
-    """Refuse a file most of whose positions contradict each other.
+    """Raise an error if most positions contradict each other.
 
-    Parameters
-    ----------
-    source : Source
-        The file or folder, for the message.
-    rows : int
-        How many rows could be parsed.
-    rejected : dict
-        How many of them cleaning set aside, by reason.
-
-    Raises
-    ------
-    TraceFormatError
+    ``rejected`` counts the rows that cleaning set aside, by reason, out of ``rows`` parsed rows.
     """
     if 2 * sum(rejected.values()) > rows:
         most = max(rejected, key=lambda reason: rejected[reason])
@@ -165,20 +130,9 @@ def check_plausible(source: Source, rows: int, rejected: dict[str, int]) -> None
 
 
 def check_moves(source: Source, positions: int, devices: int, rejected: Mapping[str, int]) -> None:
-    """Refuse positions of devices that report only once.
+    """Raise an error if devices report only once.
 
-    Parameters
-    ----------
-    source : Source
-        The file or folder, for the message.
-    positions, devices : int
-        How many positions were kept, and of how many devices.
-    rejected : mapping
-        How many rows were set aside by parsing and cleaning, by reason.
-
-    Raises
-    ------
-    TraceContentError
+    ``rejected`` counts the rows that parsing and cleaning set aside, by reason.
     """
     if positions == devices:
         raise TraceContentError(
@@ -202,7 +156,7 @@ def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def _or_infinite(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Numbers or truths as numbers; what is not said is infinite."""
+    """Return numbers or booleans as numbers; null is infinite."""
     number = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
     return np.asarray(pc.fill_null(number.cast(pa.float64()), np.inf).to_numpy(), dtype=np.float64)
 

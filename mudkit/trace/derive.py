@@ -1,4 +1,4 @@
-"""Reads that a trace of positions does not record, derived by a rule that stays on record.
+"""Reads derived from positions by a rule, for traces that record no reads.
 
 A derived read asks for the points around the device at that moment; its ``origin`` names the rule.
 """
@@ -36,7 +36,7 @@ KNOWN_S = 600.0
 
 MAX_PER_DAY, MIN_PER_DAY = 86_400.0, 0.001
 _US_PER_DAY = 86_400 * US_PER_S
-_MOST_PER_SLOT = 64
+MAX_PER_SLOT = 64
 
 _PARAMETERS: dict[str, dict[str, Callable[[str], float]]] = {
     "trip_start": {"still_s": float},
@@ -49,23 +49,22 @@ _WRITTEN = "none, occupancy, trip_start, trip_start(still_s=SECONDS) or poisson(
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule with its parameters, for instance ``trip_start(still_s=600)``.
+    """Rule with its parameters, for instance ``trip_start(still_s=600)``.
 
     Parameters
     ----------
     name : {'trip_start', 'occupancy', 'poisson', 'none'}
         ``trip_start``: the first fix of a device, and its first movement after ``still_s`` seconds without
-        one. ``occupancy``: a taxi that takes up a fare. ``poisson``: at the times of a Poisson process, while
-        the device is known to be somewhere: between two positions that are at most :data:`KNOWN_S` apart;
-        the place is that of the last position. ``none``: no reads.
+        movement. ``occupancy``: a taxi takes up a fare. ``poisson``: the times of a Poisson process while the
+        place of the device is known, that is, between two positions at most :data:`KNOWN_S` apart; the place
+        is that of the last position. ``none``: no reads.
     still_s : float
-        The time without movement that ends a trip (``trip_start``), in seconds, 0 or more.
+        Time without movement that ends a trip (``trip_start``), in seconds, 0 or more.
     per_day : float
-        Mean number of reads in a day of which all is known, from 0.001 to 86,400 (``poisson``).
+        Mean number of reads in a fully covered day, from 0.001 to 86,400 (``poisson``).
     seed : int
-        Seed of the times (``poisson``). They are a function of the seed, the device's name and the rate
-        alone: neither other devices, nor the order of rows, nor how a trace is split changes them; rows
-        only decide at which of them the device is known to be somewhere.
+        Seed of the times (``poisson``). They depend only on the seed, the device's name and the rate; other
+        devices, the order of rows and the division of a trace do not change them.
 
     Raises
     ------
@@ -89,12 +88,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """Read a rule as it is written: ``occupancy``, ``trip_start``, ``poisson(per_day=24, seed=1)``.
-
-        Raises
-        ------
-        ParameterError
-        """
+        """Parse a rule such as ``occupancy``, ``trip_start`` or ``poisson(per_day=24, seed=1)``."""
         match = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
         known = _PARAMETERS.get(match[1]) if match else None
         if match is None or known is None:
@@ -121,7 +115,7 @@ class Rule:
 
 
 def _number(value: float) -> str:
-    """Write a number as short as it can be read back."""
+    """Return the shortest text of a number."""
     short = f"{value:g}"
     return short if float(short) == value and isinstance(value, float) else repr(value)
 
@@ -149,11 +143,11 @@ def derive_reads(
     positions : pyarrow.Table
         Positions with the schema of the trace, ordered by device and time.
     rule : Rule
+        Rule that determines the times.
     box_km, window_s : float
-        What each read asks for: a square of this side in km, and points of the last so many seconds.
+        Request of each read: a square of this side in km, and the points of this number of seconds.
     occupied : pyarrow.Array of bool, optional
-        Whether the taxi has a fare, a value for each position, which the rule ``occupancy`` needs; null is
-        unknown.
+        Whether the taxi has a fare at each position, needed by ``occupancy``; null is unknown.
 
     Returns
     -------
@@ -163,7 +157,7 @@ def derive_reads(
     Raises
     ------
     TraceContentError
-        The rule needs what the trace does not have.
+        The rule needs data that the trace does not have.
     """
     if rule.name == "occupancy" and occupied is None:
         raise TraceContentError(
@@ -200,9 +194,9 @@ def _trip_start(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule,
 def _moved(
     lat: NDArray[np.float64], lon: NDArray[np.float64], is_first: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Tell which fixes are elsewhere than the last one that was: small steps add up.
+    """Return the fixes that differ in place from the last one that did: small steps add up.
 
-    So a drive has the same trips whether it has a fix a second or a minute.
+    A drive therefore has the same trips with a fix a second as with one a minute.
     """
     moved = is_first.copy()
     moved[1:] |= distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:]) >= STILL_KM
@@ -233,10 +227,10 @@ def _occupancy(
 
 
 def _poisson(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:
-    """Draw the process slot by slot of absolute time, one read a slot on average, and keep what is known.
+    """Draw the process by slots of absolute time, one read a slot on average, and keep the known times.
 
-    A slot's number of reads is an inverted Poisson distribution, their times are uniform in it: by the
-    process's own definition, slots are independent, so each can be drawn by its number alone.
+    The number of reads in a slot is drawn by inverting the Poisson distribution, their times are uniform.
+    Slots of a Poisson process are independent, so each is drawn from its number alone.
     """
     t_us = epoch_us(positions["ts"])
     rows, drawn_us = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -255,7 +249,7 @@ def _poisson(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, oc
         how_many = np.searchsorted(share, counts.uniform(number, slots), side="right")
         slot = np.repeat(slots, how_many)
         nth = np.arange(len(slot)) - np.repeat(np.cumsum(how_many) - how_many, how_many)
-        within_us = (times.uniform(number, slot * _MOST_PER_SLOT + nth) * slot_us).astype(np.int64)
+        within_us = (times.uniform(number, slot * MAX_PER_SLOT + nth) * slot_us).astype(np.int64)
         at_us = np.unique(slot * slot_us + within_us)
         before = np.searchsorted(mine, at_us, side="right") - 1
         fine = np.isin(before, known)
@@ -265,7 +259,7 @@ def _poisson(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, oc
 
 
 def _slots(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
-    """List all numbers from each first to its last, each once; both are in order."""
+    """Return all numbers from each first to its last, without duplicates; both are sorted."""
     begin = first.copy()
     begin[1:] = np.maximum(begin[1:], last[:-1] + 1)
     size = np.maximum(last - begin + 1, 0)
@@ -273,8 +267,8 @@ def _slots(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _cumulated(mean: float) -> NDArray[np.float64]:
-    """Give the chances of at most 0, 1, 2, … events of a Poisson distribution."""
-    chance = math.exp(-mean) * np.cumprod(np.append(1.0, mean / np.arange(1, _MOST_PER_SLOT)))
+    """Return the probabilities of at most 0, 1, 2, … events of a Poisson distribution."""
+    chance = math.exp(-mean) * np.cumprod(np.append(1.0, mean / np.arange(1, MAX_PER_SLOT)))
     return np.cumsum(chance)
 
 

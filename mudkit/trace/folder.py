@@ -1,4 +1,4 @@
-"""A trace on disk: Parquet files partitioned by date, and ``trace.json``, which says that it is whole.
+"""Trace folder: Parquet files partitioned by date, and ``trace.json``, which marks it as complete.
 
 Layout::
 
@@ -6,7 +6,7 @@ Layout::
     <trace>/positions/date=2008-05-18/part-00000.parquet     sorted by (ts, device)
     <trace>/reads/date=2008-05-18/part-00000.parquet
     <trace>/rejected/part-00000.parquet
-    <trace>/links/…, messages/…, bill/…                      what a lab records besides
+    <trace>/links/…, messages/…, bill/…                      additional tables of a lab
 """
 
 from __future__ import annotations
@@ -26,26 +26,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from mudkit.errors import TraceFormatError
 from mudkit.files import existing, staged_folder
-from mudkit.predicates import Predicate
+from mudkit.predicates import Language, Predicate
 from mudkit.trace.schema import SCHEMAS, TIMES, epoch_us
-from mudkit.trace.where import select
 
 __all__ = [
     "FORMAT_VERSION",
     "TraceWriter",
+    "columns_language",
     "is_trace",
     "read_manifest",
     "read_table",
+    "select",
     "table_folder",
     "write_manifest",
 ]
 
 FORMAT_VERSION = 1
 OUTPUT_NAMES = r"trace\.json|" + "|".join(SCHEMAS)
-"""What is in a trace folder; only a folder with nothing else in it is ever replaced."""
+"""Names in a trace folder; a folder with other files is never replaced."""
 
 _MANIFEST = "trace.json"
 _WHO = {"messages": "source", "operations": "client", "deliveries": "receiver"}
@@ -53,19 +55,19 @@ _US_PER_DAY = 86_400_000_000
 
 
 class TraceWriter:
-    """Write a trace piece by piece in bounded memory; see :meth:`open`.
+    """Writer of a trace, piece by piece in bounded memory; see :meth:`open`.
 
     Parameters
     ----------
     folder : Path
-        The folder in which the tables are written.
+        Folder of the tables.
     part : str
-        What the names of this writer's files begin with, where several write one trace.
+        Prefix of this writer's files, for several writers of one trace.
 
     Attributes
     ----------
     counts : Counter
-        How many rows have been written, by table.
+        Number of rows written, by table.
     """
 
     def __init__(self, folder: Path, part: str = "") -> None:
@@ -79,17 +81,16 @@ class TraceWriter:
     def open(
         cls, path: str | os.PathLike[str], description: dict[str, Any], *, overwrite: bool = False
     ) -> Iterator[TraceWriter]:
-        """Open a trace for writing; it appears at ``path`` when the body ends well, or not at all.
+        """Open a trace for writing; it appears at ``path`` if the body succeeds, or not at all.
 
         Parameters
         ----------
         path : path-like
-            The folder of the trace; it is made.
+            Folder of the trace, which is created.
         description : dict
-            What goes into ``trace.json``: where the trace comes from, options, rules, counts. The body may
-            still add to it.
+            Contents of ``trace.json``: provenance, options, rules, counts. The body may add to it.
         overwrite : bool
-            Whether a trace that is there is replaced.
+            Whether to replace an existing trace.
 
         Raises
         ------
@@ -107,7 +108,7 @@ class TraceWriter:
         Parameters
         ----------
         name : str
-            A table of :data:`mudkit.trace.schema.SCHEMAS`.
+            Name of a table in :data:`mudkit.trace.schema.SCHEMAS`.
         table : pyarrow.Table
             Rows with that table's schema, in any order.
         """
@@ -158,14 +159,14 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     Parameters
     ----------
     path : path-like
-        A trace folder.
+        Trace folder.
 
     Raises
     ------
     InputMissing
-        Nothing is there.
+        The folder does not exist.
     TraceFormatError
-        The folder is not a whole trace, or one of a later format.
+        The folder is not a complete trace, or of a later format.
     """
     path = existing(path, "trace")
     if path.is_file():
@@ -201,7 +202,7 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def table_folder(path: str | os.PathLike[str], name: str) -> Path | None:
-    """Find the folder of one table of a whole trace; None when the trace has no row of it.
+    """Return the folder of one table of a complete trace; None if the trace has no row of it.
 
     Raises
     ------
@@ -229,18 +230,18 @@ def read_table(path: str | os.PathLike[str], name: str, *, where: str | Predicat
     Parameters
     ----------
     path : path-like
-        A trace folder.
+        Trace folder.
     name : str
-        A table of :data:`mudkit.trace.schema.SCHEMAS`.
+        Name of a table in :data:`mudkit.trace.schema.SCHEMAS`.
     where : str or Predicate, optional
-        Which rows (:func:`mudkit.trace.where.select`); by default all.
+        Which rows (:func:`mudkit.trace.folder.select`); by default all.
 
     Raises
     ------
     InputMissing, TraceFormatError
         As :func:`read_manifest`.
     PredicateError
-        ``where`` is no predicate over the table's columns.
+        ``where`` is invalid for the table's columns.
     """
     folder = table_folder(path, name)
     if folder is None:
@@ -250,11 +251,43 @@ def read_table(path: str | os.PathLike[str], name: str, *, where: str | Predicat
     return table if where is None else select(table, where)
 
 
-def _damaged(path: Path, found: str) -> TraceFormatError:
+def _damaged(path: Path, problem: str) -> TraceFormatError:
     return TraceFormatError(
         f"The trace {path} is damaged.",
         where=str(path),
-        found=found,
+        found=problem,
         expected="all that was written",
         remedy="make it again from its source",
     )
+
+
+def columns_language(schema: pa.Schema) -> Language:
+    """Return the language for predicates over the columns of a table; times are seconds since 1970."""
+    return Language(("record",), schema={"record": {field.name: _kind(field.type) for field in schema}})
+
+
+def _kind(type_: pa.DataType) -> str:
+    if pa.types.is_boolean(type_):
+        return "boolean"
+    return "string" if pa.types.is_string(type_) or pa.types.is_large_string(type_) else "number"
+
+
+def select(table: pa.Table, where: str | Predicate) -> pa.Table:
+    """Return the rows for which a predicate is TRUE.
+
+    Raises
+    ------
+    PredicateError
+        ``where`` is not a predicate, or names an unknown column.
+    """
+    language = columns_language(table.schema)
+    predicate = Predicate.parse(where, language=language) if isinstance(where, str) else where
+    columns = {name: _numpy(table[name]) for name in predicate.names()["record"] & set(table.column_names)}
+    mask = predicate.numpy(columns) if columns else None
+    if mask is None:  # it reads no column, so all rows agree
+        return table if predicate({}) else table.slice(0, 0)
+    return table.filter(pa.array(np.ma.filled(mask, False)))
+
+
+def _numpy(column: pa.ChunkedArray) -> NDArray[np.generic]:
+    return np.asarray(column.to_numpy())

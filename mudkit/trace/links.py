@@ -54,17 +54,17 @@ are 4 or 5 s (lines that are missing), and all others are 14 s and more (another
 
 @dataclass(frozen=True, repr=False)
 class LoadedLinks(Displayed):
-    """Links in memory.
+    """Links of devices over time, in memory.
 
     Attributes
     ----------
     links : pyarrow.Table
-        The links, with the schema :data:`mudkit.trace.schema.LINKS`; ordered by device and time, of which no
-        two rows have both in common.
+        Links with the schema :data:`mudkit.trace.schema.LINKS`, ordered by device and time, which are unique
+        together.
     rejected : pyarrow.Table
-        Rows that were set aside, with the schema :data:`mudkit.trace.schema.REJECTED`.
+        Rejected rows with the schema :data:`mudkit.trace.schema.REJECTED`.
     source : dict
-        Where the links come from, with every option that shaped them.
+        Provenance: file and all options of loading.
     """
 
     links: pa.Table
@@ -80,27 +80,27 @@ class LoadedLinks(Displayed):
         return View("LoadedLinks", facts, notes=["summary() and outages() say more."])
 
     def rejected_by_reason(self) -> dict[str, int]:
-        """Count the rows that were set aside, most frequent reason first."""
+        """Return the number of rejected rows by reason, most frequent first."""
         return dict(Counter(self.rejected["reason"].to_pylist()).most_common())
 
     def outages(self) -> pa.Table:
-        """List the stretches in which a link was down.
+        """Return the periods in which a link was down.
 
         Returns
         -------
         pyarrow.Table
-            ``device, ts, lasts_s``, ordered by device and time. An outage ends with its recording at the
-            latest: what comes after is not known.
+            ``device, ts, duration_s``, ordered by device and time. An outage ends with its recording at the
+            latest: later times are unknown.
         """
         t_us, lasts_us, begins = self._timeline()
         down = ~np.asarray(self.links["up"].to_numpy(), dtype=np.bool_)
         first, total_us = stretches(down, begins, lasts_us)
         first, total_us = first[down[first]], total_us[down[first]]
         columns = {"device": self.links["device"].take(pa.array(first)), "ts": timestamps(t_us[first])}
-        return pa.table(columns | {"lasts_s": pa.array(total_us / US_PER_S)})
+        return pa.table(columns | {"duration_s": pa.array(total_us / US_PER_S)})
 
     def summary(self) -> pd.DataFrame:
-        """Describe the links in a few rows: ``what`` and ``value``, both text."""
+        """Return a summary of the links: rows of ``what`` and ``value``, both text."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
         t_us, lasts_us, begins = self._timeline()
@@ -108,7 +108,7 @@ class LoadedLinks(Displayed):
         names = self.links["device"].unique().to_pylist()
         per_device = Counter(outages["device"].to_pylist())
         measured_s = lasts_us.sum() / US_PER_S
-        down_s = float(pc.sum(outages["lasts_s"]).as_py() or 0.0)
+        down_s = float(pc.sum(outages["duration_s"]).as_py() or 0.0)
         rows = [("source", str(self.source.get("name", ""))), ("format", str(self.source.get("format", "")))]
         rows += [(name, f"{len(getattr(self, name)):,}") for name in ("links", "rejected")]
         rows += [(f"rejected: {reason}", f"{count:,}") for reason, count in self.rejected_by_reason().items()]
@@ -122,7 +122,7 @@ class LoadedLinks(Displayed):
             ("outages", f"{len(outages):,}"),
         ]
         if len(outages):
-            rows += [("longest outage", f"{pc.max(outages['lasts_s']).as_py():g} s")]
+            rows += [("longest outage", f"{pc.max(outages['duration_s']).as_py():g} s")]
         if len(names) <= 20:  # more lines than that are no summary
             rows += [(f"outages: {name}", f"{per_device[name]:,}") for name in names]
         return pd.DataFrame(rows, columns=["what", "value"])
@@ -145,10 +145,10 @@ def load_links(
 ) -> LoadedLinks:
     """Load links into memory.
 
-    Rows that cannot be read, hold negative values, come again or contradict the order of time are set aside
-    with the reason. A file may hold the recordings of a device in any order. Where two recordings of one
-    device overlap in time, the one that begins first is kept whole and the other from its end on; so values
-    of two measurements are never mixed row by row.
+    Rows that cannot be read, hold negative values, are repeated or contradict the order of time are rejected
+    with a reason. A file may hold the recordings of a device in any order. If two recordings of one
+    device overlap in time, the first is kept whole and the other from its end on, so that two measurements
+    are never mixed.
 
     Parameters
     ----------
@@ -161,12 +161,12 @@ def load_links(
         ``csv``, ``parquet``: the columns ``device, ts, up`` and, where they were measured, ``down_kbps,
         up_kbps, latency_ms``. ``auto`` recognises them by their columns.
     tz : str
-        Time zone (IANA name) of texts that name none; it also says what the abbreviations in texts (CDT,
-        CST) mean. A text with an offset or Z needs no zone.
+        Time zone (IANA name) of texts without one, also for abbreviations (CDT, CST). A text with an offset
+        or Z needs no zone.
     outage_kbps, outage_s : float
         Only for ``driving-throughput``: the link is down in a stretch of at least ``outage_s`` seconds below
-        ``outage_kbps`` kbit/s within one recording (:data:`RECORDING_GAP_S`). The data set's README counts
-        outages so. A very long one may be a test that was stopped.
+        ``outage_kbps`` kbit/s within one recording (:data:`RECORDING_GAP_S`). This is the definition of the
+        data set's README. A very long outage may be a test that was stopped.
 
     Returns
     -------
@@ -175,14 +175,14 @@ def load_links(
     Raises
     ------
     InputMissing
-        There is no such file.
+        The file does not exist.
     TraceFormatError
         The file is empty, of another format, lacks columns, or most of its rows cannot be read or
         contradict each other.
     TraceContentError
         The file holds no rows.
     ParameterError
-        An option is not usable.
+        An option is invalid.
     """
     options = Options(tz=tz)  # checks the zone
     given: dict[str, Any] = {"outage_kbps": outage_kbps, "outage_s": outage_s}
@@ -222,14 +222,14 @@ def load_links(
     else:
         columns["up"] = kept["up"]
     unused = [c for c in source.columns if c not in (DRIVING if driving else LINKS.names)]
-    said: dict[str, Any] = {"name": source.path.name, "format": source.format}
-    said |= {"sha256": sha256(source.path), "options": settings, "unused_columns": unused}
+    description: dict[str, Any] = {"name": source.path.name, "format": source.format}
+    description |= {"sha256": sha256(source.path), "options": settings, "unused_columns": unused}
     links = pa.table({name: columns[name] for name in LINKS.names}).cast(LINKS)
-    return LoadedLinks(links, pa.concat_tables([bad, again]).sort_by("row"), said)
+    return LoadedLinks(links, pa.concat_tables([bad, again]).sort_by("row"), description)
 
 
 def _recognise(path: Path, format: str) -> Source:  # noqa: A002
-    """Find out what a file is; all its columns are read, so that a rejected row is whole."""
+    """Return the format of a file; all its columns are read, so that a rejected row is complete."""
     if format not in ("auto", *FORMATS):
         raise ParameterError(
             "There is no such format.",

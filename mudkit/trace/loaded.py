@@ -1,4 +1,4 @@
-"""A trace in memory: positions, reads, the rows that were set aside, and where all of it comes from."""
+"""Trace in memory: positions, reads, rejected rows, and their origin."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from mudkit.display import Displayed, View, first_rows
 from mudkit.predicates import Predicate
-from mudkit.trace.folder import TraceWriter
+from mudkit.trace.folder import TraceWriter, select
 from mudkit.trace.schema import epoch_us
-from mudkit.trace.where import select
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -31,14 +30,14 @@ _MAX_COUNTED: Final = 1_000_000
 
 @dataclass(frozen=True, repr=False)
 class Loaded(Displayed):
-    """A trace in memory.
+    """Trace in memory.
 
     Attributes
     ----------
     positions, reads, rejected : pyarrow.Table
-        The tables, with the schemas of :mod:`mudkit.trace.schema`; positions are ordered by device and time.
+        Tables with the schemas of :mod:`mudkit.trace.schema`; positions are ordered by device and time.
     source : dict
-        Where the trace comes from, with every option that shaped it; goes into ``trace.json``.
+        Provenance: file and all options of loading; saved in ``trace.json``.
     """
 
     positions: pa.Table
@@ -63,28 +62,28 @@ class Loaded(Displayed):
         return View("Loaded", facts, [rows], ["summary() and profile() say more."])
 
     def rejected_by_reason(self) -> dict[str, int]:
-        """Count the rows that were set aside, most frequent reason first."""
+        """Return the number of rejected rows by reason, most frequent first."""
         return dict(Counter(self.rejected["reason"].to_pylist()).most_common())
 
     def where(self, positions: str | Predicate, reads: str | Predicate | None = None) -> Loaded:
-        """Keep a part of the trace.
+        """Return a part of the trace.
 
         Parameters
         ----------
         positions : str or Predicate
-            Which positions (:func:`mudkit.trace.where.select`).
+            Which positions (:func:`mudkit.trace.folder.select`).
         reads : str or Predicate, optional
-            Which reads; by default all.
+            Predicate of the reads to keep; by default all.
 
         Returns
         -------
         Loaded
-            The part that was kept; its ``source`` says by which predicates.
+            Kept part; its ``source`` lists the predicates.
 
         Raises
         ------
         PredicateError
-            One of them is no predicate over its table's columns.
+            A predicate is invalid for its table's columns.
 
         Examples
         --------
@@ -93,11 +92,11 @@ class Loaded(Displayed):
         """
         kept = {"positions": positions} | ({} if reads is None else {"reads": reads})
         tables = {name: select(getattr(self, name), where) for name, where in kept.items()}
-        said = {name: where if isinstance(where, str) else repr(where) for name, where in kept.items()}
-        return replace(self, **tables, source={**self.source, "where": said})
+        selected = {name: where if isinstance(where, str) else repr(where) for name, where in kept.items()}
+        return replace(self, **tables, source={**self.source, "where": selected})
 
     def summary(self) -> pd.DataFrame:
-        """Describe the trace in a few rows: ``what`` and ``value``, both text."""
+        """Return a summary of the trace: rows of ``what`` and ``value``, both text."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
         table = self.positions if len(self.positions) else self.reads
@@ -136,7 +135,7 @@ class Loaded(Displayed):
         Raises
         ------
         OutputExists, OutputProblem
-            The folder is there already, or cannot be written; nothing is left behind.
+            The folder exists, or cannot be written; nothing is left behind.
         """
         description = {**self.source, "rejected": self.rejected_by_reason()}
         with TraceWriter.open(path, description, overwrite=overwrite) as writer:

@@ -1,20 +1,23 @@
-"""The options of a load: what the rows are, in which units, and what a read asks for by default."""
+"""Options of a load: interpretation of the columns, default requests of reads, and their rule."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from mudkit.errors import ParameterError
+from mudkit.files import sha256
 from mudkit.sources.parameters import time_zone
+from mudkit.trace.derive import Rule
+from mudkit.trace.formats import Source
 from mudkit.trace.values import TIME_UNITS
 
-__all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "Options", "refuse_for_folder"]
+__all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "LoadPlan", "Options", "refuse_for_folder"]
 
 MAX_BOX_KM = 20_000.0
 MAX_WINDOW_S = 3.2e9
-"""A hundred years: a longer window is a mistake."""
+"""A hundred years; a longer window is a mistake."""
 
 
 FileTable: TypeAlias = Literal["positions", "reads"]
@@ -23,20 +26,20 @@ TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 
 @dataclass(frozen=True)
 class Options:
-    """How the columns of a file are to be understood.
+    """Interpretation of the columns of a file.
 
     Parameters
     ----------
     table : {'positions', 'reads'}
         What the rows of the file are.
     tz : str
-        Time zone (IANA name) of times that do not say theirs.
+        Time zone (IANA name) of times without one.
     time_unit : {'s', 'ms', 'us', 'ns'}
         Unit of numeric times, counted from 1970-01-01 UTC.
     box_km : float
-        The side of the square that a read asks for where its row does not say, in km; above 0, up to 20,000.
+        Default side of the square that a read requests, in km; above 0, up to 20,000.
     window_s : float
-        How far back a read asks where its row does not say, in seconds; above 0, up to 3.2e9.
+        Default time that a read requests, in seconds; above 0, up to 3.2e9.
     """
 
     table: FileTable = "positions"
@@ -63,18 +66,13 @@ class Options:
     def of(
         cls, table: FileTable, tz: str, time_unit: TimeUnit, box_km: float | None, window_s: float | None
     ) -> Options:
-        """Collect what a caller asks for; of ``box_km`` and ``window_s`` None is the default."""
+        """Build options from arguments; ``None`` for ``box_km`` or ``window_s`` is the default."""
         sizes = {"box_km": box_km, "window_s": window_s}
         return cls(table, tz, time_unit, **{k: float(v) for k, v in sizes.items() if v is not None})
 
 
 def refuse_for_folder(path: Path, **options: object) -> None:
-    """Refuse options that a trace folder cannot follow any more.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Raise an error for options that have no effect on a trace folder."""
     usual = {"format": "auto", "table": "positions", "tz": "UTC", "time_unit": "s"}
     given = {name: value for name, value in options.items() if value and value != usual.get(name)}
     if given:
@@ -85,3 +83,46 @@ def refuse_for_folder(path: Path, **options: object) -> None:
             expected="no such option",
             remedy="leave it out, or start from the source file",
         )
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """Everything that determines the trace that a file becomes; built by :meth:`of`.
+
+    Attributes
+    ----------
+    source : Source
+        File or folder, and its reader.
+    options : Options
+        Interpretation of its columns; ``table`` is ``reads`` where the format holds only reads.
+    rule : Rule
+        Rule that derives reads from positions.
+    """
+
+    source: Source
+    options: Options
+    rule: Rule
+
+    @classmethod
+    def of(cls, source: Source, options: Options, rule: str | None) -> LoadPlan:
+        """Adapt options to a source, and choose the rule.
+
+        ``rule`` is a text for :meth:`mudkit.trace.derive.Rule.parse`; ``None`` is ``none`` for recorded
+        reads, ``occupancy`` if the source records fares, else ``trip_start``.
+        """
+        if source.holds_reads:
+            options = replace(options, table="reads")
+        if rule is not None:
+            return cls(source, options, Rule.parse(rule))
+        if options.table == "reads":
+            return cls(source, options, Rule("none"))
+        return cls(source, options, Rule("occupancy" if source.has_occupancy else "trip_start"))
+
+    def description(self) -> dict[str, Any]:
+        """Return the origin of the trace and every option that shaped it; hashes the files."""
+        return {
+            "name": self.source.path.name,
+            "format": self.source.format,
+            "sha256": sha256(self.source.path),
+            "options": {"columns": self.source.columns, "rule": str(self.rule), **asdict(self.options)},
+        }

@@ -1,7 +1,7 @@
-"""Parse the columns of a source into devices, times and places; rows that cannot be read are set aside.
+"""Parsing of a source's columns into devices, times and places; unreadable rows are set aside.
 
-When most rows cannot be read in the same way, the file was read the wrong way (another time unit, exchanged
-coordinates), and that is an error which says so.
+If most rows are unreadable in the same way, the file was read with wrong options (another time unit,
+exchanged coordinates), which is an error.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, Options, TimeUnit
-from mudkit.trace.plan import LoadPlan
+from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options, TimeUnit
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED
 from mudkit.trace.values import NO_TIME, TIME_UNITS, booleans, numbers, raw_text, times_us
@@ -83,13 +82,7 @@ class Parsed:
 
 
 def parse_source(plan: LoadPlan) -> Parsed:
-    """Parse a whole source, and refuse it where most of its rows cannot be read.
-
-    Raises
-    ------
-    TraceContentError, TraceFormatError
-        As :func:`parsed_batches` and :func:`check_parsed`.
-    """
+    """Parse a whole source; raise an error if most of its rows cannot be read."""
     parsed = list(parsed_batches(plan))
     bad = pa.concat_tables([REJECTED.empty_table(), *(p.bad for p in parsed)])
     rows = len(bad) + sum(len(p.good) for p in parsed)
@@ -99,20 +92,7 @@ def parse_source(plan: LoadPlan) -> Parsed:
 
 
 def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[Parsed]:
-    """Parse a source batch by batch; lines that have no columns are among the bad rows.
-
-    Parameters
-    ----------
-    plan : LoadPlan
-        What is read, and how.
-    files : list of Path, optional
-        Which of the source's files; by default all.
-
-    Raises
-    ------
-    TraceFormatError
-        A file cannot be read, or its columns are of types that cannot be parsed.
-    """
+    """Parse a source, or some of its files, batch by batch; lines without columns are among the bad rows."""
     for batch in plan.source.batches(files):
         try:
             parsed = parse(batch.columns, batch.source, batch.rows, plan.options)
@@ -132,19 +112,9 @@ def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[
 
 
 def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Options) -> Parsed:
-    """Read the columns of one batch.
+    """Parse the columns of one batch: text, or already typed (Parquet).
 
-    Parameters
-    ----------
-    columns : pyarrow.Table
-        ``device, ts, lat, lon`` and optionally ``speed_mps, occupied, box_km, window_s``: text, or already
-        typed (Parquet).
-    source : str
-        The name of the file, which rejected rows carry.
-    rows : ndarray of int64
-        Number of each row in the file, from 1.
-    options : Options
-        How the columns are to be understood.
+    ``rows`` are the numbers of the rows in the file, from 1; rejected rows carry them and ``source``.
     """
     device = pc.utf8_trim_whitespace(columns["device"].combine_chunks().cast(pa.string()))
     t_us = times_us(columns["ts"].combine_chunks(), options.tz, options.time_unit)
@@ -191,19 +161,14 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
 
 
 def check_source(plan: LoadPlan) -> None:
-    """Refuse what :func:`check_parsed` refuses, from a sample: the first rows of up to eight files.
+    """Raise the errors of :func:`check_parsed` for a sample: the first rows of up to eight files.
 
-    A sample may differ from the rest. Unless it is large and holds not one usable row, all rows are read
-    before the source is refused.
-
-    Raises
-    ------
-    TraceContentError, TraceFormatError
-        As :func:`check_parsed`, or a file cannot be read.
+    A sample may differ from the rest. Unless it is large and has no usable row, all rows are read before the
+    error is raised.
     """
     files = plan.source.files()
     sampled = files[:: -(-len(files) // MAX_SAMPLED_FILES)]
-    rows, bad, first = _count(each for file in sampled for each in islice(_batches(plan, [file]), 1))
+    rows, bad, first = _count(batch for file in sampled for batch in islice(_batches(plan, [file]), 1))
     is_decisive = rows >= MIN_DECISIVE_ROWS and sum(bad.values()) == rows
     if not rows or 2 * sum(bad.values()) > rows:
         counted = (rows, bad, first) if is_decisive else _count(_batches(plan, files))
@@ -212,7 +177,7 @@ def check_source(plan: LoadPlan) -> None:
 
 def _batches(plan: LoadPlan, files: list[Path]) -> Iterator[Parsed]:
     """Iterate over the batches that hold rows."""
-    return (each for each in parsed_batches(plan, files) if len(each.good) or len(each.bad))
+    return (batch for batch in parsed_batches(plan, files) if len(batch.good) or len(batch.bad))
 
 
 def _count(batches: Iterable[Parsed]) -> tuple[int, dict[str, int], str]:
@@ -227,27 +192,16 @@ def _count(batches: Iterable[Parsed]) -> tuple[int, dict[str, int], str]:
 
 
 def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, kind: str = "rows") -> None:
-    """Refuse a file most of whose rows could not be read.
+    """Raise an error if most of the rows of a source cannot be read.
 
-    Parameters
-    ----------
-    plan : LoadPlan
-        How the file was read.
-    rows : int
-        How many rows the file holds.
-    bad : dict
-        How many of them the parser set aside, by reason.
-    sample : str
-        The first row that was set aside, as it came; empty where there is none.
-    kind : str
-        What was counted, for messages.
+    ``bad`` counts bad rows by reason, ``sample`` is the first of them, ``kind`` says what was counted.
 
     Raises
     ------
     TraceContentError
         The file holds no rows.
     TraceFormatError
-        Another time unit, exchanged coordinates, or something else that most rows share.
+        Another time unit, exchanged coordinates, or another cause that most rows share.
     """
     source, where, names = plan.source, str(plan.source.path), plan.source.columns
     if not rows:

@@ -1,4 +1,4 @@
-"""Parse the columns of a file of links: when each was up and what it carried; bad rows are set aside."""
+"""Parsing of a file of links: when each was up and what it carried; bad rows are set aside."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEASURED = ("down_kbps", "up_kbps", "latency_ms")
 
 
 def parse_links(source: Source, options: Options) -> tuple[pa.Table, pa.Table]:
-    """Parse a file: rows that can be used, in the order of the file, and those that cannot."""
+    """Parse a file; return the usable rows, in the order of the file, and the others."""
     reader = Source(source.path, "parquet" if source.format == "parquet" else "csv", source.columns)
     goods, bads = [], [REJECTED.empty_table()]
     for batch in reader.batches():
@@ -125,10 +125,10 @@ def _blank(text: pa.Array, also: list[str] | None = None) -> NDArray[np.bool_]:
 
 
 def _with_offsets(text: pa.Array, tz: str) -> pa.Array:
-    """Turn the abbreviations of a zone at the end of texts into offsets: ``… CDT`` into ``…-05:00``.
+    """Replace abbreviations of a zone at the end of texts by offsets: ``… CDT`` by ``…-05:00``.
 
-    Only the abbreviations of ``tz`` itself are known: CST is another time in Chicago than in Shanghai. A text
-    with another one stays as it is and cannot be read. Where all have offsets, they come back as times.
+    Only abbreviations of ``tz`` itself are known: CST differs between Chicago and Shanghai. Texts with others
+    remain unreadable. If all texts have offsets, they are returned as times.
     """
     zone = time_zone("tz", tz)
     for month in (1, 7):  # of this century: winter and summer
@@ -146,18 +146,13 @@ def _with_offsets(text: pa.Array, tz: str) -> pa.Array:
 
 
 def rejected_rows(source: Source, rows: Any, reasons: Any, raw: Any) -> pa.Table:
-    """Make rows of ``rejected`` from their numbers in the file, the reasons, and the rows as they came."""
+    """Build rows of ``rejected`` from their numbers in the file, the reasons, and the original rows."""
     name = pa.array([source.path.name] * len(rows), pa.string())
     return pa.table([name, rows, reasons, raw], schema=REJECTED)
 
 
 def refuse_mostly_bad(source: Source, rows: int, bad: pa.Table, what: str, expected: str) -> None:
-    """Refuse a file more than half of whose rows were set aside.
-
-    Raises
-    ------
-    TraceFormatError
-    """
+    """Raise an error if more than half of the rows of a file were set aside."""
     if 2 * len(bad) <= rows:
         return
     reasons = Counter(bad["reason"].to_pylist()).most_common()

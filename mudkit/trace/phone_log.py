@@ -1,4 +1,4 @@
-"""Load a phone's log of its screen: the moments at which it was unlocked."""
+"""Load a phone's log of its screen: the times at which it was unlocked."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["REPEAT_S", "STATUSES", "UnlockLog", "load_unlocks"]
 
 STATUSES = ("off", "on", "locked", "unlocked")
-"""What the numbers 0 to 3 of AWARE's ``screen_status`` mean (awareframework.com, the sensor Screen)."""
+"""Meanings of the numbers 0 to 3 of AWARE's ``screen_status`` (awareframework.com, the sensor Screen)."""
 
 REPEAT_S = 1.0
-"""An unlock up to so many seconds after one that counts is the same one, logged again."""
+"""An unlock within this number of seconds after one that counts is a duplicate."""
 
 UNKNOWN_STATUS = "unknown screen status"
 REPEATED = "repeated unlock within 1 s"
@@ -48,11 +48,11 @@ class UnlockLog:
     times_us : ndarray of int64, shape (unlocks,)
         Microseconds since 1970 in UTC, strictly ascending.
     rejected : pyarrow.Table
-        Rows that were set aside, with the schema :data:`mudkit.trace.schema.REJECTED`.
+        Rejected rows with the schema :data:`mudkit.trace.schema.REJECTED`.
     source : dict
-        Where the log comes from: ``name, format, sha256``, ``rows``, ``statuses`` (how many rows there are
-        of each), ``steps_back`` (how often the file's time goes back) and ``first_us, last_us`` of all rows
-        that could be read, microseconds.
+        Provenance: ``name, format, sha256``, ``rows``, ``statuses`` (number of rows of each), ``steps_back``
+        (number of times at which the file's clock goes back) and ``first_us, last_us`` of all rows that
+        could be read, microseconds.
     """
 
     times_us: NDArray[np.int64]
@@ -60,11 +60,11 @@ class UnlockLog:
     source: dict[str, Any] = field(default_factory=dict)
 
     def rejected_by_reason(self) -> dict[str, int]:
-        """Count the rows that were set aside, most frequent reason first."""
+        """Return the number of rejected rows by reason, most frequent first."""
         return dict(Counter(self.rejected["reason"].to_pylist()).most_common())
 
     def summary(self) -> pd.DataFrame:
-        """Describe the log in a few rows: ``what`` and ``value``, both text."""
+        """Return a summary of the log: rows of ``what`` and ``value``, both text."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
         first_us, last_us = self.source["first_us"], self.source["last_us"]
@@ -92,15 +92,15 @@ class UnlockLog:
 def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     """Load the moments at which a phone's screen was unlocked.
 
-    Rows are put in order of time: a phone's clock may be set back, and AWARE writes what was buffered later.
-    Unlocks up to :data:`REPEAT_S` after one that counts are set aside, as are rows that cannot be read.
+    Rows are sorted by time: a phone's clock may be set back, and AWARE writes buffered rows later. Unlocks up
+    to :data:`REPEAT_S` after a counted one are rejected, as are rows that cannot be read.
 
     Parameters
     ----------
     path : path-like
         A CSV file of AWARE's sensor Screen (also as ``.gz``), recognised by its columns ``time`` (seconds
         since 1970 in UTC) and ``screen_status`` (0 off, 1 on, 2 locked, 3 unlocked). Columns ``user`` and
-        ``device`` may be there, but of one phone only.
+        ``device`` are optional, with one phone only.
 
     Returns
     -------
@@ -109,11 +109,11 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     Raises
     ------
     InputMissing
-        There is no such file.
+        The file does not exist.
     TraceFormatError
         The file is empty, another one, or most of its rows cannot be read.
     TraceContentError
-        It holds no rows, no unlock, or the rows of several phones.
+        The file holds no rows, no unlock, or rows of several phones.
     """
     path = existing(path, "phone log")
     if path.is_dir():
@@ -168,7 +168,7 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     counts = _counting(t_us[unlocked])
     again = good.take(pa.array(unlocked[~counts]))
     repeated = _rejected(path.name, again["row"], [REPEATED] * len(again), again["raw"])
-    said = {
+    description = {
         "name": path.name,
         "format": "aware-screen",
         "sha256": sha256(path),
@@ -178,7 +178,7 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
         "first_us": int(t_us.min()),
         "last_us": int(t_us.max()),
     }
-    return UnlockLog(t_us[unlocked[counts]], pa.concat_tables([bad, repeated]).sort_by("row"), said)
+    return UnlockLog(t_us[unlocked[counts]], pa.concat_tables([bad, repeated]).sort_by("row"), description)
 
 
 def _read(source: Source) -> tuple[pa.Table, pa.Table]:
@@ -223,7 +223,7 @@ def _read(source: Source) -> tuple[pa.Table, pa.Table]:
 
 
 def _counting(t_us: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which times, in order, are more than :data:`REPEAT_S` after the last one that counts."""
+    """Return which of the sorted times are more than :data:`REPEAT_S` after the last one that counts."""
     counts = np.zeros(len(t_us), dtype=np.bool_)
     i = 0
     while i < len(t_us):

@@ -1,19 +1,19 @@
-"""Decide which rows of a trace can be true: a receiver's errors are told from a stay elsewhere or a flight.
+"""Selection of plausible rows: a receiver's errors are distinguished from stays elsewhere and flights.
 
-A device is at one place at a time. Its rows are judged in the order of their times, whatever order they came
-in. Of each device the rows are kept that are worth most together, where
+A device is at one place at a time. Its rows are judged in the order of their times, not of arrival. For each
+device the set of rows with the highest total value is kept, where
 
 ==================  =======================================================================================
 a row               is worth 4
-a step              from one kept row to the next is free when it is not faster than 70 m/s, or when the step
-                    before it or after it goes on at about that velocity (up to 340 m/s: a train, an airliner)
-a step unheard of   costs 3: at least ten minutes without a row, and up to 340 m/s between the two (a flight)
+a step              from one kept row to the next is free if it is not faster than 70 m/s, or if the step
+                    before or after it has about the same velocity (up to 340 m/s: a train, an airliner)
+a silent step       costs 3: at least ten minutes without a row, and up to 340 m/s (a flight)
 any other step      costs 12
 ==================  =======================================================================================
 
-So a wild fix, which costs a step there and a step back, is set aside, and so are a few of them in a row; a
-stay elsewhere pays for its two steps and is kept. After a flight one row is enough, if it is the last, and
-two are, if the device comes back.
+A single wrong fix, which costs two steps, is therefore rejected, as are a few consecutive ones; a stay
+elsewhere is worth its two steps and is kept. After a flight one row suffices if it is the last, and two if
+the device returns.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ MAX_FLIGHT_MPS = 340.0
 """An airliner with a jet stream behind it, over ground."""
 
 FLIGHT_S = 600.0
-"""Nobody lands elsewhere, unheard, sooner than this."""
+"""Minimum time without a row for a flight."""
 
 ROW_WORTH, FLIGHT_COST, ERROR_COST = 4, 3, 12
 LOOK_BACK_ROWS = 512
-"""How far back a row looks for one from which its step is cheap; from those before it is an error's."""
+"""Number of earlier rows searched for a cheap step; steps from rows before cost as an error."""
 
 KEPT, DUPLICATE, TOO_FAST = range(3)
 
 
 class Judgement(NamedTuple):
-    """What :func:`judge` decided.
+    """Result of :func:`judge`.
 
     Attributes
     ----------
     kept : ndarray of int64
-        The numbers of the kept rows, ordered by device and time.
+        Indices of the kept rows, ordered by device and time.
     verdict : ndarray of int8, shape (rows,)
-        KEPT, DUPLICATE (a kept row of the device has that time) or TOO_FAST for each row as given.
+        KEPT, DUPLICATE (a kept row of the device has that time) or TOO_FAST for each row.
     """
 
     kept: NDArray[np.int64]
@@ -77,19 +77,18 @@ def judge(
     lon: NDArray[np.float64],
     others: Sequence[NDArray[np.float64]] = (),
 ) -> Judgement:
-    """Decide which rows to keep, device by device; the order in which rows come does not matter.
+    """Decide which rows to keep, device by device; the order of rows does not matter.
 
     Parameters
     ----------
     device : ndarray of int
-        A number for the device of each row.
+        Number of the device of each row.
     t_us : ndarray of int64
-        The time of each row, in microseconds.
+        Time of each row, in microseconds.
     lat, lon : ndarray of float64
-        The place of each row, in degrees; in range and finite.
+        Place of each row, in degrees; in range and finite.
     others : sequence of ndarray of float64
-        What else rows say. Of rows with device, time and place in common the one with the lowest values is
-        kept.
+        Other columns. Of rows with equal device, time and place the one with the lowest values is kept.
     """
     order = _in_order(device, t_us, lat, lon, others)
     device, t_us, lat, lon = device[order], t_us[order], lat[order], lon[order]
@@ -117,7 +116,7 @@ def _in_order(
     lon: NDArray[np.float64],
     others: Sequence[NDArray[np.float64]],
 ) -> NDArray[np.int64]:
-    """Order rows by device and time, those of one time by all else; most files are in that order already."""
+    """Return the rows ordered by device, time and all other columns; most files are sorted already."""
     step, step_us = np.diff(device), np.diff(t_us)
     if ((step > 0) | ((step == 0) & (step_us > 0))).all():
         return np.arange(len(device))
@@ -125,7 +124,7 @@ def _in_order(
 
 
 class _Steps:
-    """The rows of a device in order of time, and what a step between two of them costs."""
+    """Rows of a device in order of time, and the costs of steps between them."""
 
     def __init__(self, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
         self.t_us, self.lat, self.lon = t_us, lat, lon
@@ -140,15 +139,10 @@ class _Steps:
             self.follows[fast] = self._keeps_velocity(fast, fast + 1)
 
     def costs(self, first: int, row: int, enough: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give what steps from the rows ``[first, row)`` cost; negative where no time passes.
+        """Return the costs of the steps from rows ``[first, row)`` to ``row``; negative where no time passes.
 
-        Parameters
-        ----------
-        first, row : int
-            The steps go from the rows ``[first, row)`` to ``row``.
-        enough : ndarray of int64
-            What these rows are worth: where a slow step leads from the best of them, dearer steps are not
-            looked at more closely.
+        ``enough`` is the value of these rows: if a slow step leads from the best of them, expensive steps are
+        not examined further.
         """
         earlier = slice(first, row)
         dt_us = self.t_us[row] - self.t_us[earlier]
@@ -170,20 +164,20 @@ class _Steps:
     def _velocity(
         self, earlier: slice | NDArray[np.int64], later: slice | NDArray[np.int64] | int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Give metres a second to the north and to the east, and the speed; infinite where no time passes."""
+        """Return velocity to the north and to the east in m/s, and speed; infinite where no time passes."""
         dt_s = (self.t_us[later] - self.t_us[earlier]) / US_PER_S
         phi, phi_before = self._phi[later], self._phi[earlier]
         turn = (self._lambda[later] - self._lambda[earlier] + np.pi) % (2 * np.pi) - np.pi
         north_m = (phi - phi_before) * EARTH_RADIUS_KM * 1000
         east_m = turn * np.cos((phi + phi_before) / 2) * EARTH_RADIUS_KM * 1000
         with np.errstate(divide="ignore", invalid="ignore"):
-            north, east = (np.where(dt_s > 0, each / dt_s, np.inf) for each in (north_m, east_m))
+            north, east = (np.where(dt_s > 0, metres / dt_s, np.inf) for metres in (north_m, east_m))
         return north, east, np.hypot(north, east)
 
     def _keeps_velocity(
         self, earlier: NDArray[np.int64], later: NDArray[np.int64] | int
     ) -> NDArray[np.bool_]:
-        """Tell whether the step into ``earlier`` or the one out of ``later`` is like that between them."""
+        """Return whether the step into ``earlier`` or out of ``later`` has the same velocity."""
         north, east, speed = self._velocity(earlier, later)
         like = np.zeros(len(speed), dtype=np.bool_)
         with np.errstate(invalid="ignore"):
@@ -196,10 +190,10 @@ class _Steps:
 def _best_chain(
     t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Find the rows that are worth most together; of equal ones those that come first.
+    """Return the rows with the highest total value; of equal sets the first.
 
-    Where each row follows the one before it and that one ends the best there is so far, a whole stretch is
-    taken at once; only around a contradiction are earlier rows searched, one row at a time.
+    Where each row follows the best chain so far, a whole stretch is taken at once; only around a
+    contradiction earlier rows are searched, one at a time.
     """
     n = len(t_us)
     steps = _Steps(t_us, lat, lon)

@@ -1,4 +1,4 @@
-"""Order the recordings of a device, which are rows without a gap in time, and say how long each row lasts."""
+"""Recordings of a device (rows without a gap in time), their order, and the duration of each row."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ DUPLICATE, OUT_OF_ORDER = "duplicate", "out of order"
 
 
 class Order(NamedTuple):
-    """What :func:`order_recordings` decided.
+    """Result of :func:`order_recordings`.
 
     Attributes
     ----------
     kept : ndarray of int64, shape (kept,)
-        Numbers of the kept rows, ordered by device and time; no two have both in common.
+        Indices of the kept rows, ordered by device and time, without duplicates.
     aside : ndarray of int64, shape (aside,)
-        The numbers of the rows that are set aside.
+        Indices of the rejected rows.
     reasons : ndarray of str, shape (aside,)
-        DUPLICATE: a kept row has that device and time. OUT_OF_ORDER: none has, but others go on past it.
+        DUPLICATE: a kept row has that device and time. OUT_OF_ORDER: none has, but kept rows extend beyond
+        it.
     """
 
     kept: NDArray[np.int64]
@@ -43,19 +44,11 @@ class Order(NamedTuple):
 
 
 def order_recordings(device: NDArray[np.int64], t_us: NDArray[np.int64], gap_s: float) -> Order:
-    """Order rows that come in recordings: stretches of the file in which time neither steps back nor jumps.
+    """Order rows that come in recordings: stretches of the file in which time neither decreases nor jumps.
 
-    The recordings of a device are taken as they begin; of each, only what lies after the end of all before.
-    So a file may hold recordings in any order, and one wild time costs one row.
-
-    Parameters
-    ----------
-    device : ndarray of int64, shape (rows,)
-        A number for the device of each row, from 0.
-    t_us : ndarray of int64, shape (rows,)
-        The time of each row, in microseconds, in the order of the file.
-    gap_s : float
-        Rows further apart than this many seconds belong to two recordings.
+    The recordings of a device are taken by their beginning; of each, only the rows after the end of all
+    before are kept. A file may hold recordings in any order, and one wrong time costs one row. Rows further
+    apart than ``gap_s`` belong to two recordings.
     """
     if not len(device):
         return Order(*(np.zeros(0, np.int64),) * 2, np.zeros(0, np.str_))
@@ -79,21 +72,10 @@ def order_recordings(device: NDArray[np.int64], t_us: NDArray[np.int64], gap_s: 
 def row_durations(
     device: NDArray[np.int64], t_us: NDArray[np.int64], gap_s: float
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Tell how long rows last: until the next one, the last of a recording as long as the median step.
+    """Return the duration of rows, until the next one, and which rows begin a recording.
 
-    Parameters
-    ----------
-    device, t_us : ndarray of int64, shape (rows,)
-        The device of each row, and its time in microseconds; ordered by device and time.
-    gap_s : float
-        As for :func:`order_recordings`.
-
-    Returns
-    -------
-    lasts_us : ndarray of int64, shape (rows,)
-        Microseconds; 0 for a device no two rows of which are in one recording.
-    begins : ndarray of bool, shape (rows,)
-        Which rows begin a recording.
+    The last row of a recording has the median step, a device without two rows in a recording has 0. Rows are
+    ordered by device and time.
     """
     step_us = np.diff(t_us)
     same = (device[1:] == device[:-1]) & (step_us <= gap_s * US_PER_S)
@@ -111,28 +93,13 @@ def row_durations(
 def stretches(
     value: NDArray[np.bool_], begins: NDArray[np.bool_], lasts_us: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find the stretches with one value within a recording.
-
-    Parameters
-    ----------
-    value, begins : ndarray of bool, shape (rows,)
-        The values, and which rows begin a recording.
-    lasts_us : ndarray of int64, shape (rows,)
-        How long each row lasts, in microseconds, as :func:`row_durations` gives it.
-
-    Returns
-    -------
-    first : ndarray of int64, shape (stretches,)
-        The number of the first row of each stretch.
-    total_us : ndarray of int64, shape (stretches,)
-        How long each stretch lasts, in microseconds.
-    """
+    """Return the first row and the duration of each stretch with one value within a recording."""
     first = np.flatnonzero(begins | np.append(True, value[1:] != value[:-1]))
     return first, np.add.reduceat(lasts_us, first)
 
 
 def device_codes(device: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Give each row the number of its device, from 0 in the order of the names."""
+    """Return the number of each row's device, from 0 in the order of names."""
     names = device.combine_chunks().dictionary_encode()
     rank = pc.rank(names.dictionary, "ascending").to_numpy().astype(np.int64) - 1
     return np.asarray(rank[names.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)

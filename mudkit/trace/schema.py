@@ -113,8 +113,8 @@ MESSAGES = pa.schema(
 )
 
 FATES = ("arrived", "cut", "no link", "nobody there", "lost", "repeated", "under way")
-"""What became of a message: *cut* on its way when a link broke, *no link* when it was to be carried, *lost*
-by a fault that nobody is told of; *repeated* is a second arrival."""
+"""Fates of a message: *cut* in transit when a link broke, *no link* at sending, *lost* by a silent fault;
+*repeated* is a second arrival."""
 
 TRANSFERS = pa.schema(
     [
@@ -163,8 +163,8 @@ DELIVERIES = pa.schema(
 )
 
 STATUSES = ("read", "unread", "lost", "expired", "refused")
-"""Of a delivery: *unread* has arrived and was not read, *lost* has not arrived by the end of the run,
-*expired* had not been read when its time was over, *refused* was turned down on purpose."""
+"""Statuses of a delivery: *unread* arrived and was not read, *lost* did not arrive by the end of the run,
+*expired* was not read in time, *refused* was rejected deliberately."""
 
 BILL = pa.schema(
     [
@@ -190,7 +190,7 @@ SCHEMAS = {
     "deliveries": DELIVERIES,
     "bill": BILL,
 }
-"""What a trace folder may hold, by the name of the table."""
+"""Schemas of the tables of a trace folder, by name."""
 
 TIMES = {
     "positions": "ts",
@@ -206,7 +206,7 @@ TIMES = {
 
 
 def timestamps(t_us: NDArray[np.int64]) -> pa.Array:
-    """Turn microseconds since 1970 (UTC) into the ``ts`` column.
+    """Convert microseconds since 1970 (UTC) to the ``ts`` column.
 
     Parameters
     ----------
@@ -217,9 +217,9 @@ def timestamps(t_us: NDArray[np.int64]) -> pa.Array:
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
-    """Turn a table into a DataFrame in which whole numbers stay whole, and truths truths.
+    """Convert a table to a DataFrame that keeps integers and booleans.
 
-    Where one is null, pandas makes floats of all by itself, and an id of 64 bits does not survive that.
+    With nulls, pandas would convert them to floats, which cannot represent 64-bit ids.
     """
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
@@ -232,7 +232,7 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
 
 
 def epoch_us(ts: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
-    """Turn a ``ts`` column into microseconds since 1970 (UTC)."""
+    """Convert a ``ts`` column to microseconds since 1970 (UTC)."""
     return np.asarray(ts.cast(_TS).cast(pa.int64()).to_numpy(), dtype=np.int64)
 
 
@@ -259,14 +259,14 @@ def read_ids(reads: pa.Table) -> NDArray[np.int64]:
 
 
 def device_buckets(device: pa.ChunkedArray, buckets: int) -> NDArray[np.int64]:
-    """Assign each device to one of so many buckets, the same everywhere.
+    """Assign each device to a bucket, the same on every machine.
 
     Parameters
     ----------
     device : pyarrow.ChunkedArray of string
-        The name of the device of each row.
+        Name of the device of each row.
     buckets : int
-        The number of buckets.
+        Number of buckets.
 
     Returns
     -------
@@ -279,7 +279,7 @@ def device_buckets(device: pa.ChunkedArray, buckets: int) -> NDArray[np.int64]:
 
 
 def with_read_ids(reads: pa.Table) -> pa.Table:
-    """Put ``read_id`` in front of a table that has the other columns of :data:`READS`."""
+    """Prepend ``read_id`` to a table that has the other columns of :data:`READS`."""
     columns = {name: reads[name] for name in READS.names if name != "read_id"}
     return pa.table({"read_id": pa.array(read_ids(reads))} | columns).cast(READS)
 
@@ -293,7 +293,7 @@ def _text_hash(text: str) -> int:
 
 
 def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix 64 bits well: the finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    """Mix 64 bits by the finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014)."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

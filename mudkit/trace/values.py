@@ -1,4 +1,4 @@
-"""Read the columns of a file, texts or typed values, as numbers, times and truth values."""
+"""Conversion of a file's columns, texts or typed values, to numbers, times and booleans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _YES, _NO = ["1", "1.0", "true", "t", "yes"], ["0", "0.0", "false", "f", "no"]
 
 
 def numbers(column: pa.Array) -> NDArray[np.float64]:
-    """Read numbers; NaN where there is none (infinity is none)."""
+    """Parse numbers; NaN for missing and infinite ones."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         is_number = pc.match_substring_regex(column, _NUMBER)
         column = pc.utf8_trim_whitespace(pc.if_else(is_number, column, None))
@@ -32,16 +32,16 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
 
 
 def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int64]:
-    """Read times as microseconds since 1970 UTC; :data:`NO_TIME` where there is none.
+    """Parse times as microseconds since 1970 UTC; :data:`NO_TIME` where there is no time.
 
     Parameters
     ----------
     column : pyarrow.Array
         Numbers, texts (numbers or ISO 8601, row by row) or timestamps.
     tz : str
-        The time zone (IANA name) of texts that do not name theirs.
+        Time zone (IANA name) of texts without one.
     time_unit : {'s', 'ms', 'us', 'ns'}
-        The unit of numeric times.
+        Unit of numeric times.
     """
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         # Row by row, numbers or texts: a file may change from one to the other.
@@ -75,7 +75,7 @@ def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int6
 
 
 def _texts_us(column: pa.Array, tz: str) -> NDArray[np.int64]:
-    """Read ISO 8601 texts; a local time that a clock change makes ambiguous or impossible is none."""
+    """Parse ISO 8601 texts; a local time that a clock change makes ambiguous or impossible is no time."""
     plain_us = _plain_us(column, tz)
     if plain_us is not None:
         return plain_us
@@ -97,7 +97,7 @@ def _texts_us(column: pa.Array, tz: str) -> NDArray[np.int64]:
 
 
 def _plain_us(column: pa.Array, tz: str) -> NDArray[np.int64] | None:
-    """Read texts in UTC that are all written in the plainest way, which Arrow itself reads; else None."""
+    """Parse texts in UTC in the format that Arrow parses itself; None for other formats."""
     shape = _PLAIN + (r"Z?$" if tz == "UTC" else r"Z$")
     if not pc.all(pc.match_substring_regex(column, shape), skip_nulls=False).as_py():
         return None
@@ -113,7 +113,7 @@ def _filled(column: pa.Array) -> NDArray[np.int64]:
 
 
 def booleans(column: pa.Array) -> pa.Array:
-    """Read truth values; null where there is none."""
+    """Parse booleans; null where there is none."""
     if pa.types.is_boolean(column.type):
         return column
     text = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.string())))
@@ -122,6 +122,6 @@ def booleans(column: pa.Array) -> pa.Array:
 
 
 def raw_text(columns: pa.Table) -> pa.Array:
-    """Write rows as they came, fields apart by commas."""
+    """Return the original rows, fields separated by commas."""
     texts = [pc.fill_null(column.combine_chunks().cast(pa.string()), "") for column in columns.columns]
     return pc.binary_join_element_wise(*texts, ",") if len(columns) else pa.array([], pa.string())

@@ -41,7 +41,7 @@ def measure(system: str) -> dict[str, object]:
     """Run one system in this process."""
     began_s = time.perf_counter()
     task = NEWS.over(devices=PHONES, items=Poisson(per_day=ARTICLES))
-    entry = run(task, ADAPTERS[system], seed=1, messages=False, held=False)
+    entry = run(task, ADAPTERS[system], seed=1, record_messages=False, record_held=False)
     result = entry.measures()
     return {
         "system": system,
@@ -49,7 +49,7 @@ def measure(system: str) -> dict[str, object]:
         "cpu_s": time.process_time(),
         "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
         "events": entry.lab.world.handled,
-        "wanted": entry.testbed.wanted,
+        "wanted": entry.testbed.wanted_count,
         "useful": result["useful"],
     }
 

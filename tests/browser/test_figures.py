@@ -16,7 +16,7 @@ WIDTHS_PX = (590, 900)
 PROBLEMS = """() => {
   const edge = document.querySelector('.main-svg').getBoundingClientRect();
   const kinds = '.gtitle, .gtitle-subtitle, .legendtext, .legendtitletext, .annotation-text, .g-xtitle text, ' +
-    '.g-ytitle text, [class^="infolayer"] [class*="title"] > text';
+    '.g-ytitle text, g[class$="tick"] text, [class^="infolayer"] [class*="title"] > text';
   const texts = [...document.querySelectorAll(kinds)].filter(text => text.textContent.trim());
   const boxes = texts.map(text => [text.textContent.slice(0, 60), text.getBoundingClientRect()]);
   const problems = [];

@@ -156,7 +156,8 @@ def run_in_browser(chromium, lab, screenshot, chapter):
     except PlaywrightTimeout:
         page.screenshot(path=screenshot)
         outputs = page.locator(".jp-OutputArea-output").all_inner_texts()
-        pytest.fail(f"Not there: see {screenshot}; the outputs: {[each[:100] for each in outputs]}")
+        texts = [each[:100] for each in outputs]
+        pytest.fail(f"Not there: see {screenshot}; errors in the console: {wrong}; the outputs: {texts}")
     page.screenshot(path=screenshot)
     uploads = page.locator('.modebar-btn[data-title^="Share"]').count()
     context.close()
@@ -168,7 +169,7 @@ def run_in_browser(chromium, lab, screenshot, chapter):
 @pytest.mark.parametrize("chapter", ["00_start_here", "08_traces_on_spark"])
 def test_chapter_in_the_browser(chromium, lab, screenshot, chapter):
     with run_in_browser(chromium, lab, screenshot, chapter) as page:
-        look_at_map_and_slider(page)
+        assert_map_and_slider_work(page)
 
 
 def test_a_history_is_edited_in_the_browser(chromium, lab, screenshot):
@@ -221,7 +222,7 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, screenshot):
         choose(model, "sequential")
         explorer.get_by_text(re.compile(r"ILLEGAL \(sequential\)")).wait_for()
         explorer.locator("svg.main-svg[role=img][aria-label^='sequential: ILLEGAL. ']").wait_for()
-        follows_the_theme(page, explorer)
+        assert_follows_the_theme(page, explorer)
         cells = page.locator(".jp-Notebook .jp-Cell").count()
         for key in "bxr":  # add a cell, cut it, make it raw: the notebook's, but not here
             page.keyboard.press(key)
@@ -229,7 +230,7 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, screenshot):
         assert model.is_visible()
 
 
-def follows_the_theme(page, widget):
+def assert_follows_the_theme(page, widget):
     """Assert that the text of a figure gets JupyterLab's colour, in both themes."""
     ink = """([box]) => {
       const fills = [...box.querySelectorAll('.js-plotly-plot .gtitle, .js-plotly-plot .xtick text')]
@@ -357,6 +358,12 @@ def test_a_limit_is_moved_in_the_browser(chromium, lab, screenshot):
         page.keyboard.press("Tab")
         prefetch.get_by_role("alert").wait_for(state="detached")
         status.get_by_text("in 20 days").wait_for()
+        page.wait_for_function(
+            "([box]) => box.querySelector('.gtitle').textContent === 'buffer with each limit; dashed: on-demand, 20 days'",
+            arg=[prefetch.element_handle()],
+        )
+        assert policy.evaluate("list => list.selectedOptions[0].textContent") == "on-demand"
+        assert status.inner_text().startswith("Waste 0.00 %, loss ")
 
 
 def test_an_item_is_watched_in_the_browser(chromium, lab, screenshot):
@@ -384,7 +391,7 @@ def test_an_item_is_watched_in_the_browser(chromium, lab, screenshot):
 
         monitor.get_by_label("filter", exact=True).fill("NOT")
         page.keyboard.press("Tab")
-        monitor.get_by_role("alert").get_by_text("ends too soon").wait_for()
+        monitor.get_by_role("alert").get_by_text("is incomplete").wait_for()
         status.get_by_text("The item was uploaded, in clear.").wait_for()
         monitor.get_by_label("filter", exact=True).fill("")
         page.keyboard.press("Tab")
@@ -593,7 +600,8 @@ def choose(options, wanted):
     assert page.locator(".jp-Notebook .jp-Cell").count() == cells
 
 
-def look_at_map_and_slider(page):
+def assert_map_and_slider_work(page):
+    """Assert that figures and map are drawn, and that the figure follows the slider and its play button."""
     figures = page.locator(".js-plotly-plot svg.main-svg")
     figures.first.scroll_into_view_if_needed()
     assert figures.count() >= 3

@@ -15,6 +15,7 @@ import time
 from tqdm import tqdm
 
 from mudkit.verify.campaign.cells import Table
+from mudkit.verify.campaign.faults import COLUMNS
 from mudkit.verify.campaign.judge import play
 from mudkit.verify.campaign.runs import Runs, play_all
 
@@ -49,6 +50,9 @@ def many(seeds: range, processes: int) -> int:
     for name, count in sorted(result.counts.items()):
         print(f"  {count:9,} {name}")
     missing = table.missing() if result.runs >= ENOUGH else []
+    never = [each for each in COLUMNS if each != "none" and not result.counts[each]]
+    if result.runs >= ENOUGH:
+        missing = [cell for cell in missing if cell[1] not in never] + [(each, "any") for each in never]
     for row, column in missing:
         print(f"has not happened: {row!r} with {column!r}")
     for row in table.unknown():

@@ -41,11 +41,10 @@ SURVIVORS = Path(__file__).with_name("survivors.toml")
 KNOWN = ROOT / "build" / "mutants.json"
 MODULES = (
     "policies.artefact", "device.read_path", "servers.backend", "device.cache", "device.client",
-    "device.connection", "tables.replica", "servers.log_follower", "servers.gateway", "servers.generator",
-    "device.local", "servers.matching", "servers.notifications", "tables.partitioning", "device.planning",
-    "device.prefetching", "servers.processor", "tables.queries", "servers.reading", "servers.replica",
-    "device.policy_slot", "servers.sender", "tables.records", "tables.table", "device.continuous_reads",
-    "device.write_path",
+    "device.connection", "tables.replica", "servers.replica", "servers.gateway", "servers.generator",
+    "device.local", "servers.processor", "servers.notifications", "device.planning",
+    "tables.queries", "device.policy_slot", "servers.stream_sender", "tables.records", "tables.table",
+    "device.continuous_reads", "device.write_path",
 )  # fmt: skip
 """The machines, and what their rules depend on."""
 

@@ -43,6 +43,11 @@ def test_the_table_sees_what_is_sent_again(result):
     } <= seen  # fmt: skip
 
 
+def test_every_fault_that_is_drawn_happens(result):
+    """A crash point that no machine has any more kills nobody, and would be counted among what was survived."""
+    assert [fault for fault in COLUMNS if fault != "none" and not result.counts[fault]] == []
+
+
 @pytest.mark.soak  # fifty runs do not come everywhere
 def test_whatever_machines_do_happens_with_every_fault(result):
     assert Table(result.cells).missing() == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.experiment import PAIRS, PROMISES
-from mudkit.experiment.order_checks import Said, Trace, played
+from mudkit.experiment.order_checks import Trace, TraceItem, played
 
 said = st.lists(
     st.tuples(
@@ -34,6 +34,6 @@ KEEPS_ALL = (
 @given(said=said, ages=ages)
 def test_what_the_best_order_keeps_it_keeps_of_all_stories(composition, order, said, ages):
     result = PAIRS[composition][order]
-    items = [Said(60 * at, feed, least if result.hides else 0) for at, feed, least in sorted(said)]
+    items = [TraceItem(60 * at, feed, least if result.hides else 0) for at, feed, least in sorted(said)]
     came = played(Trace(tuple(ages), tuple(items)), result.make)
     assert [answer for promise in result.promises if (answer := PROMISES[promise](came))] == []

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from random_histories import recorded, seeded, small
 
 from mudkit.consistency import MODELS, Content, History, Status, check, implied_models
-from mudkit.consistency.deciding import judge, record_of
-from mudkit.consistency.minimise import without
+from mudkit.consistency.deciding import judge, record_of, without
 from mudkit.consistency.models import Form, model_of
-from mudkit.consistency.reading import Reading
+from mudkit.consistency.record import Reading
 from mudkit.consistency.search import Budget, search
 from mudkit.consistency.versions import has_known_order, one_view
 

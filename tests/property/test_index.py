@@ -15,8 +15,7 @@ from predicate_strategies import conditions, make, numbers, points, scopes, stri
 from mudkit.predicates import Predicate, SubscriptionIndex, function
 from mudkit.predicates.functions import remove
 from mudkit.predicates.index import bounds as bounds_module
-from mudkit.predicates.index import group as group_module
-from mudkit.predicates.index import group_rows
+from mudkit.predicates.index import subscriptions as subscriptions_module
 from mudkit.predicates.index.bounds import Bounds, Places, Side
 
 SHAPES = (
@@ -99,10 +98,10 @@ steps = st.lists(
 def sizes(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once with the real sizes, once so that trees, blocks and NumPy begin at two subscriptions."""
     if request.param != "as it is":
-        monkeypatch.setattr(bounds_module, "WIDTH", 4)
-        monkeypatch.setattr(bounds_module, "FIRST", 2)
-        monkeypatch.setattr(group_rows, "LIST", 1)
-        monkeypatch.setattr(group_module, "ONE_BY_ONE", 0)
+        monkeypatch.setattr(bounds_module, "BLOCK_SIZE", 4)
+        monkeypatch.setattr(bounds_module, "INITIAL_BLOCK_SIZE", 2)
+        monkeypatch.setattr(subscriptions_module, "MAX_LIST_BUCKET", 1)
+        monkeypatch.setattr(subscriptions_module, "MAX_ONE_BY_ONE", 0)
 
 
 @examples(400)

@@ -65,7 +65,7 @@ def test_many_small_steps_are_one_run(whole: Lab, steps_us: list[int]) -> None:
     lab.run(seconds=(RUN_S * S - lab.world.now_us) / S)
     assert lab.now == whole.now
     assert lab.bill().equals(whole.bill())
-    assert lab.held().equals(whole.held())
+    assert lab.exposure().equals(whole.exposure())
     recorded, expected = tables(lab), tables(whole)
     for name in TABLES:
         assert recorded[name].equals(expected[name]), name

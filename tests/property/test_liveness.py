@@ -22,7 +22,7 @@ from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
 from mudkit.systems.lasthop import messages as of_lasthop
 from mudkit.systems.lasthop.subscription import Following
-from mudkit.systems.mud import operations as of_mud
+from mudkit.systems.mud import messages as of_mud
 from mudkit.systems.radiator import Context, Volume
 from mudkit.systems.radiator import messages as of_radiator
 from mudkit.systems.store_and_forward import messages as of_store_and_forward
@@ -244,12 +244,10 @@ PLACES = {
 
 
 def operations_of(system: str) -> dict[str, type[msgspec.Struct]]:
-    """Return the typed operations of a system by name; its messages or a module of their own define them."""
-    names = [f"mudkit.systems.{system}.{module}" for module in ("messages", "operations")]
-    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
+    """Return the typed operations of a system by name."""
+    module = importlib.import_module(f"mudkit.systems.{system}.messages")
     return {
         name: kind
-        for module in modules
         for name, kind in vars(module).items()
         if name in module.__all__
         and isinstance(kind, type)

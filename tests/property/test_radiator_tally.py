@@ -84,7 +84,7 @@ def test_counts_and_rows_are_of_the_same_deliveries(engine, story, echo, start_s
         (item, receiver, created.timestamp(), delivered.timestamp())
         for item, receiver, created, delivered, _ in whole
     ) == Counter(
-        (str(message.number), receiver, start_s + message.arrived_us / S, start_s + each.gone_us / S)
+        (str(message.number), receiver, start_s + message.arrived_us / S, start_s + each.sent_us / S)
         for each in gone
         for message in each.batch
         for receiver in each.recipients

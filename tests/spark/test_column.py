@@ -196,7 +196,7 @@ def test_errors(spark):
         ("prise = 1", "did you mean 'price'"),
         ("receiver.agge = 1", "did you mean 'age'"),
         ("price.x = 1", r"no record\.price\.x"),
-        ("lookup('t', price, 'x') = 1", "lookup has no form for the evaluator spark"),
+        ("lookup('t', price, 'x') = 1", "lookup is not available in the evaluator spark"),
         ("hour(price, coalesce(auth.zone, 'UTC')) = 1", "must be a constant"),
     ):
         with pytest.raises(PredicateError, match=message):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mudkit import learning, pipeline, trace
-from mudkit.experiment import Commuters, DriftAlarm, close_the_loop, generate_policy, mine
+from mudkit.experiment import Commuters, DriftAlarm, close_the_loop, generate_policy, label_run
 from mudkit.learning import Always, Batch, Bound, FixedRule, Tree
 from mudkit.learning.pairs import Pairs
 from mudkit.reproduce import mobius
@@ -85,34 +85,34 @@ def test_the_loop_is_closed(spark):
     assert before["reads"] == after["reads"] > 100
     assert result.versions == [1] * 3  # every device has it
     assert after["sent_share"] != before["sent_share"]
-    assert result.promised.artefact.document["manifest"]["leaves"] >= 2
+    assert result.policy.artefact.document["manifest"]["leaves"] >= 2
     assert result.alarm.reads == after["reads"]
     for row in (before, after):
         assert row["regret"] == pytest.approx(row["sent_share"] - row["bound_share"])
-        assert row["regret_held"] == pytest.approx(row["sent_share"] - row["held_share"])
-        assert row["regret_held"] >= 0  # no cache holds more than all answers
+        assert row["full_cache_regret"] == pytest.approx(row["sent_share"] - row["full_cache_share"])
+        assert row["full_cache_regret"] >= 0  # no cache holds more than all answers
         assert row["point_share"] > 0.99
     assert result.writes is None
-    assert 0 <= result.promised.stale_low <= result.promised.stale_high <= 1
+    assert 0 <= result.policy.stale_low <= result.policy.stale_high <= 1
 
 
 @pytest.mark.soak(keep=1, group="loop")
 def test_writes_are_in_the_loop_too(spark):
     """Nobody asks at night, but parked cars report: the tree finds it, and the bill says what that saves."""
-    plan = Commuters(cars=4, days=1, every_s=900.0, reads_per_day=300.0, asks="driving")
+    plan = Commuters(cars=4, days=1, every_s=900.0, reads_per_day=300.0, query_when="driving")
     result = close_the_loop(plan, 1, writes=Batch(30), features="dense")
     before, reads_learnt, after = result.table.to_dict("records")
     assert [row["policy"] for row in (before, reads_learnt, after)] == ["before", "reads learnt", "after"]
     assert result.versions == result.write_versions == [1] * 4
     assert result.writes.kind == "write"
     assert result.writes.document["manifest"]["leaves"] >= 2
-    assert result.promised.artefact.density.cells
+    assert result.policy.artefact.density.cells
     assert before["reads"] == reads_learnt["reads"] == after["reads"] > 20
     assert after["point_share"] < 0.9 < before["point_share"]
     assert reads_learnt["sent_messages"] == pytest.approx(before["sent_messages"], rel=0.1)
     for name in ("sent_messages", "messages", "bytes", "radio_j"):
         assert after[name] < before[name]
-    assert all(row["regret_held"] >= 0 for row in (before, reads_learnt, after))
+    assert all(row["full_cache_regret"] >= 0 for row in (before, reads_learnt, after))
 
 
 @pytest.fixture(scope="module")
@@ -122,13 +122,13 @@ def watched(spark):
         Commuters(cars=5, days=1, every_s=1800.0, reads_per_day=48.0),
         ShippedPolicy(until=NearAndRecent()),
     )
-    mined = mine(plan.run(0, "2010-03-01", rule))
+    mined = label_run(plan.run(0, "2010-03-01", rule))
     promised = generate_policy(mined.labels, mined.reads, mined.positions, completeness=1.0)
 
     def see(plan, day):
         reads = plan.run(0, day, rule, promised.artefact).reads
         stale = int((reads["missing"] > 0).sum())
-        return DriftAlarm(promised.stale_low, promised.stale_high).seen(len(reads), stale)
+        return DriftAlarm(promised.stale_low, promised.stale_high).add(len(reads), stale)
 
     return plan, see
 
@@ -139,13 +139,13 @@ def test_the_alarm_is_silent_on_days_like_those_that_were_learnt_from(watched, d
     plan, see = watched
     alarm = see(plan, day)
     assert alarm.reads > 150
-    assert not alarm.rings
+    assert not alarm.is_raised
 
 
 def test_the_alarm_rings_when_the_write_rate_changes(watched):
     plan, see = watched
     alarm = see(replace(plan, every_s=plan.every_s / 15), "2010-03-08")
-    assert alarm.rings
+    assert alarm.is_raised
     assert alarm.interval[0] > alarm.high
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mudkit.pipeline._progress import progress
-from mudkit.progress import wanted
+from mudkit.progress import is_enabled
 
 bars = sys.modules[progress.__module__]  # the package's attribute of that name is the function
 
@@ -117,11 +117,11 @@ def test_a_terminal_is_somebody_who_watches(monkeypatch):
     monkeypatch.delenv("MUDKIT_PROGRESS")
     screen = Screen(None)
     monkeypatch.setattr(sys, "stderr", screen)
-    assert not wanted()
+    assert not is_enabled()
     monkeypatch.setattr(screen, "isatty", lambda: True)
-    assert wanted()
+    assert is_enabled()
     monkeypatch.setenv("MUDKIT_PROGRESS", "0")
-    assert not wanted()
+    assert not is_enabled()
 
 
 def test_one_bar_serves_what_is_nested(spark):

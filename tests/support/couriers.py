@@ -24,10 +24,10 @@ class Nobody:
     def publish(self, item):
         pass
 
-    def moved(self, phone):
+    def on_move(self, phone):
         self.moves.append(phone)
 
-    def look(self, phone):
+    def on_look(self, phone):
         pass
 
 

@@ -103,7 +103,7 @@ def _heard() -> pd.DataFrame:
             "lat": 37.72 + 0.009 * generator.integers(0, 9, n),
             "lon": -122.48 + 0.0114 * generator.integers(0, 12, n),
             "messages": generator.integers(1, 9, n), "speed_kmh": generator.uniform(0, 60, n),
-            "said_s": t_s - generator.uniform(0, 300, n), "km": 1.0,
+            "reported_s": t_s - generator.uniform(0, 300, n), "km": 1.0,
         }
     )  # fmt: skip
 
@@ -153,7 +153,7 @@ def _decided() -> dict[str, pd.DataFrame]:
         {
             "t_s": np.sort(generator.uniform(0, 1800, n)),
             "lane": [f"patient {number}" for number in generator.integers(1, 6, n)],
-            "what": what, "told": "a pulse", "is_alarm": generator.random(n) < 0.1,
+            "decision": what, "text": "a pulse", "is_alarm": generator.random(n) < 0.1,
         }
     )  # fmt: skip
     return {"with state": table, "without state": table.assign(what="sent whole")}
@@ -280,7 +280,7 @@ def _exposure() -> pd.DataFrame:
             "at": [T0 + pd.Timedelta(minutes=3 * k) for k in range(n)],
             "lat": 30.3 + generator.normal(0, 0.004, n) + 0.03 * away,
             "lon": -97.7 + generator.normal(0, 0.004, n) + 0.02 * away,
-            "away": away, "left": away & (generator.random(n) < 0.6),
+            "is_away": away, "is_sent": away & (generator.random(n) < 0.6),
         }
     )  # fmt: skip
 
@@ -329,7 +329,7 @@ def _answer_boxes() -> pd.DataFrame:
         ("answer of 08:10", -1.0, 0.0, 6.0, False),
         ("answer of 08:20", 2.5, 1.0, 3.0, False),
     ]
-    return pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_asked"])
+    return pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_requested"])
 
 
 def _signals() -> dict[str, list[float]]:
@@ -361,7 +361,7 @@ _POINTS = [(1, 0.0, 0.8), (4, 0.001, 0.2), (16, 0.003, 0.01), (64, 0.0108, 0.0),
 
 FIGURES: dict[str, Callable[[], Any]] = {
     "answer_boxes": lambda: figures.answer_boxes(
-        _answer_boxes(), title="Which answer holds the box", lacking=(-3.0, 2.0, "in no answer")
+        _answer_boxes(), title="Which answer holds the box", missing_point=(-3.0, 2.0, "in no answer")
     ),
     "bar_panels": lambda: figures.bar_panels(
         _measures(), {"share": "useful, % of what was wanted", "kb": "sent to the phones, kB"}, title="Three ways", y="way", marked="is_broken"
@@ -369,10 +369,10 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "cache_hits": lambda: figures.cache_hits(_reads(), title="Answered locally"),
     "cells_over_time": lambda: figures.cells_over_time(_bucketed(), title="Positions in cells"),
     "crossover": lambda: figures.crossover(_swept(), x="outage", y="radio_j", title="Energy by outage"),
-    "decisions": lambda: figures.decisions(_decided(), title="Half an hour", wrong={"with state": 7}),
+    "decisions": lambda: figures.decisions(_decided(), title="Half an hour", marked={"with state": 7}),
     "frontier": lambda: figures.frontier(
         _shares([f"t{k}" for k in range(7)]), _shares(["b1", "b2", "b3"]).assign(stale_share=[0.2, 0.1, 0.0]),
-        _shares(["always ask", "15 minutes", "never ask"]), title="Sent and stale", most=0.3,
+        _shares(["always ask", "15 minutes", "never ask"]), title="Sent and stale", max_stale_share=0.3,
     ),
     "growth": lambda: figures.growth(_growth(), title="Time to find the readers of a record", x="subscriptions", y="ms", by="way"),
     "histogram": lambda: figures.histogram(

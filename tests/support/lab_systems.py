@@ -129,13 +129,13 @@ class Polling:
         }
 
     def publish(self, item: Item) -> None:
-        for receiver in item.about["to"]:
+        for receiver in item.metadata["to"]:
             self._devices[item.sender].call("post", to=receiver, item=item.name, size=item.size_bytes)
 
-    def moved(self, phone: str) -> None:
+    def on_move(self, phone: str) -> None:
         """Do nothing: places do not matter."""
 
-    def look(self, phone: str) -> None:
+    def on_look(self, phone: str) -> None:
         self._devices[phone].call("read")
 
 
@@ -150,10 +150,10 @@ class Silent:
     def publish(self, item: Item) -> None:
         pass
 
-    def moved(self, phone: str) -> None:
+    def on_move(self, phone: str) -> None:
         """Do nothing: places do not matter."""
 
-    def look(self, phone: str) -> None:
+    def on_look(self, phone: str) -> None:
         pass
 
 

@@ -78,7 +78,21 @@ def mutated(draw: Random, message: Any) -> Any:
     return anything(draw)
 
 
-def bombard(lab: Lab, heard: dict[Any, list[Received]], count: int, seed: int) -> Counter[str]:
+class Plain:
+    """Codec of systems whose messages are dictionaries."""
+
+    @staticmethod
+    def unpack(message: Any) -> Any:
+        return message
+
+    @staticmethod
+    def pack(message: Any) -> Any:
+        return message
+
+
+def bombard(
+    lab: Lab, heard: dict[Any, list[Received]], count: int, seed: int, codec: Any = Plain
+) -> Counter[str]:
     """Let every machine that has heard something receive random and mutated messages, from those it knows and others.
 
     Gives how many were sent by the kind of machine; fails where one raises.
@@ -88,9 +102,15 @@ def bombard(lab: Lab, heard: dict[Any, list[Received]], count: int, seed: int) -
     for process, events in heard.items():
         for _ in range(count):
             event = draw.choice(events if draw.random() < 0.7 else everything)
-            message = anything(draw) if draw.random() < 0.2 else mutated(draw, event.message)
             if draw.random() < 0.2:
-                message = mutated(draw, message)
+                message = anything(draw)
+            elif draw.random() < 0.1:
+                message = mutated(draw, event.message)
+            else:
+                message = mutated(draw, codec.unpack(event.message))
+                if draw.random() < 0.2:
+                    message = mutated(draw, message)
+                message = codec.pack(message)
             lab.world._handle(process, Received(event.source, message, event.host))
             sent[type(process.machine).__name__] += 1
     problems = lab.problems
@@ -142,20 +162,22 @@ def crossed(draw: Random, message: Any, pool: dict[type, list[Any]]) -> Any:
     return draw.choice(result) if result else message
 
 
-def cross(lab: Lab, heard: dict[Any, list[Received]], count: int, seed: int) -> Counter[str]:
+def cross(
+    lab: Lab, heard: dict[Any, list[Received]], count: int, seed: int, codec: Any = Plain
+) -> Counter[str]:
     """Do as :func:`bombard` does, with messages of which one or two places hold what stands in others."""
     draw, sent = Random(seed), Counter()
     pool: dict[type, list[Any]] = defaultdict(list)
     for event in (event for events in heard.values() for event in events):
-        for leaf in leaves(event.message):
+        for leaf in leaves(codec.unpack(event.message)):
             pool[type(leaf)].append(leaf)
     for process, events in heard.items():
         for _ in range(count):
             event = draw.choice(events)
-            message = crossed(draw, event.message, pool)
+            message = crossed(draw, codec.unpack(event.message), pool)
             if draw.random() < 0.5:
                 message = crossed(draw, message, pool)
-            lab.world._handle(process, Received(event.source, message, event.host))
+            lab.world._handle(process, Received(event.source, codec.pack(message), event.host))
             sent[type(process.machine).__name__] += 1
     problems = lab.problems
     assert problems.empty, problems["detail"].iloc[0]
@@ -163,7 +185,7 @@ def cross(lab: Lab, heard: dict[Any, list[Received]], count: int, seed: int) -> 
 
 
 @contextmanager
-def garbled(lab: Lab, seed: int, copies: int = 2) -> Iterator[Counter[str]]:
+def garbled(lab: Lab, seed: int, copies: int = 2, codec: Any = Plain) -> Iterator[Counter[str]]:
     """Let each message of a lab meanwhile be preceded by garbled copies of itself: what waits for it gets them.
 
     Gives how many there were, by kind of machine.
@@ -174,7 +196,7 @@ def garbled(lab: Lab, seed: int, copies: int = 2) -> Iterator[Counter[str]]:
 
     def garbling(self: Any, process: Any, event: Any) -> None:
         if type(event) is Received and self is world and process.machine is not None:
-            heard = as_wire(event.message)
+            heard = codec.unpack(as_wire(event.message))
             for leaf in leaves(heard):
                 if len(pool[type(leaf)]) < 10_000:
                     pool[type(leaf)].append(leaf)
@@ -183,7 +205,7 @@ def garbled(lab: Lab, seed: int, copies: int = 2) -> Iterator[Counter[str]]:
                 for _ in range(draw.randrange(1, 3)):
                     is_likely = draw.random() < 0.6
                     message = crossed(draw, message, pool) if is_likely else mutated(draw, message)
-                handle(self, process, Received(event.source, message, event.host))
+                handle(self, process, Received(event.source, codec.pack(message), event.host))
                 sent[type(process.machine).__name__] += 1
         handle(self, process, event)
 

@@ -1,4 +1,4 @@
-"""A report run in this process, without a kernel: what its cells show."""
+"""A report or a chapter run in this process, without a kernel: what its cells show."""
 
 from __future__ import annotations
 
@@ -21,23 +21,27 @@ def run_cells(template: str, values: dict[str, Any], folder: Path) -> nbformat.N
     given |= {name: str(path.absolute()) for name, path in inputs(template, given).items()}
     (folder / "data").mkdir(parents=True, exist_ok=True)
     notebook = nbformat.read(_TEMPLATES / f"{template}.ipynb", as_version=4)
+    run_notebook(notebook, given | {"output_dir": str(folder)})
+    return notebook
+
+
+def run_notebook(notebook: nbformat.NotebookNode, given: dict[str, Any]) -> None:
+    """Run the cells of a notebook with other parameters, and keep what they show."""
     shown: list[Any] = []
     names: dict[str, Any] = {"display": lambda *objects: shown.extend(objects)}
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
         shown.clear()
-        if "parameters" in cell.metadata.get("tags", []):
-            names |= given | {"output_dir": str(folder)}
-            continue
         tree = ast.parse(cell.source)
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, template, "exec"), names)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, cell.id, "exec"), names)
+        if "parameters" in cell.metadata.get("tags", []):
+            names |= given
         if last is not None:
-            value = eval(compile(ast.Expression(last.value), template, "eval"), names)
+            value = eval(compile(ast.Expression(last.value), cell.id, "eval"), names)
             shown.append(value)
         cell.outputs = [_output(each) for each in shown if each is not None]
-    return notebook
 
 
 def _output(value: Any) -> nbformat.NotebookNode:

@@ -203,7 +203,7 @@ def test_a_class_is_judged_into_one_file(tmp_path):
     result = run("judge", tmp_path / "ann.py", "--out", out)
     assert result.output == f"1 not yet: {out}\n"
     header, line = out.read_text(encoding="utf-8-sig").splitlines()
-    assert header == "file,exercise,piece,verdict,scenarios,scenario,problem"
+    assert header == "name,file,exercise,piece,verdict,points,scenarios,scenario,problem"
     assert "00_start_here,take,not yet" in line
     with pytest.raises(OutputExists):
         run("judge", tmp_path / "ann.py", "--out", out)
@@ -262,22 +262,26 @@ def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
     assert not list(tmp_path.iterdir())
 
 
-def test_options_of_jupyterlab_are_taken():
-    jupyter.refuse_unknown(
-        [
-            *jupyter.command(Path(), [])[3:],
-            "-y",
-            "--no-browser",
-            "--allow-root",
-            "--port",
-            "9000",
-            "--port=9000",
-            "notes.ipynb",
-            "--ServerApp.port=0",
-            "--IdentityProvider.token=x",
-            "--ServerApp.jpserver_extensions={'a': True}",
-        ]
-    )
+def test_options_of_jupyterlab_are_taken(tmp_path, monkeypatch):
+    ours = [option for option in jupyter.command(Path(), [])[3:] if option != "--allow-root"]
+    arguments = [
+        *ours,
+        "-y",
+        "--no-browser",
+        "--allow-root",
+        "--port",
+        "9000",
+        "--port=9000",
+        "notes.ipynb",
+        "--ServerApp.port=0",
+        "--IdentityProvider.token=x",
+        "--ServerApp.jpserver_extensions={'a': True}",
+    ]
+    monkeypatch.chdir(tmp_path)
+    opened = []
+    monkeypatch.setattr("os.execve", lambda program, command, environment: opened.append(command))
+    assert run("lab", *arguments).exit_code == 0
+    assert [command[3:] for command in opened] == [arguments]
 
 
 @pytest.mark.parametrize(("user", "arguments", "is_added"), [

@@ -44,13 +44,13 @@ def printed(results: list[Check], width: int = 200) -> str:
 def test_everything_is_looked_at():
     results = checks()
     assert [each.name for each in results] == NAMES
-    assert all(each.found for each in results)
+    assert all(each.state for each in results)
     assert all(each.remedy for each in results if each.ok is not True)
 
 
 def test_spark_is_started_only_on_request():
     assert check("Spark").ok is None
-    assert "pyspark" not in check("Spark").found
+    assert "pyspark" not in check("Spark").state
     assert "--start" in check("Spark").remedy
 
 
@@ -74,7 +74,7 @@ def test_an_older_python(monkeypatch):
     monkeypatch.setattr("platform.python_version", lambda: "3.9.18")
     result = check("Python")
     assert result.ok is False
-    assert "3.9.18" in result.found
+    assert "3.9.18" in result.state
     assert "python>=3.11" in result.remedy
 
 
@@ -83,7 +83,7 @@ def test_packages_that_are_missing_or_old(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "requires", lambda _: lines)
     result = check("packages")
     assert result.ok is False
-    assert result.found.startswith("no-such-thing is missing, numpy is ")
+    assert result.state.startswith("no-such-thing is missing, numpy is ")
     assert result.remedy == "pip install 'no-such-thing>=1' 'numpy>=9000'"
 
 
@@ -91,7 +91,7 @@ def test_a_java_home_that_leads_nowhere(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     result = check("Java")
     assert result.ok is False
-    assert result.found == "no such folder"
+    assert result.state == "no such folder"
     assert "unset JAVA_HOME" in result.remedy
 
 
@@ -100,7 +100,7 @@ def test_the_bundled_java_is_told_apart(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     result = check("Java")
     assert result.ok is True
-    assert "bundled" in result.found
+    assert "bundled" in result.state
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_memory_must_hold_spark(monkeypatch, free_gib, ok):
 def test_a_memory_that_is_no_amount(monkeypatch):
     monkeypatch.setenv("MUDKIT_SPARK_MEMORY", "lots")
     result = check("memory")
-    assert (result.ok, result.found) == (False, "'lots'")
+    assert (result.ok, result.state) == (False, "'lots'")
     assert "MUDKIT_SPARK_MEMORY" in result.remedy
 
 
@@ -176,7 +176,7 @@ def test_a_cache_that_cannot_be_written_to(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
     result = check("cache")
     assert result.ok is None
-    assert "/dev/null/cache/mudkit cannot be written to" in result.found
+    assert "/dev/null/cache/mudkit cannot be written to" in result.state
     assert "XDG_CACHE_HOME" in result.remedy
 
 
@@ -191,7 +191,7 @@ def test_maps_without_their_files(monkeypatch):
     monkeypatch.setattr(assets, "missing_map_files", lambda: ["leaflet.js"])
     result = check("offline maps")
     assert result.ok is None
-    assert "leaflet.js" in result.found
+    assert "leaflet.js" in result.state
     assert "make setup" in result.remedy
     monkeypatch.setattr(assets, "missing_map_files", list)
     assert check("offline maps").ok is True

@@ -340,10 +340,10 @@ class Telepath:
             if self.stage.is_for(item.name, phone):
                 self.stage.arrived(phone, item.name)
 
-    def moved(self, phone):
+    def on_move(self, phone):
         pass
 
-    def look(self, phone):
+    def on_look(self, phone):
         self.stage.show(phone)
 
 

@@ -286,8 +286,8 @@ def test_what_is_not_known():
     for call in (lambda: lab.radio("jane-phone"), lambda: lab.battery("jane-phone")):
         with pytest.raises(ParameterError, match="messages=True"):
             call()
-    with pytest.raises(ParameterError, match="held=True"):
-        lab.held()
+    with pytest.raises(ParameterError, match="record_held=True"):
+        lab.exposure()
     lab = Lab()
     lab.device("jane-phone")
     with pytest.raises(ParameterError, match="battery_j"):
@@ -315,7 +315,7 @@ def test_history_and_held():
     ]
     assert history["invoked"].is_monotonic_increasing
     assert str(history["version"].dtype) == "Int64"  # null where an operation has none
-    held = lab.held()
+    held = lab.exposure()
     assert {"ann", "bob", "relay"} == set(held["party"])
     assert str(held["first"].dtype) == "datetime64[ns, UTC]"
     assert (held["form"] == "clear").all()

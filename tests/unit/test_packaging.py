@@ -14,14 +14,6 @@ import pytest
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
-LINKS = {
-    "mudkit/data/sample": "data/sample",
-    "mudkit/notebooks": "notebooks",
-    "mudkit/report/params": "reports/params",
-    "mudkit/report/templates": "reports/templates",
-    "mudkit/widgets": "widgets",
-}
-"""Folders of the package that are links to folders beside it."""
 
 
 def build(target, source, out):
@@ -30,16 +22,20 @@ def build(target, source, out):
 
 
 def tracked():
-    """List what a wheel is to hold: the files of the package, and those behind its links."""
-    listed = subprocess.run(
-        ["git", "ls-files", "mudkit", *LINKS.values()], cwd=ROOT, capture_output=True, text=True
-    )
-    for file in listed.stdout.split():
-        behind = next((name for name, folder in LINKS.items() if file.startswith(f"{folder}/")), None)
-        if behind is not None:
-            yield behind + file.removeprefix(LINKS[behind])
-        elif file not in LINKS:
+    """List what a wheel is to hold: the files of the package, and those in folders to which its links lead."""
+
+    def files(folder):
+        command = ["git", "ls-files", folder]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+    for file in files("mudkit"):
+        if not (ROOT / file).is_symlink():
             yield file
+            continue
+        folder = (ROOT / file).resolve().relative_to(ROOT).as_posix()
+        behind = [file + each.removeprefix(folder) for each in files(folder)]
+        assert behind, f"{file} leads to nothing that git knows"
+        yield from behind
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 import tqdm.auto
 
 from mudkit import Lab, progress
-from mudkit.progress import VARIABLE, Interrupts, bar, wanted
+from mudkit.progress import VARIABLE, Interrupts, bar, is_enabled
 
 
 class Shown:
@@ -50,7 +50,7 @@ def let_time_pass(monkeypatch: pytest.MonkeyPatch, step_s: float = 0.6) -> None:
 ])  # fmt: skip
 def test_the_variable_decides(shown, monkeypatch, said, is_wanted):
     monkeypatch.setenv(VARIABLE, said)
-    assert wanted() is is_wanted
+    assert is_enabled() is is_wanted
     with bar(10, "work", "pieces") as done:
         done(3)
         done(7.5)
@@ -84,9 +84,9 @@ def test_without_the_variable_somebody_must_watch(monkeypatch):
 
     for stream, is_wanted in ((Stream(True), True), (Stream(False), False), (None, False)):
         monkeypatch.setattr("sys.stderr", stream)
-        assert wanted() is is_wanted
+        assert is_enabled() is is_wanted
     monkeypatch.setattr(progress, "_in_notebook", lambda: True)
-    assert wanted() is True
+    assert is_enabled() is True
 
 
 def test_a_bar_inside_another_is_not_shown(shown):

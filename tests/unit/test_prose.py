@@ -26,6 +26,7 @@ def prose():
         ("MOST_BYTES = 3", ["name MOST_BYTES"]),
         ("MAX_BYTES = 3", []),
         ("def load(came): pass", ["name came"]),
+        ("def load(found): pass", []),
         ("self.came = 1", ["name came"]),
         ("print(came)", []),
     ],

@@ -21,7 +21,7 @@ from mudkit.experiment.testbed import Adapter, Testbed
 
 __all__ = [
     "ADAPTERS",
-    "CANNOT",
+    "UNSUPPORTED",
     "Contrail",
     "Direct",
     "LastHop",
@@ -35,5 +35,5 @@ __all__ = [
 _ALL: Final[tuple[type[System], ...]] = (StoreAndForward, Mud, LastHop, Contrail, Radiator, Sublim)
 ADAPTERS: Final[dict[str, Callable[[Testbed], Adapter]]] = {system.label: system for system in _ALL}
 """The systems that the scoreboard compares, by name; the first is the baseline."""
-CANNOT: Final[dict[str, Mapping[str, str]]] = {system.label: system.cannot for system in _ALL}
+UNSUPPORTED: Final[dict[str, Mapping[str, str]]] = {system.label: system.unsupported for system in _ALL}
 """Sentences on what a system cannot express of a task, by system and task; no entry: nothing."""

@@ -55,7 +55,7 @@ class Contrail(System):
 
     label: ClassVar = "Contrail"
     charged: ClassVar = NAME
-    cannot: ClassVar = {
+    unsupported: ClassVar = {
         "traffic alerts": "Each driver has a filter on every other one: nobody knows who will be near.",
         "news with ranks": "An item has no rank: everything wanted comes, read or not.",
         "ward telemetry": "An alarm waits at the relay until the module looks, a minute at most.",
@@ -96,17 +96,17 @@ class Contrail(System):
             sealed = Sealed({"called": name}, text_of(batch).encode())
             port.publish(sealed, only=only, called=f"{source}: {name}")
 
-    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
-        """Replace the filters of a phone by those for where it is now."""
+    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
+        """Replace the filters of a phone by those for its current place."""
         if self._chooses:
             self._install(phone)
 
-    def look(self, phone: str) -> None:
-        """Read, or show, what has arrived."""
+    def on_look(self, phone: str) -> None:
+        """Read, or show, the items that have arrived on a phone."""
         if self._task.is_addressed:
             self._ports[phone].receive_all()
         else:
-            super().look(phone)
+            super().on_look(phone)
 
     # -- where wants choose
 
@@ -125,7 +125,7 @@ class Contrail(System):
             self._install(phone)
 
     def _install(self, phone: str) -> None:
-        predicate = self._task.want.over_items(self._testbed.about(phone), ITEM)
+        predicate = self._task.want.over_items(self._testbed.profile(phone), ITEM)
         for sender in self._asks[phone]:
             replaces = self._slots.get((phone, sender))
             installing = self._ports[phone].install_filter(predicate, to=(sender, PORT), replaces=replaces)
@@ -145,7 +145,7 @@ class Contrail(System):
                 self._send_wanted(item, left_s, [reader])
 
     def _send_wanted(self, item: Item, expires_s: float | None, only: list[str] | None) -> None:
-        sealed = Sealed({**item.about, "called": item.name}, item.content.encode())
+        sealed = Sealed({**item.metadata, "called": item.name}, item.content.encode())
         self._ports[item.sender].publish(sealed, item.name, expires_s, only=only, called=item.name)
 
     def _unseal(self, phone: str, item: Sealed) -> None:
@@ -195,7 +195,7 @@ class Contrail(System):
                 self._befriend(other, name)
 
     def _send_addressed(self, item: Item) -> None:
-        name, sender, receivers = item.name, item.sender, item.about["to"]
+        name, sender, receivers = item.name, item.sender, item.metadata["to"]
         sealed = Sealed(
             {"destination": "".join(f"|{receiver}|" for receiver in receivers)}, item.filler.encode()
         )
@@ -232,6 +232,6 @@ class Contrail(System):
 
 def _senders_for(testbed: Testbed, phone: str) -> Iterable[str]:
     """Return the senders of whom a phone's user may want something."""
-    friends = testbed.about(phone).get("friends")
+    friends = testbed.profile(phone).get("friends")
     names = testbed.senders if friends is None else friends.split("|")
     return (sender for sender in testbed.senders if sender != phone and sender in names)

@@ -37,7 +37,7 @@ class LastHop(System):
 
     label: ClassVar = "Last hop"
     charged: ClassVar = NAME
-    cannot: ClassVar = {
+    unsupported: ClassVar = {
         "traffic alerts": "A place is a constant of a query: who moves asks anew, and what waited is lost.",
         "friends nearby": "A place is a constant of a query: who moves asks anew, and what waited is lost.",
         "photo sharing": "The server reads every photograph.",
@@ -59,7 +59,7 @@ class LastHop(System):
         if not self._chooses:
             self._topics = {phone: publications.topic(self._own_topic(phone)) for phone in self._way.ends}
         mode: Mode = "on-demand" if self._is_read else "on-line"
-        most = task.most if self._is_read else None
+        most = task.max_shown if self._is_read else None
         for phone, reader in self._readers.items():
             topic = self._subscribed[phone] = self._own_topic(phone)
             if task.is_addressed:
@@ -76,15 +76,15 @@ class LastHop(System):
         """Publish a batch on the topics of its phone or its receivers; in a first part after its uplink."""
         item = batch[0]
         if self._task.is_addressed:
-            for receiver in item.about["to"]:
+            for receiver in item.metadata["to"]:
                 self._topics[receiver].publish(item.filler, item=item.name)
         elif self._up is None:
             self._publish(source, batch)
         else:
             self._up.send(item)
 
-    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
-        """Subscribe to what is wanted here instead."""
+    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
+        """Replace the subscription of a phone by one for its current place."""
         if not self._chooses:
             return
         before = self._subscribed[phone]
@@ -92,10 +92,10 @@ class LastHop(System):
         if before != self._subscribed[phone]:
             self._readers[phone].unsubscribe(before)
 
-    def look(self, phone: str) -> None:
+    def on_look(self, phone: str) -> None:
         """Read the best items; those that are not on the phone are fetched if there is a link."""
         if not self._is_read and not self._chooses:
-            super().look(phone)
+            super().on_look(phone)
             return
         reading = self._readers[phone].read(self._subscribed[phone])
         if not self._task.is_addressed:
@@ -106,13 +106,13 @@ class LastHop(System):
 
     def _subscribe(self, phone: str) -> None:
         task = self._task
-        topic = query(f"({task.want.as_text(self._testbed.about(phone))}) AND {not_hers(phone)}")
+        topic = query(f"({task.want.as_text(self._testbed.profile(phone))}) AND {not_hers(phone)}")
         self._subscribed[phone] = topic
         mode: Mode = "on-line" if task.is_shown else "on-demand"
-        self._readers[phone].subscribe(Subscription(topic, max=task.most, mode=mode))
+        self._readers[phone].subscribe(Subscription(topic, max=task.max_shown, mode=mode))
 
     def _publish_for_all(self, item: Item) -> None:
-        about = {name: value for name, value in item.about.items() if name != "rank" and value is not None}
+        about = {name: value for name, value in item.metadata.items() if name != "rank" and value is not None}
         if self._chooses:
             self._publish(_TOPIC, (item,), **about)
         else:
@@ -123,7 +123,7 @@ class LastHop(System):
         name = self._note(batch)
         published = self._topics[topic].publish(
             text_of(batch),
-            rank=max(item.about["rank"] for item in batch),
+            rank=max(item.metadata["rank"] for item in batch),
             expires_s=batch[0].expires_s,
             item=name if self._chooses else f"{topic}: {name}",
             called=name,

@@ -35,7 +35,7 @@ class Mud(System):
     """
 
     label: ClassVar = "MUD"
-    cannot: ClassVar = {
+    unsupported: ClassVar = {
         "news with ranks": "A continuous read has no ranks and no limit: all that is wanted comes.",
         "photo sharing": "The cloud reads every photograph: a predicate hides from readers only.",
     }
@@ -61,10 +61,10 @@ class Mud(System):
         want = self._task.want
         if self._is_alone:
             item = batch[0]
-            about = {name: value for name, value in item.about.items() if value is not None}
-            predicate = want.by_writer(item.about) if want.moves else None
+            metadata = {name: value for name, value in item.metadata.items() if value is not None}
+            predicate = want.by_writer(item.metadata) if want.uses_place else None
             self._writers[source].write(
-                _TABLE, item.name, {**about, "text": item.content}, predicate=predicate
+                _TABLE, item.name, {**metadata, "text": item.content}, predicate=predicate
             )
             return
         to = None if self._way.is_first else source
@@ -73,14 +73,14 @@ class Mud(System):
             predicate = meant_by(want, items, self._rule, to)
             self._writers[source].write(_TABLE, key, {"text": text_of(items)}, predicate=predicate)
 
-    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
-        """Update what the continuous read of a phone knows of it."""
+    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
+        """Update the reader data of a phone's continuous read."""
         if phone in self._handles:
-            self._readers[phone].update_data(self._handles[phone], self._data(phone, about))
+            self._readers[phone].update_data(self._handles[phone], self._data(phone, profile))
 
-    def _data(self, phone: str, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        about = self._testbed.about(phone) if about is None else about
-        return dict(about) if self._is_alone else {**about, "name": phone}
+    def _data(self, phone: str, profile: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        profile = self._testbed.profile(phone) if profile is None else profile
+        return dict(profile) if self._is_alone else {**profile, "name": phone}
 
     def _begin(self, created: Operation) -> None:
         created.result()
@@ -90,7 +90,7 @@ class Mud(System):
             predicate = None
             if self._is_alone:
                 others = not_hers(phone)
-                predicate = others if want.moves else f"({want.as_text(data)}) AND {others}"
+                predicate = others if want.uses_place else f"({want.as_text(data)}) AND {others}"
             reading = reader.read(
                 _TABLE, predicate, type="continuous", data=data, callback=partial(self._receive, phone)
             )

@@ -259,7 +259,7 @@ class Own:
         }
         for phone in testbed.phones:
             self._machines[phone].listen(ITEMS, partial(self._receive, phone))
-            self.moved(phone)
+            self.on_move(phone)
 
     def publish(self, item: Item) -> None:
         """Call ``publish`` on its sender's machine."""
@@ -269,18 +269,18 @@ class Own:
         published = {
             "name": item.name,
             "sender": item.sender,
-            "about": _listed(item.about),
+            "about": _listed(item.metadata),
             "content": item.content,
             "over_us": over_us,
         }
         self._published[item.name] = published
         self.last_call = self._machines[item.sender].call("publish", item=published)
 
-    def moved(self, phone: str) -> None:
+    def on_move(self, phone: str) -> None:
         """Call ``want`` on a phone's machine."""
-        self.last_call = self._machines[phone].call("want", me=_listed(self._testbed.about(phone)))
+        self.last_call = self._machines[phone].call("want", me=_listed(self._testbed.profile(phone)))
 
-    def look(self, phone: str) -> None:
+    def on_look(self, phone: str) -> None:
         """Show what has arrived."""
         self._testbed.show(phone)
 
@@ -297,7 +297,7 @@ class Own:
                 found=f"Notify({ITEMS!r}, {payload!r})"[:200],
                 expected="an item, as it was published",
             )
-        self._testbed.arrived(phone, name)
+        self._testbed.record_arrival(phone, name)
 
 
 @dataclass(frozen=True)

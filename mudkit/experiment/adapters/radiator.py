@@ -84,7 +84,7 @@ class Radiator(System):
 
     label: ClassVar = "Radiator"
     charged: ClassVar = NAME
-    cannot: ClassVar = dict.fromkeys(
+    unsupported: ClassVar = dict.fromkeys(
         TASKS, "Everyone gets everything in the end: what nobody wanted comes later, put together."
     )
 
@@ -114,25 +114,25 @@ class Radiator(System):
         """Propagate a batch, or an item."""
         people, item = frozenset((source,)), batch[0]
         if self._task.is_addressed:
-            about = {"item": item.name, "receivers": list(item.about["to"]), "text": item.filler}
+            about = {"item": item.name, "receivers": list(item.metadata["to"]), "text": item.filler}
         elif self._is_alone:
-            about = {**item.about, "called": item.name, "text": item.content}
+            about = {**item.metadata, "called": item.name, "text": item.content}
         else:
             people = frozenset(part.sender for part in batch)
             about = {"called": self._note(batch), "text": text_of(batch)}
         self._clients[source].propagate_context(Context(people, about))
 
-    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
-        """Register again, with where the phone is now."""
+    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
+        """Register a phone again, with its current place."""
         if self._chooses:
             self._clients[phone].register(self._attributes(phone))
 
-    def look(self, phone: str) -> None:
-        """Read, or show, what has arrived."""
+    def on_look(self, phone: str) -> None:
+        """Read, or show, the items that have arrived on a phone."""
         if self._task.is_addressed:
             self._clients[phone].installed.call("read")
         else:
-            super().look(phone)
+            super().on_look(phone)
 
     def _begin_alone(self) -> None:
         want, phones = self._task.want, set(self._testbed.phones)
@@ -165,12 +165,12 @@ class Radiator(System):
             Client(host, servers[phone], f"to {phone}", receive=partial(self._receive, phone))
 
     def _attributes(self, phone: str) -> dict[str, Any]:
-        return {f"{_ME}{name}": value for name, value in self._testbed.about(phone).items()}
+        return {f"{_ME}{name}": value for name, value in self._testbed.profile(phone).items()}
 
     def _receive(self, phone: str, context: Context) -> None:
         if self._way.on_batch is None:
             for name in context["called"]:
-                self._testbed.arrived(phone, name)
+                self._testbed.record_arrival(phone, name)
             return
         items = [item for name in context["called"] for item in self._under_way[name]]
         # Radiator brings a phone its own items, too, which its bridge has not sent.

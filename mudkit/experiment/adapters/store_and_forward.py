@@ -34,7 +34,7 @@ class StoreAndForward(System):
 
     label: ClassVar = "to everyone"
     charged: ClassVar = NAME
-    cannot: ClassVar = dict.fromkeys(
+    unsupported: ClassVar = dict.fromkeys(
         TASKS, "Nothing is chosen on the way: what nobody wanted is sent all the same."
     )
 
@@ -54,15 +54,15 @@ class StoreAndForward(System):
         if not self._task.is_addressed:
             self._clients[source].send(_BRIDGE, item.text, item.name)
             return
-        for receiver in item.about["to"]:
+        for receiver in item.metadata["to"]:
             self._clients[source].send(receiver, item.filler, item.name)
 
-    def look(self, phone: str) -> None:
-        """Read, or show, what has arrived."""
+    def on_look(self, phone: str) -> None:
+        """Read, or show, the items that have arrived on a phone."""
         if self._task.is_addressed:
             self._clients[phone].read()
         else:
-            super().look(phone)
+            super().on_look(phone)
 
     def _pass_on(self, message: dict[str, Any]) -> None:
         name, sender = called(message["text"]), message["from"]
@@ -102,11 +102,11 @@ class Direct(System):
     def send(self, source: str, batch: Batch) -> None:
         """Send an item to each of its receivers."""
         (item,) = batch
-        for receiver in item.about["to"]:
+        for receiver in item.metadata["to"]:
             self._machines[source].call(Submit(receiver, item.filler, item.name))
 
-    def look(self, phone: str) -> None:
-        """Read what has arrived."""
+    def on_look(self, phone: str) -> None:
+        """Read the items that have arrived on a phone."""
         self._machines[phone].call(Read())
 
 

@@ -37,7 +37,7 @@ class Sublim(System):
 
     label: ClassVar = "SUBLIM"
     charged: ClassVar = NAME
-    cannot: ClassVar = {
+    unsupported: ClassVar = {
         "traffic alerts": "The system does not keep places: who moves sets her policy anew.",
         "friends nearby": "The system does not keep places: who moves sets her policy anew.",
         "news with ranks": "The access point does not know when she looks: all that is wanted comes.",
@@ -65,39 +65,39 @@ class Sublim(System):
         for phone, subscriber in self._subscribers.items():
             if not is_addressed:
                 subscriber.on_message(partial(self._receive, phone))
-            self._set_policy(phone, self._testbed.about(phone))
+            self._set_policy(phone, self._testbed.profile(phone))
 
     def send(self, source: str, batch: Batch) -> None:
-        """Publish a batch for its phone, or its receivers; of a first part for all, when it has come up."""
+        """Publish a batch for its phone or its receivers; in a first part for all, after its uplink."""
         item = batch[0]
         if self._task.is_addressed:
-            for receiver in item.about["to"]:
+            for receiver in item.metadata["to"]:
                 self._net.publish({"to": receiver, "text": item.filler}, item.name)
         elif self._up is None:
             self._publish({"to": source}, batch)
         else:
             self._up.send(item)
 
-    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:
-        """Set the policy again, if what the phone says of itself matters to it."""
+    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
+        """Set the policy of a phone again if it depends on the phone's profile."""
         if self._drops:
-            self._set_policy(phone, self._testbed.about(phone) if about is None else about)
+            self._set_policy(phone, self._testbed.profile(phone) if profile is None else profile)
 
-    def look(self, phone: str) -> None:
-        """Read, or show, what has arrived."""
+    def on_look(self, phone: str) -> None:
+        """Read, or show, the items that have arrived on a phone."""
         if self._task.is_addressed:
             self._subscribers[phone].read()
         else:
-            super().look(phone)
+            super().on_look(phone)
 
-    def _set_policy(self, phone: str, about: Mapping[str, Any]) -> None:
-        variables = as_state(phone, about if self._drops else {})
+    def _set_policy(self, phone: str, profile: Mapping[str, Any]) -> None:
+        variables = as_state(phone, profile if self._drops else {})
         self._subscribers[phone].set_policy(Policy(self._policy_name, self._rules, variables=variables))
 
     def _publish(self, to: Mapping[str, str], batch: Batch) -> None:
         name = self._note(batch)
-        about = batch[0].about if self._drops else {}
-        self._net.publish({**about, **to, "called": name, "text": text_of(batch)}, name)
+        metadata = batch[0].metadata if self._drops else {}
+        self._net.publish({**metadata, **to, "called": name, "text": text_of(batch)}, name)
 
 
 def not_wanted(want: Interest) -> Rule:
@@ -105,9 +105,9 @@ def not_wanted(want: Interest) -> Rule:
     return Rule(f"coalesce(NOT ({want.over_state()}) OR message.who = state.me, TRUE)", Drop(), "not wanted")
 
 
-def as_state(phone: str, about: Mapping[str, Any]) -> dict[str, Any]:
+def as_state(phone: str, profile: Mapping[str, Any]) -> dict[str, Any]:
     """Return the variables of a phone's policy for what the phone reports; a place is a table."""
-    state = {**about, "me": phone}
-    if "loc" in about:
-        state["loc"] = dict(zip(("lat", "lon"), about["loc"], strict=True))
+    state = {**profile, "me": phone}
+    if "loc" in profile:
+        state["loc"] = dict(zip(("lat", "lon"), profile["loc"], strict=True))
     return state

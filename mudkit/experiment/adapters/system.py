@@ -63,7 +63,7 @@ class System(ABC):
     """Name on the scoreboard."""
     charged: ClassVar[str] = ""
     """Name on the bill; without one, items cannot name their receivers."""
-    cannot: ClassVar[Mapping[str, str]] = {}
+    unsupported: ClassVar[Mapping[str, str]] = {}
     """Sentences on what its paper cannot express, by the name of the task."""
 
     def __init__(self, place: Testbed | Way) -> None:
@@ -88,13 +88,13 @@ class System(ABC):
 
     @abstractmethod
     def send(self, source: str, batch: Batch) -> None:
-        """Send a batch; in a second part, the source is the phone that it is for."""
+        """Send a batch from its source; in a second part of a chain, the source is the receiving phone."""
 
-    def moved(self, phone: str, about: Mapping[str, Any] | None = None) -> None:  # noqa: B027 - most ignore it
-        """Handle what a phone says of itself now; None: as the testbed has it. By default it is ignored."""
+    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:  # noqa: B027 - most ignore it
+        """Handle the new profile of a phone; None: that of the testbed. By default it is ignored."""
 
-    def look(self, phone: str) -> None:
-        """Show what has arrived."""
+    def on_look(self, phone: str) -> None:
+        """Show the user of a phone the items that have arrived."""
         self._testbed.show(phone)
 
     def _note(self, batch: Batch) -> str:
@@ -108,7 +108,7 @@ class System(ABC):
     def _out(self, phone: str, name: str) -> None:
         """Deliver the item, or the batch, of a name."""
         if self._way.on_batch is None:
-            self._testbed.arrived(phone, name)
+            self._testbed.record_arrival(phone, name)
         else:
             self._way.on_batch(phone, self._under_way[name])
 
@@ -149,7 +149,7 @@ def meant_by(want: Interest, items: Sequence[Item], rule: Meant = "all", to: str
     sender: dict[str, Any] = {} if to is None else {"to": to}
     parts = []
     for number, item in enumerate(items):
-        sender.update({f"{name}_{number}": item.about.get(name) for name in want.of_item})
+        sender.update({f"{name}_{number}": item.metadata.get(name) for name in want.of_item})
 
         def written(match: re.Match[str], number: int = number) -> str:
             return f"sender.{match[2]}_{number}" if match[1] == "item" else f"receiver.{match[2]}"

@@ -42,8 +42,8 @@ def missing_map_files() -> list[str]:
     list of str
         Empty if maps work without a network.
     """
-    wanted = json.loads((_HERE / "package.json").read_text("utf-8"))["vendor"]
-    return sorted(name for name in wanted if not (_VENDOR / name).is_file())
+    vendor = json.loads((_HERE / "package.json").read_text("utf-8"))["vendor"]
+    return sorted(name for name in vendor if not (_VENDOR / name).is_file())
 
 
 def leaflet_js() -> str:

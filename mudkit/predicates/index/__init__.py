@@ -1,5 +1,3 @@
-"""The subscription index."""
+"""The subscription index; :class:`mudkit.predicates.SubscriptionIndex` is its public class."""
 
-from mudkit.predicates.index.subscriptions import SubscriptionIndex
-
-__all__ = ["SubscriptionIndex"]
+__all__: list[str] = []

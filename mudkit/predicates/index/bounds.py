@@ -1,46 +1,165 @@
-"""Which of many conjunctions of bounds does a record meet? A k-d tree whose leaves NumPy scans.
+"""Conjunctions of bounds that a record satisfies, found in a k-d tree whose leaves NumPy scans.
 
 A subscription ``lat BETWEEN :south AND :north AND price <= :most`` is a corner in the space of its bounds,
 ``b = (south, -north, -most)``, and a record is the point ``q = (lat, -lat, -price)`` in the same space: the
-bounds hold exactly when ``b <= q`` in every coordinate. So ranges, boxes and bounds on one side are one case.
+bounds hold exactly when ``b <= q`` in every coordinate. Ranges, boxes and one-sided bounds are one case.
 
-Corners are kept in blocks of a fixed width, each with the least value of every coordinate; a block can hold a
-match only when these are ``<= q``. A query is one comparison over all blocks' least values and one over the
-corners of the few blocks that remain. The tree above decides in which block a corner goes, so that blocks
-prune well; it grows where corners come and shrinks where they go, without ever being rebuilt.
-
-The tests of the mutations (moves, splits, merges) are in ``tests/property/test_bounds.py``.
+Corners are stored in blocks of a fixed size, each with the minimum of every coordinate; a block can contain a
+match only when its minima are ``<= q``. A query compares the minima of all blocks, then the corners of the
+few blocks that remain. The tree assigns corners to blocks so that most queries exclude most blocks; it splits
+and merges leaves as corners are inserted and removed, and is never rebuilt.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.predicates.index.cuts import Cut, Side, best_cut, ranges
+__all__ = ["Bounds", "Places", "Side"]
 
-__all__ = ["Bounds", "Places"]
-
-WIDTH: Final = 128
-"""Corners in a block: enough to make NumPy's cost per call small, few enough to prune."""
-FIRST: Final = 16
-
+BLOCK_SIZE: Final = 128
+"""Corners in a block: enough to amortise NumPy's cost per call, few enough to exclude blocks."""
+INITIAL_BLOCK_SIZE: Final = 16
+MAX_REMAINING_SHARE: Final = 0.97
+"""Maximum share of the visits that must remain for a cut to be made."""
 _INF: Final = math.inf
 
 
+class Side(NamedTuple):
+    """Coordinate of the corners.
+
+    Attributes
+    ----------
+    expression : int
+        Number of the record's expression that is bounded.
+    upper : bool
+        Whether it is an upper bound; these coordinates are negated.
+    """
+
+    expression: int
+    upper: bool
+
+
+class Cut(NamedTuple):
+    """Division of a leaf by a coordinate, or by the middle or the width of a range."""
+
+    kind: str
+    first: int
+    second: int
+    at: float
+
+    def value(self, corner: tuple[float, ...]) -> float:
+        """Return the value that is compared with ``at``."""
+        if self.kind == "bound":
+            return corner[self.first]
+        low, high = corner[self.first], -corner[self.second]
+        if low == -_INF or high == _INF:
+            return -_INF if self.kind == "middle" else _INF
+        return (low + high) * 0.5 if self.kind == "middle" else high - low
+
+
+def ranges(sides: tuple[Side, ...]) -> list[tuple[int, int]]:
+    """Pair the lower and the upper side of each expression; a single side is paired with itself."""
+    pairs: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for first, side in enumerate(sides):
+        if first in taken:
+            continue
+        for second, other in enumerate(sides):
+            if second not in taken and other.expression == side.expression and other.upper != side.upper:
+                pairs.append((second, first) if side.upper else (first, second))
+                taken |= {first, second}
+                break
+        else:
+            pairs.append((first, first))
+            taken.add(first)
+    return pairs
+
+
+def best_cut(corners: NDArray[np.float64], pairs: list[tuple[int, int]]) -> tuple[Cut, Any] | None:
+    """Return the cut into halves that saves the most visits, and the mask of the left half.
+
+    The share of queries that must visit a half is estimated as the product, over the record's expressions, of
+    the length of the half's range over that of the whole.
+    """
+    best: tuple[float, Cut, Any] | None = None
+    whole = _record_ranges(corners, pairs)
+    for cut, values in _candidates(corners, pairs):
+        middle = float(np.partition(values, len(values) // 2)[len(values) // 2])
+        left = values < middle
+        share = float(left.mean())
+        if share < 0.05:
+            # Many equal values: cut above them instead.
+            above = values[values > middle]
+            if not len(above):
+                continue
+            middle = float(above.min())
+            left = values < middle
+            share = float(left.mean())
+            if not 0.0 < share < 1.0:
+                continue
+        visits = share * _ratio(_record_ranges(corners[:, left], pairs), whole, pairs)
+        visits += (1 - share) * _ratio(_record_ranges(corners[:, ~left], pairs), whole, pairs)
+        if visits < MAX_REMAINING_SHARE and (best is None or visits < best[0]):
+            best = visits, cut._replace(at=middle), left
+    return None if best is None else best[1:]
+
+
+def _candidates(
+    corners: NDArray[np.float64], pairs: list[tuple[int, int]]
+) -> list[tuple[Cut, NDArray[np.float64]]]:
+    cuts = []
+    for first, second in pairs:
+        if first == second:
+            cuts.append((Cut("bound", first, first, 0.0), corners[first]))
+            continue
+        low, high = corners[first], -corners[second]
+        unbounded = (low == -_INF) | (high == _INF)
+        with np.errstate(invalid="ignore"):
+            cuts.append((Cut("middle", first, second, 0.0), np.where(unbounded, -_INF, (low + high) * 0.5)))
+            cuts.append((Cut("width", first, second, 0.0), np.where(unbounded, _INF, high - low)))
+    return cuts
+
+
+def _record_ranges(corners: NDArray[np.float64], pairs: list[tuple[int, int]]) -> list[tuple[float, float]]:
+    """Return, for each pair of sides, the range of record values that these corners can match."""
+    extents = []
+    for first, second in pairs:
+        low = float(corners[first].min())
+        high = float(corners[first].max()) if first == second else float((-corners[second]).max())
+        extents.append((low, high))
+    return extents
+
+
+def _ratio(
+    part: list[tuple[float, float]], whole: list[tuple[float, float]], pairs: list[tuple[int, int]]
+) -> float:
+    """Estimate the share of the queries visiting the whole that also visit a part of it."""
+    product = 1.0
+    for (low, high), (lowest, highest), (first, second) in zip(part, whole, pairs, strict=True):
+        length = highest - lowest
+        # A one-sided bound also matches everything beyond the last corner.
+        end = highest if first == second else high
+        if length == _INF:
+            product *= 0.5 if end - low < _INF else 1.0
+        elif length > 0:
+            product *= min(1.0, max(end - low, 0.0) / length)
+    return product
+
+
 class Places:
-    """Where each entry is: block and position, for all :class:`Bounds` of one group."""
+    """Block and position of each entry, for all :class:`Bounds` of one group."""
 
     def __init__(self) -> None:
         self.block = np.zeros(16, dtype=np.int32)
         self.position = np.zeros(16, dtype=np.int16)
 
     def reserve(self, entries: int) -> None:
-        """Make room for entries 0 to ``entries - 1``."""
+        """Grow to entries 0 to ``entries - 1``."""
         if entries > len(self.block):
             size = max(entries, 2 * len(self.block))
             self.block = np.resize(self.block, size)
@@ -48,7 +167,7 @@ class Places:
 
 
 class _Node:
-    """An inner node with a cut and two nodes below, or a leaf with blocks."""
+    """Inner node with a cut and two children, or leaf with blocks."""
 
     __slots__ = ("blocks", "cut", "left", "open", "parent", "right", "tried")
 
@@ -63,14 +182,9 @@ class _Node:
 
 
 class Bounds:
-    """Corners, and which of them a query meets.
+    """Set of corners, and queries for the corners below a point.
 
-    Parameters
-    ----------
-    sides : tuple of Side
-        The coordinates.
-    places : Places
-        Shared with other instances: an entry is in one of them only.
+    An entry is in at most one of the instances that share ``places``.
     """
 
     __slots__ = (
@@ -82,8 +196,8 @@ class Bounds:
         self._sides = sides
         self._places = places
         coordinates = len(sides)
-        self.corners = np.full((1, coordinates, FIRST), _INF)
-        self.entries = np.zeros((1, FIRST), dtype=np.int32)
+        self.corners = np.full((1, coordinates, INITIAL_BLOCK_SIZE), _INF)
+        self.entries = np.zeros((1, INITIAL_BLOCK_SIZE), dtype=np.int32)
         self._low = np.full((coordinates, 1), _INF)
         self._counts = [0]
         self._free: list[int] = []
@@ -95,19 +209,19 @@ class Bounds:
 
     @property
     def blocks(self) -> int:
-        """Blocks in use or free."""
+        """Number of blocks, in use or free."""
         return self._used
 
     def insert(self, entry: int, corner: tuple[float, ...]) -> None:
-        """Put in a corner that is not in yet; no coordinate may be NaN or infinite, but for ``-inf``."""
+        """Insert a new entry; no coordinate may be NaN or infinite, except ``-inf``."""
         node = self._root
         while True:
             while node.cut is not None:
                 below = node.left if node.cut.value(corner) < node.cut.at else node.right
                 assert below is not None
                 node = below
-            if not node.open and not self._widen(node) and not self._split(node):
-                self._lengthen(node)
+            if not node.open and not self._widen_block(node) and not self._split(node):
+                self._add_block(node)
             if node.cut is None:
                 break
         block = node.open[-1]
@@ -127,7 +241,7 @@ class Bounds:
         np.minimum(low, corner, out=low)
 
     def move(self, entry: int, corner: tuple[float, ...]) -> None:
-        """Change the corner of an entry that is in."""
+        """Change the corner of an entry."""
         block, position = int(self._places.block[entry]), int(self._places.position[entry])
         node = self._root
         while node.cut is not None:
@@ -142,7 +256,7 @@ class Bounds:
             self.insert(entry, corner)
 
     def remove(self, entry: int) -> None:
-        """Take an entry out that is in."""
+        """Remove an entry."""
         block, position = int(self._places.block[entry]), int(self._places.position[entry])
         last = self._counts[block] - 1
         if position != last:
@@ -158,11 +272,11 @@ class Bounds:
         assert node is not None
         if last + 1 == self.corners.shape[2]:
             node.open.append(block)
-        if last <= WIDTH // 4:
+        if last <= BLOCK_SIZE // 4:
             self._shrink(node, block)
 
     def _shrink(self, node: _Node, block: int) -> None:
-        """Give back what has become empty, so that corners that wander leave no trail."""
+        """Release an empty block, or merge two small leaves, so that no empty leaves accumulate."""
         if self._counts[block] == 0 and len(node.blocks) > 1:
             node.blocks.remove(block)
             node.open.remove(block)
@@ -178,7 +292,7 @@ class Bounds:
             self._release(block)
         elif sibling.cut is None and len(sibling.blocks) == 1:
             other = sibling.blocks[0]
-            if self._counts[block] + self._counts[other] <= WIDTH // 2:
+            if self._counts[block] + self._counts[other] <= BLOCK_SIZE // 2:
                 entries = self.entries[block, : self._counts[block]].copy()
                 corners = self.corners[block, :, : self._counts[block]].copy()
                 start = self._counts[other]
@@ -189,7 +303,7 @@ class Bounds:
                 self._release(block)
 
     def _replace(self, parent: _Node, child: _Node) -> None:
-        """Put a node in the place of its parent."""
+        """Replace a parent by one of its children."""
         above = parent.parent
         child.parent = above
         if above is None:
@@ -206,8 +320,8 @@ class Bounds:
         self._nodes[block] = None
         self._free.append(block)
 
-    def _take(self, node: _Node) -> int:
-        """Give an empty block."""
+    def _allocate(self, node: _Node) -> int:
+        """Return an empty block."""
         if self._free:
             block = self._free.pop()
         else:
@@ -227,26 +341,26 @@ class Bounds:
         self.entries = np.concatenate([self.entries, np.zeros((more, width), dtype=np.int32)])
         self._low = np.concatenate([self._low, np.full((coordinates, more), _INF)], axis=1)
 
-    def _widen(self, node: _Node) -> bool:
-        """Make the first block wider, up to the full width: few corners shall cost little memory."""
+    def _widen_block(self, node: _Node) -> bool:
+        """Double the first block up to the full size, so that few corners need little memory."""
         width = self.corners.shape[2]
-        if self._used > 1 or width >= WIDTH:
+        if self._used > 1 or width >= BLOCK_SIZE:
             return False
-        more = min(width, WIDTH - width)
+        more = min(width, BLOCK_SIZE - width)
         self.corners = np.concatenate([self.corners, np.full((1, len(self._sides), more), _INF)], axis=2)
         self.entries = np.concatenate([self.entries, np.zeros((1, more), dtype=np.int32)], axis=1)
         node.open.append(0)
         return True
 
-    def _lengthen(self, node: _Node) -> None:
-        """Give a leaf another block: its corners cannot be told apart with any use."""
-        block = self._take(node)
+    def _add_block(self, node: _Node) -> None:
+        """Add a block to a leaf whose corners no cut separates."""
+        block = self._allocate(node)
         node.blocks.append(block)
         node.open.append(block)
 
     def _split(self, node: _Node) -> bool:
-        """Cut a full leaf in two, if some cut is of use."""
-        size = len(node.blocks) * WIDTH
+        """Split a full leaf in two if some cut saves visits."""
+        size = len(node.blocks) * BLOCK_SIZE
         if size < 2 * node.tried:
             return False
         node.tried = size
@@ -266,13 +380,13 @@ class Bounds:
         return True
 
     def _load(self, node: _Node, entries: NDArray[np.int32], corners: NDArray[np.float64]) -> None:
-        for start in range(0, len(entries), WIDTH):
-            block = self._take(node)
-            part = entries[start : start + WIDTH]
-            self._fill(block, 0, part, corners[:, start : start + WIDTH])
+        for start in range(0, len(entries), BLOCK_SIZE):
+            block = self._allocate(node)
+            part = entries[start : start + BLOCK_SIZE]
+            self._fill(block, 0, part, corners[:, start : start + BLOCK_SIZE])
             self._counts[block] = len(part)
             node.blocks.append(block)
-            if len(part) < WIDTH:
+            if len(part) < BLOCK_SIZE:
                 node.open.append(block)
 
     def _fill(self, block: int, start: int, entries: NDArray[np.int32], corners: NDArray[np.float64]) -> None:
@@ -284,24 +398,12 @@ class Bounds:
         self._low[:, block] = self.corners[block].min(axis=1)
 
     def all(self) -> list[int]:
-        """Give all entries."""
+        """Return all entries."""
         blocks = [block for block, node in enumerate(self._nodes) if node is not None]
         return [int(entry) for block in blocks for entry in self.entries[block, : self._counts[block]]]
 
     def query(self, point: NDArray[np.float64]) -> tuple[NDArray[np.int32], int]:
-        """Find the corners that are ``<=`` a point.
-
-        Parameters
-        ----------
-        point : array of float64, shape (coordinates,)
-            Without NaN.
-
-        Returns
-        -------
-        entries : array of int32
-        scanned : int
-            Corners that were looked at.
-        """
+        """Return the entries whose corners are ``<=`` a point, and the number of corners compared."""
         if self._used == 1:
             count = self._counts[0]
             inside = (self.corners[0, :, :count] <= point[:, None]).all(axis=0)
@@ -311,21 +413,17 @@ class Bounds:
         return self.entries[hit][inside], len(hit) * self.corners.shape[2]
 
     def query_many(self, points: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32]]]:
-        """Find the corners for many points at once.
-
-        Parameters
-        ----------
-        points : array of float64, shape (coordinates, n)
+        """Find the corners for many points, an array of shape (coordinates, n).
 
         Yields
         ------
         number : array of int, shape (m,)
-            Which point.
+            Index of the point.
         entries : array of int32, shape (m,)
-            An entry whose corner is ``<=`` that point.
+            Entry whose corner is ``<=`` that point.
         """
         low = self._low[:, : self._used]
-        # As many points at a time as keep the comparisons within the cache.
+        # The number of points at a time keeps the comparisons within the processor's cache.
         step = max(1, 100_000 // low.size)
         for start in range(0, points.shape[1], step):
             part = points[:, start : start + step]
@@ -338,7 +436,7 @@ class Bounds:
 
     @staticmethod
     def _visits(low: NDArray[np.float64], points: NDArray[np.float64]) -> tuple[Any, Any]:
-        """Pair points with the blocks that they must visit; the longer side is innermost: faster."""
+        """Pair points with the blocks that they must visit; the longer axis is innermost, which is faster."""
         if low.shape[1] >= points.shape[1]:
             met = low[0] <= points[0][:, None]
             for coordinate, limits in zip(points[1:], low[1:], strict=True):

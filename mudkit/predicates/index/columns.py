@@ -1,13 +1,14 @@
-"""Growable NumPy columns: constants of subscriptions, data of readers."""
+"""Growable NumPy columns of subscriptions, and pairs of record and subscription for the NumPy evaluator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.predicates.tree import Node, conjuncts
 from mudkit.predicates.values import (
     BOOLEAN,
     LIST,
@@ -22,9 +23,12 @@ from mudkit.predicates.values import (
     kind_of,
     value,
 )
-from mudkit.predicates.vector import Vector, constant, only, reach
+from mudkit.predicates.vectors import Vector, constant, keep_objects, reach, truth
 
-__all__ = ["Constants", "Readers", "one_by_one"]
+if TYPE_CHECKING:
+    from mudkit.predicates.predicate import Predicate
+
+__all__ = ["Batch", "Constants", "Pairs", "PendingPairs", "Readers", "Rows", "WriterPairs", "record_column"]
 
 _NOTHING: Final = Vector()
 
@@ -36,13 +40,7 @@ def _larger(array: NDArray[Any], rows: int, fill: Any) -> NDArray[Any]:
 
 
 class Constants:
-    """The constants of the subscriptions of one signature: a column a slot, of the slot's kind.
-
-    Parameters
-    ----------
-    kinds : tuple of int
-        The kind of each constant, by slot.
-    """
+    """Constants of the subscriptions of one signature: a column for each slot, of the slot's kind."""
 
     __slots__ = ("_columns", "_kinds")
 
@@ -57,7 +55,7 @@ class Constants:
         return np.zeros(0, dtype={NUMBER: np.float64, BOOLEAN: np.bool_}.get(kind, np.object_))
 
     def reserve(self, rows: int) -> None:
-        """Make room for rows 0 to ``rows - 1``."""
+        """Grow to rows 0 to ``rows - 1``."""
         for slot, column in enumerate(self._columns):
             if self._kinds[slot] == NULL:
                 continue
@@ -67,19 +65,19 @@ class Constants:
                 self._columns[slot] = _larger(column, rows, None if column.dtype == object else 0)
 
     def put(self, row: int, constants: tuple[Any, ...]) -> None:
-        """Keep the constants of a row."""
+        """Store the constants of a row."""
         for column, kind, item in zip(self._columns, self._kinds, constants, strict=True):
             if kind != NULL:
                 column[row] = item
 
     def clear(self, row: int) -> None:
-        """Let go of the objects of a row."""
+        """Drop the references of a row."""
         for column in self._columns:
             if column.dtype == object and len(column):
                 column[row] = None
 
     def of(self, row: int) -> tuple[Any, ...]:
-        """Give the constants of a row."""
+        """Return the constants of a row."""
         return tuple(
             [
                 column.item(row)
@@ -94,7 +92,7 @@ class Constants:
         )
 
     def vector(self, slot: int, rows: NDArray[Any]) -> Vector:
-        """Give the constants of a slot for some rows."""
+        """Return the constants of a slot for some rows."""
         kind, column = self._kinds[slot], self._columns[slot]
         match kind:
             case _ if kind == NUMBER:
@@ -111,13 +109,13 @@ class Constants:
         return _NOTHING
 
     def members(self, slot: int, rows: NDArray[Any]) -> list[Members]:
-        """Give the lists of a slot for some rows."""
+        """Return the lists of a slot for some rows."""
         assert self._kinds[slot] == LIST
         return list(self._columns[slot][rows])
 
 
 class _Attribute:
-    """One attribute of readers' data: of any kind, an array for each kind that came."""
+    """One attribute of readers, of any kind: an array for each kind that has occurred."""
 
     __slots__ = ("kinds", "lat", "lon", "numbers", "objects", "truths")
 
@@ -204,20 +202,20 @@ class _Attribute:
         if self.lat is not None and self.lon is not None:
             column.lat, column.lon = self.lat[rows], self.lon[rows]
         if self.truths is not None:
-            there, truths = self.kinds[rows] == BOOLEAN, self.truths[rows]
-            column.true, column.false = there & truths, there & ~truths
+            present, truths = self.kinds[rows] == BOOLEAN, self.truths[rows]
+            column.true, column.false = present & truths, present & ~truths
         if self.objects is not None:
             kinds, objects = self.kinds[rows], self.objects[rows]
             if (kinds == STRING).any():
-                column.strings = only(objects, kinds == STRING)
+                column.strings = keep_objects(objects, kinds == STRING)
             structs = (kinds == STRUCT) | (kinds == POINT)
             if structs.any():
-                column.structs = only(objects, structs)
+                column.structs = keep_objects(objects, structs)
         return column
 
 
 class Readers:
-    """Data of the readers of one signature's subscriptions: a column for each attribute that came."""
+    """Data of the readers of one signature's subscriptions: a column for each attribute that has occurred."""
 
     __slots__ = ("_attributes", "_rows")
 
@@ -227,17 +225,17 @@ class Readers:
 
     @property
     def names(self) -> list[str]:
-        """Attributes that some reader has had."""
+        """Attributes that have occurred."""
         return list(self._attributes)
 
     def reserve(self, rows: int) -> None:
-        """Make room for rows 0 to ``rows - 1``."""
+        """Grow to rows 0 to ``rows - 1``."""
         self._rows = rows
         for attribute_ in self._attributes.values():
             attribute_.reserve(rows)
 
     def put(self, row: int, data: Mapping[str, Any]) -> None:
-        """Keep a reader's data instead of those before."""
+        """Replace a reader's data."""
         attributes = self._attributes
         for name, item in data.items():
             if name not in attributes:
@@ -249,7 +247,7 @@ class Readers:
                     attribute_.clear(row)
 
     def of(self, row: int, names: Iterator[str] | list[str] | None = None) -> dict[str, Any]:
-        """Give a reader's data, all or some names."""
+        """Return a reader's data, all or some names."""
         attributes = self._attributes
         return {
             name: attributes[name].of(row)
@@ -258,13 +256,13 @@ class Readers:
         }
 
     def vector(self, path: tuple[str, ...], rows: NDArray[Any]) -> Vector:
-        """Give an attribute for some rows."""
+        """Return an attribute for some rows."""
         attribute = self._attributes.get(path[0])
         return _NOTHING if attribute is None else reach(attribute.vector(rows), path[1:])
 
 
-def one_by_one(items: list[Any], path: tuple[str, ...]) -> Vector:
-    """Make a column of what each mapping has at a path."""
+def record_column(items: list[Any], path: tuple[str, ...]) -> Vector:
+    """Build a column of the values of mappings at a path."""
     if len(items) == 1:
         return constant(_at(items[0], path))
     return Vector.of([_at(item, path) for item in items])
@@ -274,3 +272,146 @@ def _at(item: Any, path: tuple[str, ...]) -> Any:
     for part in path:
         item = attribute(item, part)
     return value(item)
+
+
+Rows: TypeAlias = NDArray[Any]
+"""Rows of subscriptions in the columns of their group."""
+
+MAX_PENDING_PAIRS: Final = 100_000
+"""Number of pairs at which they are evaluated."""
+_NO_ROWS: Final = np.zeros(0, dtype=np.int32)
+
+
+class Batch:
+    """Records that are matched together, and their columns; ``tables`` are for ``lookup``."""
+
+    def __init__(self, records: list[Mapping[str, Any]], tables: Mapping[str, Any] | None) -> None:
+        self.records = records
+        self.tables = tables
+        self._columns: dict[tuple[str, ...], Vector] = {}
+
+    def vector(self, path: tuple[str, ...], numbers: NDArray[np.intp]) -> Vector:
+        """Return the values of some records at a path."""
+        if path not in self._columns:
+            self._columns[path] = record_column(self.records, path)
+        return self._columns[path].take(numbers)
+
+
+class Pairs:
+    """Pairs as a read predicate sees them: constants come from the subscription.
+
+    Pair i consists of record ``numbers[i]`` of the batch and subscription ``rows[i]``.
+    """
+
+    def __init__(
+        self,
+        batch: Batch,
+        numbers: NDArray[np.intp],
+        rows: Rows,
+        readers: Mapping[str, Readers],
+        constants: Constants,
+    ) -> None:
+        self.tables = batch.tables
+        self._batch = batch
+        self._numbers = numbers
+        self._rows = rows
+        self._readers = readers
+        self._constants = constants
+
+    def column(self, scope: str, path: tuple[str, ...]) -> Vector:
+        """Return the values of a name."""
+        if scope == "record":
+            return self._batch.vector(path, self._numbers)
+        readers = self._readers.get(scope)
+        return Vector() if readers is None else readers.vector(path, self._rows)
+
+    def slot(self, slot: int) -> Vector:
+        """Return the constants of a slot."""
+        return self._constants.vector(slot, self._rows)
+
+    def members(self, slot: int) -> list[Members]:
+        """Return the lists of a slot."""
+        return self._constants.members(slot, self._rows)
+
+    def true(self, part: Node) -> NDArray[np.intp]:
+        """Return the positions of the pairs for which a condition is TRUE, in order.
+
+        Each conjunct is evaluated only on the pairs for which the conjuncts before it are TRUE.
+        """
+        left = np.arange(len(self._rows))
+        pairs = self
+        for conjunct in conjuncts(part):
+            here = np.flatnonzero(np.broadcast_to(truth(conjunct, pairs)[0], len(left)))
+            if len(here) < len(left):
+                left = left[here]
+                if not len(left):
+                    break
+                pairs = pairs.some(here)
+        return left
+
+    def some(self, here: NDArray[np.intp]) -> Pairs:
+        """Return some of the pairs."""
+        return Pairs(self._batch, self._numbers[here], self._rows[here], self._readers, self._constants)
+
+
+class WriterPairs(Pairs):
+    """Pairs as a writer predicate sees them: constants come from the record's writer.
+
+    ``writers`` are predicates by record of the batch, of one signature for all pairs.
+    """
+
+    def __init__(
+        self,
+        batch: Batch,
+        numbers: NDArray[np.intp],
+        rows: Rows,
+        readers: Mapping[str, Readers],
+        constants: Constants,
+        writers: list[Predicate | None],
+    ) -> None:
+        super().__init__(batch, numbers, rows, readers, constants)
+        self._who, self._index = np.unique(numbers, return_inverse=True)
+        self._writers = writers
+
+    def some(self, here: NDArray[np.intp]) -> WriterPairs:
+        """Return some of the pairs."""
+        return WriterPairs(
+            self._batch, self._numbers[here], self._rows[here], self._readers, self._constants, self._writers
+        )
+
+    def _of_writers(self, slot: int) -> list[Any]:
+        writers = [self._writers[number] for number in self._who.tolist()]
+        return [writer.constants[slot] for writer in writers if writer is not None]
+
+    def slot(self, slot: int) -> Vector:
+        """Return the constants of a slot."""
+        return Vector.of(self._of_writers(slot)).take(self._index)
+
+    def members(self, slot: int) -> list[Members]:
+        """Return the lists of a slot."""
+        lists = self._of_writers(slot)
+        return lists if len(lists) == 1 else [lists[number] for number in self._index.tolist()]
+
+
+class PendingPairs:
+    """Pairs collected for one vectorised evaluation."""
+
+    def __init__(self) -> None:
+        self._numbers: list[NDArray[np.intp]] = []
+        self._rows: list[Rows] = []
+        self._count = 0
+
+    def add(self, numbers: NDArray[np.intp], rows: Rows) -> bool:
+        """Add pairs; return whether there are enough to evaluate."""
+        self._numbers.append(numbers)
+        self._rows.append(rows)
+        self._count += len(rows)
+        return self._count >= MAX_PENDING_PAIRS
+
+    def take(self) -> tuple[NDArray[np.intp], Rows]:
+        """Return and remove all pairs."""
+        if not self._rows:
+            return np.zeros(0, dtype=np.intp), _NO_ROWS
+        gathered = np.concatenate(self._numbers), np.concatenate(self._rows)
+        self._numbers, self._rows, self._count = [], [], 0
+        return gathered

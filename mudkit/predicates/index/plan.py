@@ -1,8 +1,9 @@
-"""What of a read predicate can be looked up, and what must be evaluated.
+"""Plan of a read predicate's signature: which parts are looked up, and which are evaluated.
 
-A predicate is cut into the parts that must all be TRUE. A part that compares an expression over the record
-alone with one over the subscription alone (its constants, its reader's data) is looked up: an equality or an
-``IN`` by hash, a bound, a box or a circle in a tree of bounds. The rest is evaluated on what that leaves.
+A predicate is divided into the parts that must all be TRUE. A part that compares an expression over the
+record with one over the subscription (its constants, its reader's data) is looked up: an equality or an
+``IN`` by hash, a bound, a box or a circle in a tree of bounds. The other parts are evaluated on the
+candidates.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mudkit.predicates import tree
-from mudkit.predicates.index.cuts import Side
+from mudkit.predicates.index.bounds import Side
 from mudkit.predicates.python import Code, finish
 from mudkit.predicates.tree import Call, Compare, Constant, In, Name, Node
 from mudkit.predicates.values import (
@@ -40,27 +41,27 @@ _HASHED: Final = NUMBER | STRING | BOOLEAN
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the subscriptions of one signature are found.
+    """Lookup of the subscriptions of one signature.
 
     Attributes
     ----------
     probe : callable
-        ``(None, tables, *scopes)`` of a record to ``(key, point)``, or ``None`` when nothing can match.
+        ``(None, tables, *scopes)`` of a record to ``(key, point)``, or ``None`` if nothing can match.
     place : callable
-        ``(constants, tables, *scopes)`` of a subscription to ``(keys, corner, is_loose)``, or ``None`` when
-        nothing can match it as its reader's data are.
+        ``(constants, tables, *scopes)`` of a subscription to ``(keys, corner, is_loose)``, or ``None`` if no
+        record can match it with its reader's present data.
     sides : tuple of Side
         Coordinates of the corners.
     several : bool
-        Whether a subscription may have several keys: that of an ``IN``.
+        Whether a subscription may have several keys, those of an ``IN``.
     rest : Node or None
-        What must be evaluated even so.
+        Part that must be evaluated on the candidates.
     rest_loose : Node or None
-        The same when some subscription's bounds are wider than its predicate.
+        The same while the bounds of some subscription are wider than its predicate.
     readers : frozenset of str
-        Scopes of the reader that decide the place of a subscription.
+        Scopes of the reader that determine the place of a subscription.
     indexed, evaluated : tuple of str
-        The parts, in words.
+        Texts of the parts.
     """
 
     probe: Callable[..., Any]
@@ -75,27 +76,20 @@ class Plan:
 
 
 def _sides_of(node: Node) -> str:
-    """Tell whether an expression looks at the record alone, at the subscription alone, or at both."""
+    """Return whether an expression reads the record alone, the subscription alone, or both."""
     sides = set()
-    for each in tree.walk(node):
-        if isinstance(each, Constant):
+    for part in tree.walk(node):
+        if isinstance(part, Constant):
             sides.add("subscription")
-        elif isinstance(each, Name):
-            sides.add("record" if each.scope == _RECORD else "subscription")
-        elif isinstance(each, Call) and (each.function.name == "lookup" or each.function.is_user):
-            return "both"  # a table changes, and a user's function may be slow: evaluated at the end
+        elif isinstance(part, Name):
+            sides.add("record" if part.scope == _RECORD else "subscription")
+        elif isinstance(part, Call) and (part.function.name == "lookup" or part.function.is_user):
+            return "both"  # tables change, and users' functions may be slow: evaluated at the end
     return sides.pop() if len(sides) == 1 else "both"
 
 
 def plan(root: Node, scopes: tuple[str, ...]) -> Plan:
-    """Make the plan of a signature.
-
-    Parameters
-    ----------
-    root : Node
-    scopes : tuple of str
-        The scopes, in the order of compiled functions.
-    """
+    """Build the plan of a signature; ``scopes`` are in the order of compiled functions."""
     builder = _Builder()
     for part in tree.conjuncts(root):
         builder.add(part)
@@ -104,11 +98,13 @@ def plan(root: Node, scopes: tuple[str, ...]) -> Plan:
 
 class _Builder:
     def __init__(self) -> None:
-        self.keys: list[tuple[Node, Node, int]] = []  # the record's side, the subscription's, the kind
+        self.keys: list[
+            tuple[Node, Node, int]
+        ] = []  # expression over the record, over the subscription, kind
         self.members: tuple[Node, Constant] | None = None
-        self.expressions: list[tuple[Node, str]] = []  # the record's expressions, and which part of a point
+        self.expressions: list[tuple[Node, str]] = []  # over the record; part of a point
         self.sides: list[Side] = []
-        self.corners: list[tuple[str, tuple[Node, ...]]] = []  # how the subscription's side gives coordinates
+        self.corners: list[tuple[str, tuple[Node, ...]]] = []  # operator or function, and its expressions
         self.indexed: list[str] = []
         self.rest: list[Node] = []
         self.loose: list[Node] = []
@@ -161,9 +157,9 @@ class _Builder:
         return True
 
     def _side(self, record: Node, component: str, upper: bool) -> None:
-        # The same expression in two parts (a range) is one expression with two sides.
+        # A range is one expression with two sides, although it occurs in two parts.
         written = tree.text_of(record)
-        known = [(tree.text_of(each), which) for each, which in self.expressions]
+        known = [(tree.text_of(expression), part) for expression, part in self.expressions]
         if (written, component) not in known:
             known.append((written, component))
             self.expressions.append((record, component))
@@ -271,7 +267,7 @@ def _tuple(atoms: list[str]) -> str:
 
 
 def _key(code: Code, node: Node, kind: int) -> str:
-    """Write a part of a key; when the kind is open it goes with the value, since Python's ``True == 1.0``."""
+    """Write a part of a key, tagged with its kind if that is open, because in Python ``True == 1.0``."""
     atom, nullable = code.emit(node, kind)
     if kind == EVERY_KIND:
         tagged = code.fresh()
@@ -297,20 +293,20 @@ def _next_down(x: float) -> float:
 
 
 def _listed(members: Members, key: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
-    """Give a key for each member of a list."""
+    """Return a key for each member of a list."""
     kinds = (NUMBER, STRING, BOOLEAN, POINT)
-    return tuple((*key, (kind, each)) for kind in kinds for each in members.of_kind(kind))
+    return tuple((*key, (kind, member)) for kind in kinds for member in members.of_kind(kind))
 
 
 def _box(south: float, west: float, north: float, east: float) -> tuple[tuple[float, ...], bool]:
-    """Give the corner of a box, and whether it is wider than the box: at the date line it is."""
+    """Return the corner of a box, and whether it is wider than the box: at the date line it is."""
     if west > east or west <= -180.0 or east >= 180.0:
         return (south, -north, -_INF, -_INF), True
     return (south, -north, west, -east), False
 
 
 def _circle(centre: Point, km: float) -> tuple[tuple[float, ...], bool] | None:
-    """Give the corner of a box around a circle, a little wider than it."""
+    """Return the corner of a box that is slightly wider than a circle."""
     if km < 0:
         return None
     angle = (km + 1e-5) * (1 + 1e-9) / EARTH_RADIUS_KM

@@ -1,18 +1,28 @@
-"""The subscription index: finds the subscriptions that a record reaches, both ways."""
+"""The subscription index: subscriptions that a record matches and whose readers its writer means.
+
+Subscriptions are grouped by signature. A :class:`Group` finds candidates by key and bounds, as its plan says,
+and evaluates the rest of the predicate on them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mudkit.display import Displayed, View, first_rows, one_line
 from mudkit.errors import PredicateError
-from mudkit.predicates.index.group import Group
-from mudkit.predicates.index.pairs import Batch
+from mudkit.predicates.index.bounds import Bounds, Places
+from mudkit.predicates.index.columns import Batch, Constants, Pairs, PendingPairs, Readers, Rows, WriterPairs
+from mudkit.predicates.index.plan import plan
 from mudkit.predicates.language import MOBIUS
-from mudkit.predicates.predicate import Predicate
+from mudkit.predicates.predicate import Form, Predicate
+from mudkit.predicates.python import compile_tree
+from mudkit.predicates.tree import Call, Node, walk
 from mudkit.predicates.values import attribute, kind_of
 
 if TYPE_CHECKING:
@@ -21,31 +31,38 @@ if TYPE_CHECKING:
 __all__ = ["SubscriptionIndex"]
 
 _EMPTY: Final[Mapping[str, Any]] = {}
-_BATCH: Final = 16_384
-_SHIFT: Final = 40
-"""A subscription's place is one integer, its group's number above its row: a tuple is three times as big."""
+BATCH_SIZE: Final = 16_384
+"""Records that :meth:`SubscriptionIndex.match_many` matches together."""
+MAX_LIST_BUCKET: Final = 8
+"""Maximum number of subscriptions of one key in a list, which takes less time and memory than a tree."""
+MAX_ONE_BY_ONE: Final = 24
+"""Maximum number of candidates for the compiled predicate; NumPy evaluates more."""
+_ROW_BITS: Final = 40
+"""A subscription's place is one integer, the group's number above the row: a third of a tuple's size."""
+_Place: TypeAlias = "tuple[tuple[Any, ...], tuple[float, ...], bool]"
+"""Keys and corner of a subscription, and whether the corner is wider than its predicate."""
 
 
 class SubscriptionIndex(Displayed):
     """Subscriptions with their readers' data; finds those that a record and its writer both mean.
 
-    A subscription is a read predicate over records (it may also look at its own reader's data), and what its
-    reader says of itself. A record comes with a writer predicate over readers' data. Both must be TRUE.
+    A subscription is a read predicate over records, which may also read its own reader's data, and that data.
+    A record comes with a writer predicate over readers' data. Both predicates must be TRUE.
 
     Parameters
     ----------
     tables : mapping of str to mapping, optional
-        The tables for ``lookup``: by name of the table, records by primary key.
+        Tables for ``lookup``: by name of the table, records by primary key.
 
     Notes
     -----
     Mobius 2.2, 5: predicates on both sides, matched at the processors. Subscriptions of one shape share one
-    signature (NiagaraCQ) and keep their constants in NumPy columns. Equalities and ``IN`` are looked up by
-    hash, bounds, boxes and circles in a tree (:mod:`mudkit.predicates.index.bounds`); what remains is
-    evaluated on the candidates, few of them one by one, many as one vectorised pass. Results are those of
-    evaluating every subscription.
+    signature (NiagaraCQ) and store their constants in NumPy columns. Equalities and ``IN`` are looked up by
+    hash, bounds, boxes and circles in a tree (:mod:`mudkit.predicates.index.bounds`); the rest of the
+    predicate is evaluated on the candidates, few of them one by one, many in one vectorised pass. Results
+    equal those of evaluating every subscription.
 
-    Not for use by several threads at once.
+    Not thread-safe.
 
     Examples
     --------
@@ -62,7 +79,7 @@ class SubscriptionIndex(Displayed):
         self._next_group = 0
         self._where: dict[Hashable, int] = {}
         self._next_order = 0
-        # Names that predicates ask for and no data have had so far: most likely misspelt.
+        # Names in predicates that no data have had so far; they may be misspelt.
         self._unseen: dict[str, set[tuple[str, ...]]] = {"record": set(), "receiver": set(), "auth": set()}
         self._seen: dict[str, set[tuple[str, ...]]] = {"record": set(), "receiver": set(), "auth": set()}
 
@@ -99,13 +116,13 @@ class SubscriptionIndex(Displayed):
         Parameters
         ----------
         identity : hashable
-            Its name, given back by :meth:`match`.
+            Name of the subscription, returned by :meth:`match`.
         predicate : Predicate
-            The read predicate.
+            Read predicate.
         receiver : mapping, optional
-            What the reader says of itself.
+            Data that the reader states about itself.
         auth : mapping, optional
-            Who the reader provably is.
+            Verified data of the reader.
 
         Raises
         ------
@@ -114,7 +131,7 @@ class SubscriptionIndex(Displayed):
         """
         if identity in self._where:
             raise PredicateError(
-                "A subscription of this name is there already.",
+                "A subscription of this name exists already.",
                 found=repr(identity),
                 remedy="remove it first, or update its reader's data",
             )
@@ -132,7 +149,7 @@ class SubscriptionIndex(Displayed):
             self._expect(predicate)
         group = self._groups[number]
         row = group.add(identity, self._next_order, predicate.constants, receiver or _EMPTY, auth or _EMPTY)
-        self._where[identity] = number << _SHIFT | row
+        self._where[identity] = number << _ROW_BITS | row
         self._next_order += 1
         if self._unseen["receiver"] or self._unseen["auth"]:
             self._see(receiver=receiver or _EMPTY, auth=auth or _EMPTY)
@@ -144,13 +161,14 @@ class SubscriptionIndex(Displayed):
         receiver: Mapping[str, Any] | None = None,
         auth: Mapping[str, Any] | None = None,
     ) -> None:
-        """Give a subscription's reader other data: they replace those before.
+        """Replace the data of a subscription's reader.
 
         Parameters
         ----------
         identity : hashable
+            Name of the subscription.
         receiver, auth : mapping, optional
-            What is not given stays.
+            New data; ``None`` keeps the present data.
 
         Raises
         ------
@@ -168,7 +186,12 @@ class SubscriptionIndex(Displayed):
                 self._see(**{scope: data})
 
     def remove(self, identity: Hashable) -> None:
-        """Take a subscription out.
+        """Remove a subscription.
+
+        Parameters
+        ----------
+        identity : hashable
+            Name of the subscription.
 
         Raises
         ------
@@ -177,7 +200,7 @@ class SubscriptionIndex(Displayed):
         """
         group, row = self._find(identity)
         group.remove(row)
-        number = self._where.pop(identity) >> _SHIFT
+        number = self._where.pop(identity) >> _ROW_BITS
         if not group.size:
             del self._groups[number], self._numbers[group.form.key]
 
@@ -189,21 +212,22 @@ class SubscriptionIndex(Displayed):
                 found=repr(identity),
                 remedy="add it first: add(identity, …)",
             )
-        return self._groups[place >> _SHIFT], place & ((1 << _SHIFT) - 1)
+        return self._groups[place >> _ROW_BITS], place & ((1 << _ROW_BITS) - 1)
 
     def match(self, record: Mapping[str, Any], writer: Predicate | None = None) -> list[Any]:
-        """Find the subscriptions that a record reaches.
+        """Find the subscriptions that match a record.
 
         Parameters
         ----------
         record : mapping
+            The record.
         writer : Predicate, optional
-            Who may see it; by default everyone.
+            Writer predicate over readers; by default every reader may see the record.
 
         Returns
         -------
         list
-            Names, in order of adding.
+            Names of subscriptions, in the order in which they were added.
 
         Raises
         ------
@@ -235,38 +259,45 @@ class SubscriptionIndex(Displayed):
         records: Iterable[Mapping[str, Any]],
         writers: Predicate | Sequence[Predicate | None] | None = None,
     ) -> list[list[Any]]:
-        """Find the subscriptions for many records at once, faster than one by one.
+        """Find the subscriptions that match each of many records, faster than one by one.
 
         Parameters
         ----------
         records : iterable of mapping
+            The records.
         writers : Predicate or sequence of Predicate, optional
-            One for all, or one a record; ``None`` is everyone.
+            One writer predicate for all records, or one for each; ``None`` admits every reader.
 
         Returns
         -------
         list of list
-            What :meth:`match` gives, for each record.
+            For each record, the result of :meth:`match`.
 
         Raises
         ------
         PredicateError
-            A writer predicate is not bound, or there are not as many as records.
+            A writer predicate is not bound, or their number differs from that of the records.
         """
         whole = list(records)
-        each = [writers] * len(whole) if writers is None or isinstance(writers, Predicate) else list(writers)
-        if len(each) != len(whole):
+        per_record: list[Predicate | None]
+        if writers is None or isinstance(writers, Predicate):
+            per_record = [writers] * len(whole)
+        else:
+            per_record = list(writers)
+        if len(per_record) != len(whole):
             raise PredicateError(
                 "There must be one writer predicate for each record.",
-                found=str(len(each)),
+                found=str(len(per_record)),
                 expected=str(len(whole)),
             )
-        for writer in {id(writer): writer for writer in each}.values():
+        for writer in {id(writer): writer for writer in per_record}.values():
             if writer is not None:
                 _check(writer, "writer predicate")
         matches: list[list[Any]] = []
-        for start in range(0, len(whole), _BATCH):
-            matches += self._match_batch(whole[start : start + _BATCH], each[start : start + _BATCH])
+        for start in range(0, len(whole), BATCH_SIZE):
+            matches += self._match_batch(
+                whole[start : start + BATCH_SIZE], per_record[start : start + BATCH_SIZE]
+            )
         return matches
 
     def _match_batch(
@@ -298,21 +329,23 @@ class SubscriptionIndex(Displayed):
         return [sorted_ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def explain(self, record: Mapping[str, Any], writer: Predicate | None = None) -> pd.DataFrame:
-        """Say for each signature how a record was matched.
+        """Return for each signature how a record was matched.
 
         Parameters
         ----------
         record : mapping
+            The record.
         writer : Predicate, optional
+            Writer predicate over readers.
 
         Returns
         -------
         DataFrame
-            A row a signature: ``signature``, ``subscriptions``, ``indexed`` (parts that are looked up, how),
-            ``evaluated`` (parts that are not), ``scanned`` (subscriptions that the lookup looked at),
-            ``candidates`` (those it gave), ``survivors`` (those whose read predicate is TRUE), ``matches``
-            (those whose reader the writer means, too), ``never_seen`` (names that no data have had so far:
-            perhaps misspelt; what may have been meant stands beside a name like that of a scope).
+            One row for each signature: ``signature``, ``subscriptions``, ``indexed`` (parts that are looked
+            up, and how), ``evaluated`` (the other parts), ``scanned`` (subscriptions that the lookup
+            compared), ``candidates`` (its result), ``survivors`` (candidates whose read predicate is TRUE),
+            ``matches`` (survivors whose reader the writer means), ``never_seen`` (names that no data have had
+            so far, perhaps misspelt; with a suggestion where the name is similar to a scope).
         """
         import pandas as pd
 
@@ -378,7 +411,7 @@ def _reaches(data: Any, path: tuple[str, ...]) -> bool:
 
 def _no_mapping(data: object) -> PredicateError:
     return PredicateError(
-        "A reader's data are a mapping.",
+        "The data of a reader must be a mapping.",
         found=type(data).__name__,
         expected='a mapping of names to values such as {"age": 21}',
     )
@@ -387,7 +420,7 @@ def _no_mapping(data: object) -> PredicateError:
 def _check(predicate: Predicate, what: str) -> None:
     if not isinstance(predicate, Predicate):
         raise PredicateError(
-            f"A {what} is a Predicate.",
+            f"A {what} must be a Predicate.",
             found=type(predicate).__name__,
             expected="one such as Predicate(\"topic = 'news'\")",
         )
@@ -403,3 +436,383 @@ def _check(predicate: Predicate, what: str) -> None:
             text=predicate.text,
             remedy="bind(sender={…}) when it is written",
         )
+
+
+class Group:
+    """Subscriptions of one signature: a row for each, found by keys and corner.
+
+    ``kinds`` are the kinds of the constants.
+    """
+
+    def __init__(self, form: Form, kinds: tuple[int, ...]) -> None:
+        self.form = form
+        self.plan = plan(form.root, form.scopes)
+        self.constants = Constants(kinds)
+        self.readers = {"receiver": Readers(), "auth": Readers()}
+        self.ids: list[Any] = []
+        self.order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.size = 0
+        self._free: list[int] = []
+        self._buckets: dict[Any, int | list[int] | Bounds] = {}
+        self._places = Places()
+        self._loose = 0
+        self._needs = {scope: self._names(form, scope) for scope in self.readers}
+        # With IN a subscription has several keys; buckets then contain entries, each with a row.
+        self._several = self.plan.several
+        self._entry_rows: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._free_entries: list[int] = []
+        self._next_entry = 0
+        self._entries: dict[int, list[int]] = {}
+
+    @staticmethod
+    def _names(form: Form, scope: str) -> list[str]:
+        return sorted({path[0] for where, path in form.names if where == scope})
+
+    def add(
+        self,
+        identity: Any,
+        order: int,
+        constants: tuple[Any, ...],
+        receiver: Mapping[str, Any],
+        auth: Mapping[str, Any],
+    ) -> int:
+        """Add a subscription and return its row."""
+        if self._free:
+            row = self._free.pop()
+            self.ids[row] = identity
+        else:
+            row = len(self.ids)
+            self.ids.append(identity)
+            if row == len(self.order):
+                self._reserve(max(16, 2 * row))
+        self.order[row] = order
+        self.constants.put(row, constants)
+        if receiver:
+            self.readers["receiver"].put(row, receiver)
+        if auth:
+            self.readers["auth"].put(row, auth)
+        self.size += 1
+        self._enter(row, self._place(row, constants))
+        return row
+
+    def _reserve(self, rows: int) -> None:
+        self.order = np.concatenate([self.order, np.zeros(rows - len(self.order), dtype=np.int64)])
+        self.constants.reserve(rows)
+        for readers in self.readers.values():
+            readers.reserve(rows)
+        if not self._several:
+            self._places.reserve(rows)
+
+    def remove(self, row: int) -> None:
+        """Remove a subscription."""
+        self._leave(row, self._place(row))
+        self.ids[row] = None
+        self.constants.clear(row)
+        for readers in self.readers.values():
+            readers.put(row, _EMPTY)
+        self._free.append(row)
+        self.size -= 1
+
+    def update(self, row: int, scope: str, data: Mapping[str, Any]) -> None:
+        """Replace the data of a subscription's reader."""
+        if scope not in self.plan.readers:
+            self.readers[scope].put(row, data)
+            return
+        before = self._place(row)
+        self.readers[scope].put(row, data)
+        after = self._place(row)
+        if before == after:
+            return
+        if not self._several and before is not None and after is not None and before[0] == after[0]:
+            bucket = self._buckets[before[0][0]]
+            self._loose += after[2] - before[2]
+            if isinstance(bucket, Bounds):
+                bucket.move(row, after[1])
+            return
+        self._leave(row, before)
+        self._enter(row, after)
+
+    def _place(self, row: int, constants: tuple[Any, ...] | None = None) -> _Place | None:
+        """Return the place of a subscription, or ``None`` if its reader's data exclude every match."""
+        if constants is None:
+            constants = self.constants.of(row)
+        receiver, auth = _EMPTY, _EMPTY
+        if self.plan.readers:
+            receiver, auth = self.readers["receiver"].of(row), self.readers["auth"].of(row)
+        place: _Place | None = self.plan.place(constants, None, _EMPTY, receiver, auth, _EMPTY)
+        if place is None or math.inf in place[1]:
+            return None
+        return place
+
+    def _enter(self, row: int, place: _Place | None) -> None:
+        if place is None:
+            return
+        keys, corner, loose = place
+        self._loose += loose
+        if not self._several:
+            self._put(keys[0], row, corner)
+            return
+        entries = []
+        for key in keys:
+            entry = self._free_entries.pop() if self._free_entries else self._next_entry
+            if entry == self._next_entry:
+                self._next_entry += 1
+                if entry >= len(self._entry_rows):
+                    size = max(16, 2 * len(self._entry_rows))
+                    self._entry_rows = np.resize(self._entry_rows, size)
+                    self._places.reserve(size)
+            self._entry_rows[entry] = row
+            entries.append(entry)
+            self._put(key, entry, corner)
+        self._entries[row] = entries
+
+    def _leave(self, row: int, place: _Place | None) -> None:
+        if place is None:
+            return
+        keys, _, loose = place
+        self._loose -= loose
+        if not self._several:
+            self._drop(keys[0], row)
+            return
+        for key, entry in zip(keys, self._entries.pop(row), strict=True):
+            self._drop(key, entry)
+            self._free_entries.append(entry)
+
+    def _put(self, key: Any, entry: int, corner: tuple[float, ...]) -> None:
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            self._buckets[key] = entry
+        elif isinstance(bucket, int):
+            self._buckets[key] = [bucket, entry]
+        elif isinstance(bucket, Bounds):
+            bucket.insert(entry, corner)
+        elif len(bucket) < MAX_LIST_BUCKET:
+            bucket.append(entry)
+        else:
+            whole = self._buckets[key] = Bounds(self.plan.sides, self._places)
+            for other in bucket:
+                place = self._place(self._row(other))
+                assert place is not None
+                whole.insert(other, place[1])
+            whole.insert(entry, corner)
+
+    def _drop(self, key: Any, entry: int) -> None:
+        bucket = self._buckets[key]
+        if isinstance(bucket, int):
+            del self._buckets[key]
+        elif isinstance(bucket, list):
+            bucket.remove(entry)
+            if len(bucket) == 1:
+                self._buckets[key] = bucket[0]
+        else:
+            bucket.remove(entry)
+            if bucket.size <= MAX_LIST_BUCKET // 2:
+                self._buckets[key] = bucket.all()
+
+    def _row(self, entry: int) -> int:
+        return int(self._entry_rows[entry]) if self._several else entry
+
+    def _rows(self, entries: Rows) -> Rows:
+        return self._entry_rows[entries] if self._several else entries
+
+    @cached_property
+    def _evaluates_rows(self) -> bool:
+        """True if a user's function has no NumPy form."""
+        return not _has_numpy(self.form)
+
+    def match(
+        self, record: Mapping[str, Any], tables: Mapping[str, Any] | None
+    ) -> tuple[Rows | list[int], int, int]:
+        """Return the rows that a record matches, and the numbers of candidates and of rows compared."""
+        probed = self.plan.probe(None, tables, record, _EMPTY, _EMPTY, _EMPTY)
+        if probed is None:
+            return [], 0, 0
+        bucket = self._buckets.get(probed[0])
+        if bucket is None:
+            return [], 0, 0
+        if isinstance(bucket, Bounds):
+            entries, scanned = bucket.query(np.array(probed[1]))
+            rows = self._rows(entries)
+            return self._holding(self._rest, rows, record, tables), len(rows), scanned
+        entries_ = [bucket] if isinstance(bucket, int) else bucket
+        candidates = [self._row(entry) for entry in entries_] if self._several else entries_
+        return (
+            self._one_by_one(self.form.matches, candidates, record, tables),
+            len(candidates),
+            len(candidates),
+        )
+
+    @property
+    def _rest(self) -> Node | None:
+        return self.plan.rest_loose if self._loose else self.plan.rest
+
+    def _holding(
+        self, part: Node | None, rows: Rows, record: Mapping[str, Any], tables: Mapping[str, Any] | None
+    ) -> Rows | list[int]:
+        """Return the rows for which a part of the read predicate is TRUE."""
+        if part is None or not len(rows):
+            return rows
+        if len(rows) <= MAX_ONE_BY_ONE or self._evaluates_rows:
+            return self._one_by_one(self._compiled(part), rows.tolist(), record, tables)
+        return self._true(part, Batch([record], tables), np.zeros(len(rows), dtype=np.intp), rows)[1]
+
+    def _compiled(self, part: Node) -> Callable[..., bool]:
+        if part is self.form.root:
+            return self.form.matches
+        return self._rest_loose_matches if part is self.plan.rest_loose else self._rest_matches
+
+    @cached_property
+    def _rest_matches(self) -> Callable[..., bool]:
+        assert self.plan.rest is not None
+        return compile_tree(self.plan.rest, self.form.scopes, only_true=True)
+
+    @cached_property
+    def _rest_loose_matches(self) -> Callable[..., bool]:
+        assert self.plan.rest_loose is not None
+        return compile_tree(self.plan.rest_loose, self.form.scopes, only_true=True)
+
+    def _one_by_one(
+        self,
+        matches: Callable[..., bool],
+        rows: list[int],
+        record: Mapping[str, Any],
+        tables: Mapping[str, Any] | None,
+    ) -> list[int]:
+        receiver, auth = self._needs["receiver"], self._needs["auth"]
+        of_receiver, of_auth = self.readers["receiver"].of, self.readers["auth"].of
+        of = self.constants.of
+        return [
+            row
+            for row in rows
+            if matches(
+                of(row),
+                tables,
+                record,
+                of_receiver(row, receiver) if receiver else _EMPTY,
+                of_auth(row, auth) if auth else _EMPTY,
+                _EMPTY,
+            )
+        ]
+
+    def allowed(
+        self,
+        writer: Predicate,
+        rows: Rows | list[int],
+        record: Mapping[str, Any],
+        tables: Mapping[str, Any] | None,
+    ) -> Rows | list[int]:
+        """Return the rows whose readers a writer predicate admits."""
+        form = writer.form
+        if len(rows) <= MAX_ONE_BY_ONE or not _has_numpy(form):
+            receiver, auth = self._names(form, "receiver"), self._names(form, "auth")
+            of_receiver, of_auth = self.readers["receiver"].of, self.readers["auth"].of
+            matches, constants = form.matches, writer.constants
+            return [
+                row
+                for row in (rows if isinstance(rows, list) else rows.tolist())
+                if matches(
+                    constants,
+                    tables,
+                    record,
+                    of_receiver(row, receiver) if receiver else _EMPTY,
+                    of_auth(row, auth) if auth else _EMPTY,
+                    _EMPTY,
+                )
+            ]
+        array = np.asarray(rows)
+        numbers = np.zeros(len(array), dtype=np.intp)
+        batch = Batch([record], tables)
+        pairs = WriterPairs(batch, numbers, array, self.readers, self.constants, [writer])
+        return array[pairs.true(form.root)]
+
+    def match_many(self, batch: Batch) -> Iterator[tuple[NDArray[np.intp], Rows]]:
+        """Find the subscriptions for many records.
+
+        Yields
+        ------
+        numbers : array of int
+            Index of the record.
+        rows : array of int
+            Row of a subscription that it matches.
+        """
+        probe, tables = self.plan.probe, batch.tables
+        by_key: dict[Any, tuple[list[int], list[Any]]] = {}
+        for number, record in enumerate(batch.records):
+            probed = probe(None, tables, record, _EMPTY, _EMPTY, _EMPTY)
+            if probed is not None and probed[0] in self._buckets:
+                numbers, points = by_key.setdefault(probed[0], ([], []))
+                numbers.append(number)
+                points.append(probed[1])
+        checked, unchecked = PendingPairs(), PendingPairs()
+        for key, (numbers, points) in by_key.items():
+            bucket = self._buckets[key]
+            who = np.array(numbers, dtype=np.intp)
+            if isinstance(bucket, Bounds):
+                for which, entries in bucket.query_many(np.array(points).T.copy()):
+                    if checked.add(who[which], self._rows(entries)):
+                        yield self._kept(self._rest, batch, checked)
+            else:
+                entries = np.atleast_1d(np.array(bucket, dtype=np.int32))
+                rows = np.tile(self._rows(entries), len(who))
+                if unchecked.add(np.repeat(who, len(entries)), rows):
+                    yield self._kept(self.form.root, batch, unchecked)
+        yield self._kept(self._rest, batch, checked)
+        yield self._kept(self.form.root, batch, unchecked)
+
+    def _kept(self, part: Node | None, batch: Batch, gathered: PendingPairs) -> tuple[NDArray[np.intp], Rows]:
+        numbers, rows = gathered.take()
+        if part is None or not len(rows):
+            return numbers, rows
+        if self._evaluates_rows:
+            matches = self._compiled(part)
+            keep = [
+                bool(self._one_by_one(matches, [row], batch.records[number], batch.tables))
+                for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
+            ]
+            return numbers[keep], rows[keep]
+        return self._true(part, batch, numbers, rows)
+
+    def _true(
+        self, part: Node, batch: Batch, numbers: NDArray[np.intp], rows: Rows
+    ) -> tuple[NDArray[np.intp], Rows]:
+        keep = Pairs(batch, numbers, rows, self.readers, self.constants).true(part)
+        return numbers[keep], rows[keep]
+
+    def allowed_many(
+        self, writers: list[Predicate | None], batch: Batch, numbers: NDArray[np.intp], rows: Rows
+    ) -> tuple[NDArray[np.intp], Rows]:
+        """Return the pairs for which the record's writer predicate is TRUE."""
+        if not len(rows):
+            return numbers, rows
+        # Writer predicates of one signature are evaluated together.
+        forms: dict[Any, int] = {None: 0}
+        which = np.array(
+            [0 if w is None else forms.setdefault(w.form.key, len(forms)) for w in writers], dtype=np.intp
+        )[numbers]
+        keep = which == 0
+        for key, code in forms.items():
+            if key is None:
+                continue
+            here = np.flatnonzero(which == code)
+            if not len(here):
+                continue
+            first = writers[int(numbers[here[0]])]
+            assert first is not None
+            if _has_numpy(first.form):
+                pairs = WriterPairs(batch, numbers[here], rows[here], self.readers, self.constants, writers)
+                keep[here[pairs.true(first.form.root)]] = True
+            else:
+                for place in here.tolist():
+                    number = int(numbers[place])
+                    writer = writers[number]
+                    assert writer is not None
+                    keep[place] = bool(
+                        len(self.allowed(writer, [int(rows[place])], batch.records[number], batch.tables))
+                    )
+        return numbers[keep], rows[keep]
+
+
+def _has_numpy(form: Form) -> bool:
+    return not any(
+        isinstance(n, Call) and n.function.is_user and n.function.numpy is None for n in walk(form.root)
+    )

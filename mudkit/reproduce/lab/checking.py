@@ -12,7 +12,7 @@ import numpy as np
 from mudkit.consistency import MODELS, Content, History, Kind, Model, Operation, Status, check
 from mudkit.consistency.deciding import record_of
 from mudkit.consistency.models import Form
-from mudkit.consistency.reading import Reading
+from mudkit.consistency.record import Reading
 from mudkit.consistency.search import Budget, OverBudgetError, search
 from mudkit.reproduce.row import Figure, Measured, Say, say_nothing
 from mudkit.sources.streams import Stream

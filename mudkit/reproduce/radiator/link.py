@@ -45,7 +45,7 @@ class SentAggregates:
     def of(cls, gone: Sequence[Aggregate], sizes: Sequence[int]) -> SentAggregates:
         """Take aggregates, each with its bytes in all."""
         came_s = [np.array([message.arrived_us for message in each.batch]) / 1e6 for each in gone]
-        return cls(np.array([each.gone_us for each in gone]) / 1e6, np.array(sizes, np.float64), came_s)
+        return cls(np.array([each.sent_us for each in gone]) / 1e6, np.array(sizes, np.float64), came_s)
 
     @property
     def total_bytes(self) -> float:

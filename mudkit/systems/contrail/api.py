@@ -309,7 +309,7 @@ class Port(OnHost):
         ))  # fmt: skip
 
     def remove_filter(self, slot: int) -> Operation:
-        """Remove an installed filter by its number."""
+        """Remove an installed filter by its number, ``slot``."""
         return self.installed.call(messages.RemoveFilter(whole_number("slot", slot, 0, 1 << 62)))
 
     def on_accepted(self, callback: Callable[[Predicate, str], None]) -> None:

@@ -102,12 +102,12 @@ class Backlogged(msgspec.Struct, frozen=True):
     ----------
     destinations : tuple of (str, str)
         Endpoints for which it was refused.
-    taken : tuple of (str, str)
+    accepted : tuple of (str, str)
         Endpoints for which it was accepted.
     """
 
     destinations: tuple[Endpoint, ...]
-    taken: tuple[Endpoint, ...] = ()
+    accepted: tuple[Endpoint, ...] = ()
 
 
 def pack(item: Item | Value, called: str | None = None) -> bytes:

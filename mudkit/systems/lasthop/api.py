@@ -170,7 +170,7 @@ class Topic(OnHost):
         return self.installed.call(Publish(self.name, rank, lifetime_us, content, item))
 
     def rerank(self, identity: str, rank: float) -> Operation:
-        """Change the rank of a message; one below a subscriber's threshold is retracted."""
+        """Change the rank of the message ``identity``; one below a subscriber's threshold is retracted."""
         rank = number("rank", rank, -1e9, 1e9)
         return self.installed.call(Rerank(self.name, str(identity), rank))
 

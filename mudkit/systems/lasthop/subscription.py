@@ -140,7 +140,7 @@ class Subscription:
         return Subscription(**same | {"topic": topic})
 
     def is_quiet(self, time_of_day_us: int) -> bool:
-        """Return whether a time of the day is in the quiet hours."""
+        """Return whether ``time_of_day_us`` is in the quiet hours."""
         if self.quiet_h is None:
             return False
         begin_us, end_us = (round(hour * _HOUR_US) % _DAY_US for hour in self.quiet_h)
@@ -149,7 +149,7 @@ class Subscription:
         return time_of_day_us >= begin_us or time_of_day_us < end_us
 
     def next_change_us(self, time_of_day_us: int) -> int | None:
-        """Return the time until quiet hours, deliveries or the day change; None: never."""
+        """Return the time from ``time_of_day_us`` to the next change of state; None: never."""
         hours = (*(self.quiet_h or ()), *self.at_h)
         if self.per_day is not None:
             hours = (*hours, 0.0)  # a new day
@@ -157,7 +157,7 @@ class Subscription:
         return min(((time_us - time_of_day_us - 1) % _DAY_US + 1 for time_us in times_us), default=None)
 
     def delivers_at(self, time_of_day_us: int) -> bool:
-        """Return whether deliveries happen at a time of the day."""
+        """Return whether deliveries happen at ``time_of_day_us``."""
         return any(round(hour * _HOUR_US) % _DAY_US == time_of_day_us for hour in self.at_h)
 
 

@@ -1,8 +1,45 @@
 """MUD tables (Mobius): one logical table over devices and cloud.
 
-A client writes into its own store and the cloud; readers see what matches their predicate and the writer's.
-Read types differ in what they promise: see :mod:`mudkit.systems.mud.device.read_path` and
-:mod:`mudkit.consistency`.
+B.-G. Chun, C. Curino, R. Sears, A. Shraer, S. Madden and R. Ramakrishnan, Mobius: Unified Messaging and Data
+Serving for Mobile Apps (MobiSys 2012). Section numbers in this package are of this paper.
+
+A record has a primary key, columns, and a writer predicate over the reader's data. A reader sees the records
+that match its own predicate and whose writer predicates match its data.
+
+Roles (2):
+
+===================  =================================================================================
+client               an app on a device (:mod:`.device.client`): local store, reads, writes, cache
+gateway              verifies tokens, finds the partitions of a request, returns the answers
+processor            for some partitions: routes reads and writes, matches changes with continuous reads
+back end             the master: commits every write as an entry of one log
+replica              follows the log with a lag, and answers reads
+notification server  knows the addresses of its devices, and sends them changes and policies
+policy generator     ships policies to clients
+===================  =================================================================================
+
+Messages (:mod:`.messages`). A request goes as ``Ask`` from client to gateway, from there as
+``PartitionRead``, ``RoutedWrite`` or ``Registration`` through the processor of its partition to a replica or
+the back end; the answer returns to the gateway and the client. The back end sends its log to followers
+(``Log``, ``Has``). A change for a reader goes as ``Tell`` on a numbered stream from processor to notification
+server, and on another one to the client, whose address is known from its ``Hello``.
+
+Durable state. Client: committed records up to a maximum, pending writes, log positions seen, continuous
+reads, shipped policies, its last token. Back end: tables, rows, the log that followers lack, results of
+writes. Generator: policies. All else is soft: processors lose continuous reads at a restart, notification
+servers their sessions; clients then register again.
+
+Guarantees:
+
+* A write is durable on the device when the call returns, is applied once, and in order for each record. A
+  conditional write applies only to the version that it was based on, else it raises :class:`Conflict`.
+* Reads never go back: each read type returns non-decreasing versions of a record. ``uncommitted`` is
+  fork-sequential, ``committed`` sequential; ``committed_wio`` follows this client's earlier writes (4.2).
+* A continuous read delivers every change that its reader may see, once and in order, or ends with a
+  reason.
+* What a writer hides from a reader, neither data, errors nor version numbers reveal.
+* A wiped device is another client. A store restored from a backup, of a client or the back end, is
+  recognised: what is lost is an incident, and acknowledged entries are never answered wrongly.
 """
 
 from typing import TYPE_CHECKING
@@ -10,11 +47,9 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.systems.mud.api import Client
-    from mudkit.systems.mud.blocking import BlockingClient
+    from mudkit.systems.mud.api import BlockingClient, Client, PubSub
     from mudkit.systems.mud.device.policy_slot import ShippedPolicy
-    from mudkit.systems.mud.policies.artefact import Artefact
-    from mudkit.systems.mud.policies.density import Density
+    from mudkit.systems.mud.policies.artefact import Artefact, Density
     from mudkit.systems.mud.policies.policies import (
         AlwaysRemote,
         Freshness,
@@ -36,9 +71,7 @@ if TYPE_CHECKING:
         freshness,
         latency,
     )
-    from mudkit.systems.mud.problems import Conflict
-    from mudkit.systems.mud.pubsub import PubSub
-    from mudkit.systems.mud.result import Change, ReadResult
+    from mudkit.systems.mud.result import Change, Conflict, ReadResult
     from mudkit.systems.mud.servers.cloud import Cloud
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

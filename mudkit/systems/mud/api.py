@@ -1,23 +1,27 @@
-"""What a notebook holds of MUD tables: the client of an app on a device."""
+"""MUD tables as a notebook uses them: the client of an app on a device, and two wrappers of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Final, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mudkit.arguments import check_calls
-from mudkit.errors import ParameterError, brief
+from mudkit.arguments import check_calls, check_init
+from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.arguments import check_device
 from mudkit.systems.displays import OnHost
-from mudkit.systems.mud.administration import TableAdministration, check_app
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.write_path import WriteType
-from mudkit.systems.mud.operations import (
+from mudkit.systems.mud.messages import (
+    Alter,
+    Create,
     Delete,
+    Drop,
     Held,
     Pending,
     Policies,
@@ -30,13 +34,16 @@ from mudkit.systems.mud.operations import (
 )
 from mudkit.systems.mud.policies.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
-from mudkit.systems.mud.result import Change
+from mudkit.systems.mud.result import Change, ReadResult
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
+from mudkit.systems.mud.tables.table import Level
+from mudkit.tokens import Authority
 from mudkit.wire import Fields, Value
 
-__all__ = ["Client"]
+__all__ = ["BlockingClient", "Client", "PubSub"]
+
 
 _MAX_NAME: Final = 400
 """Characters of the names of a device and an app together: messages are named after them."""
@@ -45,11 +52,11 @@ _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as 
 
 
 @check_calls
-class Client(OnHost, TableAdministration):
+class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
 
-    Every call gives an :class:`~mudkit.events.Operation`. What cannot be is refused at once, before anything
-    is queued: a predicate that does not parse, a key that is none, a record that is too large.
+    Every call returns an :class:`~mudkit.events.Operation`. Malformed arguments are refused at once, before
+    anything is queued: for instance a predicate that cannot be parsed, or a record that is too large.
 
     Parameters
     ----------
@@ -57,18 +64,21 @@ class Client(OnHost, TableAdministration):
     cloud : Cloud
     app : str
     token : str, optional
-        The token that ``lab.token(…)`` gives; without one only public tables are open.
+        A token from ``lab.token(…)``; without one only public tables are open.
     max_rows : int
-        The number of committed records that it keeps.
-    read_policy, write_policy, prefetch_policy : optional
-        What it answers by itself, what it sends later, and what it fetches before it is asked for;
-        :class:`~mudkit.systems.mud.device.policy_slot.ShippedPolicy` follows what the cloud ships.
+        Maximum number of committed records on the device.
+    read_policy, write_policy : optional
+        Which reads are answered locally, and when writes are sent;
+        :class:`~mudkit.systems.mud.device.policy_slot.ShippedPolicy` follows the policies that the cloud
+        ships.
+    prefetch_policy : optional
+        Which answers are fetched in advance; None: none.
 
     Raises
     ------
     ParameterError
-        It is given no device or no cloud, no name of an app, or a token of another app. A token that is not
-        of this lab, is changed or has expired is refused by the cloud, which alone can tell.
+        The device, the cloud or the name of the app is not usable, or the token is of another app. The cloud
+        refuses a token that is of another lab, changed or expired.
 
     Attributes
     ----------
@@ -102,19 +112,7 @@ class Client(OnHost, TableAdministration):
     ) -> None:
         check_device(device)
         of_kind("cloud", cloud, Cloud, expected="the cloud of the lab, such as Cloud(lab)")
-        given: Value = app
-        if not isinstance(given, str) or not app or "/" in app or "\n" in app:
-            raise ParameterError(
-                "This is no name of an app.", where="app", found=brief(app), expected="a text without '/'"
-            )
-        if len(f"{device.name}/{app}") > _MAX_NAME:
-            raise ParameterError(
-                "The names of the device and of the app are too long.",
-                where="app",
-                found=brief(app, 120),
-                expected=f"at most {_MAX_NAME} characters together",
-            )
-        check_app(app, token, cloud.authority)
+        _check_app(app, token, device.name, cloud.authority)
         settings = Settings(
             device.name,
             app,
@@ -131,7 +129,7 @@ class Client(OnHost, TableAdministration):
             NAME,
             lambda ports: ClientMachine(ports, settings),
             name=f"{PORT}-{app}",
-            watch=("loc",) if any(each is not None for each in policies) else (),
+            watch=("loc",) if any(policy is not None for policy in policies) else (),
         )
         self.device = device
         self._app = app
@@ -140,6 +138,67 @@ class Client(OnHost, TableAdministration):
 
     def _own_facts(self) -> dict[str, Value]:
         return {"device": self.device.name, "app": self._app}
+
+    # -- tables
+
+    def create(
+        self,
+        table: str,
+        *,
+        acl: Level = "app",
+        apps: Sequence[str] | None = None,
+        split: Sequence[str] = (),
+        schema: Mapping[str, str] | None = None,
+    ) -> Operation:
+        """Create a table.
+
+        Parameters
+        ----------
+        table : str
+        acl : {'public', 'app', 'user'}
+            Who has access: everyone, apps with a token, or users with a token.
+        apps : sequence of str, optional
+            The only apps with access.
+        split : sequence of str
+            First keys of all partitions but the first.
+        schema : mapping of str to str, optional
+            ``text``, ``number``, ``boolean``, ``point`` or ``any``, by column.
+
+        Returns
+        -------
+        Operation
+            Its result raises :class:`~mudkit.errors.ParameterError` for an unusable property,
+            :class:`~mudkit.errors.AccessDenied` without a token of the app, and
+            :class:`~mudkit.errors.TableProblem` if the table exists.
+        """
+        properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        return self.installed.call(Create(table, properties))
+
+    def alter(
+        self,
+        table: str,
+        *,
+        acl: Level | None = None,
+        add: Mapping[str, str] | None = None,
+        remove: Sequence[str] = (),
+    ) -> Operation:
+        """Change a table's level, and add or remove columns; only the app that created it may.
+
+        Parameters
+        ----------
+        table : str
+        acl : {'public', 'app', 'user'}, optional
+        add : mapping of str to str, optional
+            Types of new columns.
+        remove : sequence of str
+            Columns whose values are discarded.
+        """
+        properties = {"acl": acl, "add": add, "remove": remove}
+        return self.installed.call(Alter(table, properties))
+
+    def drop(self, table: str) -> Operation:
+        """Delete a table with all its records; only the app that created it may."""
+        return self.installed.call(Drop(table))
 
     # -- records
 
@@ -154,45 +213,45 @@ class Client(OnHost, TableAdministration):
         data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
     ) -> Operation:
-        """Write a record whole.
+        """Write a record as a whole.
 
-        When the call returns, the record is in the local store; the operation is done when the cloud has
+        When the call returns, the record is in the local store; the operation is completed when the cloud has
         answered.
 
         Parameters
         ----------
         table : str
         key : str or None
-            None: one that no other record has.
+            None: a new unique key.
         record : mapping
-            Its columns: what JSON can hold, at most 64 KiB of it.
+            Its columns: JSON values, at most 64 KiB.
         type : {'blind', 'conditional'}
-            A conditional one succeeds only if the store has the version that is held here.
+            A conditional write succeeds only if the store has the version that this device has.
         predicate : str or Predicate, optional
-            Who may see it; by default whoever comes into the table. With ``lookup`` (see :meth:`read`) the
-            cloud alone can say who that is: a device shows the record only as the cloud has answered, and
-            not while it is pending.
+            Which readers see it; by default all that have access to the table. If it uses ``lookup`` (see
+            :meth:`read`), only the cloud can evaluate it: a device shows the record only in answers of the
+            cloud, and not while it is pending.
         utility : optional
-            What a write policy looks at.
+            Input of the write policy.
         data : mapping, optional
-            What the writer says of itself as a reader: a conflict shows it nothing that others hide.
+            The writer's own data as a reader: a conflict shows only records that are visible to it.
         callback : callable, optional
-            Called with the operation when it is done.
+            Called with the completed operation.
 
         Returns
         -------
         Operation
-            The operation, which gives the version that the store gave it. Its result raises
-            :class:`~mudkit.errors.ParameterError` for a key or a record that cannot be,
+            Its result is the version that the store assigned. It raises
+            :class:`~mudkit.errors.ParameterError` for an unusable key or record,
             :class:`~mudkit.errors.AccessDenied`, :class:`~mudkit.errors.TableProblem`, and :class:`Conflict`
             for a conditional write.
 
         Raises
         ------
         ParameterError
-            The record is no mapping, or there is no such type of write.
+            The record is no mapping, or the type is unknown.
         PredicateError
-            The predicate cannot be read.
+            The predicate cannot be parsed.
         """
         return self._update(Write, table, key, dict(record), type, predicate, utility, data, callback)
 
@@ -221,47 +280,47 @@ class Client(OnHost, TableAdministration):
         latest: bool = False,
         aggregate: str | None = None,
     ) -> Operation:
-        """Read the records that a predicate names and their writers show.
+        """Read the records that match a predicate and are visible to the reader.
 
         Parameters
         ----------
         table : str
         predicate : str or Predicate, optional
             The condition over the record's columns and its ``key``; by default all. ``lookup('members',
-            author, 'city')`` gives a column of the record of another table that has this primary key, NULL if
-            this reader is not shown such a record: so the cloud is always asked, and a continuous read is
-            told by what is there when a record is written.
+            author, 'city')`` is a column of the record of another table with this primary key, NULL if no
+            such record is visible to this reader. Such a read always asks the cloud, and a continuous one
+            uses the values at the time of a write.
         type : {'uncommitted', 'committed', 'committed_wio', 'continuous'}
         data : mapping, optional
-            What the reader says of itself, ``receiver.…`` in writers' predicates.
+            The reader's data, ``receiver.…`` in writers' predicates.
         utility : Utility, optional
-            What an answer is worth and costs; by default nothing held counts as fresh.
+            Worth and costs of an answer; by default no local answer counts as fresh.
         sync_timestamp : float, optional
-            The time from which a continuous read tells existing records, too, that are not older (seconds of
-            the lab).
+            Commit time in seconds of the lab from which a continuous read also delivers existing records;
+            None: none of them.
         callback : callable, optional
-            Called with the operation when it is done; of a continuous read with each :class:`Change`, and
-            with ``{"ended": why}`` when the cloud ends it: its token expires, the table is closed to it or
-            dropped, or its predicate fails on what is written.
+            Called with the completed operation. For a continuous read: called with each :class:`Change`, and
+            with ``{"ended": reason}`` when the cloud ends it, because its token expires, the table is closed
+            or dropped, or its predicate fails on a record.
         latest : bool
-            Ask for the store's latest versions.
+            Read the store's latest versions.
         aggregate : str, optional
-            The aggregates that are wanted instead of records, for instance ``"count(*), avg(speed)"``.
+            Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``.
 
         Returns
         -------
         Operation
-            The operation, which gives a :class:`ReadResult`, or the handle of a continuous read. Its result
-            raises :class:`~mudkit.errors.ParameterError` for an aggregate that cannot be,
-            :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`, also for a table
-            that ``lookup`` names, and :class:`~mudkit.errors.PredicateError` for a function that fails.
+            Its result is a :class:`ReadResult`, or the handle of a continuous read. It raises
+            :class:`~mudkit.errors.ParameterError` for an unusable aggregate,
+            :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`, also for a table of
+            a ``lookup``, and :class:`~mudkit.errors.PredicateError` for a function that fails.
 
         Raises
         ------
         ParameterError
-            What the reader says of itself is no mapping.
+            The reader's data is no mapping.
         PredicateError
-            The predicate cannot be read, or a ``lookup`` does not name its table by a text.
+            The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
         parsed = None if predicate is None else _parsed(predicate)
         reader = {} if data is None else check_record(data, ())
@@ -275,13 +334,19 @@ class Client(OnHost, TableAdministration):
             if callback is not None:
                 self.installed.listen(listener, callback)
             return self.installed.call(Register(table, parsed, reader, sync_timestamp, listener))
-        made = self.installed.call(Read(table, parsed, type, reader, utility, bool(latest), aggregate))
+        operation = self.installed.call(Read(table, parsed, type, reader, utility, bool(latest), aggregate))
         if callback is not None:
-            made.add_done_callback(callback)
-        return made
+            operation.add_done_callback(callback)
+        return operation
 
     def update_data(self, handle: int, data: Fields) -> Operation:
-        """Replace the reader data of a continuous read, for records that are written from now on."""
+        """Replace the reader's data of a continuous read, for records that are written later.
+
+        Parameters
+        ----------
+        handle : int
+        data : mapping
+        """
         return self.installed.call(
             UpdateData(whole_number("handle", handle, 0, 1 << 62), check_record(data or {}, ()))
         )
@@ -291,10 +356,10 @@ class Client(OnHost, TableAdministration):
         return self.installed.call(Unregister(whole_number("handle", handle, 0, 1 << 62)))
 
     def renew(self, token: str) -> Operation:
-        """Show another token from now on, after a restart too: writes that wait for it go.
+        """Use another token, also after a restart, and send the writes that wait for one.
 
-        A write that is sent with a token which has expired meanwhile is not lost: :meth:`pending` lists it as
-        held until there is a token that is valid.
+        A write whose token has expired before it was sent is not lost: :meth:`pending` lists it as held until
+        there is a valid token.
 
         Parameters
         ----------
@@ -304,9 +369,9 @@ class Client(OnHost, TableAdministration):
         Returns
         -------
         Operation
-            Done when the device keeps it. Its result raises :class:`~mudkit.errors.ParameterError` for a
-            token of another app or user, and :class:`~mudkit.errors.AccessDenied` for one that has expired or
-            is for another device.
+            Completed when the device has stored it. Its result raises :class:`~mudkit.errors.ParameterError`
+            for a token of another app or user, and :class:`~mudkit.errors.AccessDenied` for one that has
+            expired or is for another device.
 
         Raises
         ------
@@ -317,34 +382,32 @@ class Client(OnHost, TableAdministration):
         return self.installed.call(Renew(token))
 
     def policies(self) -> Operation:
-        """Say which shipped policies are in use, by kind: version, digest, and what was refused and why."""
+        """Return the shipped policies in use, by kind: version, digest, and the reasons of refusals."""
         return self.installed.call(Policies())
 
     def pending(self) -> Operation:
         """List the writes that the cloud has not answered.
 
-        Each says by what it is held: ``held`` is ``'token'`` when its token has expired (see :meth:`renew`),
-        ``'policy'`` when a write policy keeps it for ever, else None.
+        ``held`` is the reason for which one is not sent: ``'token'`` if its token has expired (see
+        :meth:`renew`), ``'policy'`` if the write policy keeps it until a read needs it, else None.
         """
         return self.installed.call(Pending())
 
-    def held(self, table: str, data: Fields | None = None) -> Operation:
-        """List what the device holds of a table, whoever may see it: for looking at a device from outside.
-
-        Nothing is asked of the cloud.
+    def holdings(self, table: str, data: Fields | None = None) -> Operation:
+        """List the versions of a table's records on the device, also hidden ones, without asking the cloud.
 
         Parameters
         ----------
         table : str
         data : mapping, optional
-            The data of a reader; each version says whether this one would be shown it.
+            The data of a reader, whose visibility is evaluated.
 
         Returns
         -------
         Operation
-            The operation, which gives a list of dicts with ``key, version, record, predicate, type, visible,
-            age_s``; the version of what is pending is None, so is the record of what is deleted, and
-            ``visible`` where only the cloud can say.
+            Its result is a list of dicts with ``key, version, record, predicate, type, visible, age_s``.
+            ``version`` is None for pending writes, ``record`` for deletions, ``visible`` if only the cloud
+            can evaluate it.
         """
         return self.installed.call(Held(table, check_record(data or {}, ())))
 
@@ -354,17 +417,209 @@ class Client(OnHost, TableAdministration):
         callback: Callable[[Operation], None] | None,
     ) -> Operation:  # fmt: skip
         parsed = None if predicate is None else _parsed(predicate)
-        asked = operation(
-            table, key, record, kind, parsed, utility, {} if data is None else check_record(data, ())
-        )
-        made = self.installed.call(asked)
+        reader = {} if data is None else check_record(data, ())
+        called = self.installed.call(operation(table, key, record, kind, parsed, utility, reader))
         if callback is not None:
-            made.add_done_callback(callback)
-        return made
+            called.add_done_callback(callback)
+        return called
+
+
+def _check_app(app: Value, token: str | None, device: str, authority: Authority) -> None:
+    """Raise ParameterError for an unusable name of an app, or a token of another one.
+
+    A token that cannot be read is left to the cloud, which returns the reason.
+    """
+    if not isinstance(app, str) or not app or "/" in app or "\n" in app:
+        raise ParameterError(
+            "The parameter app is not usable.", where="app", found=brief(app), expected="a text without '/'"
+        )
+    if len(f"{device}/{app}") > _MAX_NAME:
+        raise ParameterError(
+            "The names of the device and of the app are too long.",
+            where="app",
+            found=brief(app, 120),
+            expected=f"at most {_MAX_NAME} characters together",
+        )
+    if token is None:
+        return
+    try:
+        proven = authority.read(token).app
+    except AccessDenied:
+        if not isinstance(token, str):
+            raise  # the cloud accepts no message with such a token
+        return
+    if proven != app:
+        raise ParameterError(
+            "The token is of another app.",
+            where="token",
+            found=f"app {proven!r}",
+            expected=f"app {app!r}",
+            remedy=f"use one for this app: lab.token(user=…, app={app!r})",
+        )
 
 
 def _parsed(predicate: str | Predicate) -> Predicate:
     if not isinstance(predicate, Predicate):
-        predicate = Predicate(predicate)  # refuses what is no text
-    tables_of(predicate)  # refuses tables without a name
+        predicate = Predicate(predicate)
+    tables_of(predicate)  # raises PredicateError for a table that is not a constant
     return predicate
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _waiting(
+    call: Callable[Concatenate[Client, _P], Operation], result: Callable[[Operation, float], _T]
+) -> Callable[Concatenate[BlockingClient, _P], _T]:
+    """Return a method that calls a method of :class:`Client` and waits for its result."""
+
+    @wraps(call)
+    def wait(client: BlockingClient, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
+        return result(call(client.client, *arguments, **named), client.timeout_s)
+
+    wait.__doc__ = f"{result.__doc__} See :meth:`Client.{call.__name__}`."
+    vars(wait)["__signature__"] = signature(call).replace(
+        return_annotation=signature(result).return_annotation
+    )
+    return wait
+
+
+def _nothing(operation: Operation, timeout_s: float) -> None:
+    """Wait until it is completed."""
+    operation.result(timeout_s)
+
+
+def _version(operation: Operation, timeout_s: float) -> int:
+    """Return the new version of the record."""
+    version: int = operation.result(timeout_s)
+    return version
+
+
+def _records(operation: Operation, timeout_s: float) -> ReadResult | int:
+    """Return the records, or the handle of a continuous read."""
+    records: ReadResult | int = operation.result(timeout_s)
+    return records
+
+
+@check_init
+class BlockingClient:
+    """Client whose calls return results and raise errors; virtual time runs until then (Mobius 3.1).
+
+    Parameters
+    ----------
+    client : Client
+    timeout_s : float
+        Virtual seconds until a call raises :class:`~mudkit.errors.OperationTimeout`.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> from mudkit.systems.mud import Cloud
+    >>> lab = Lab(seed=7)
+    >>> token = lab.token(user="jane", app="news")
+    >>> jane = BlockingClient(Client(lab.device("jane-phone"), Cloud(lab), app="news", token=token))
+    >>> jane.create("news")
+    >>> jane.write("news", "a17", {"topic": "arts"})
+    1
+    """
+
+    def __init__(self, client: Client, timeout_s: float = 86_400) -> None:
+        self.client = client
+        self.timeout_s = timeout_s
+
+    create = _waiting(Client.create, _nothing)
+    alter = _waiting(Client.alter, _nothing)
+    drop = _waiting(Client.drop, _nothing)
+    write = _waiting(Client.write, _version)
+    delete = _waiting(Client.delete, _version)
+    read = _waiting(Client.read, _records)
+    update_data = _waiting(Client.update_data, _nothing)
+    unregister = _waiting(Client.unregister, _nothing)
+
+
+@check_calls
+class PubSub:
+    """Publish and subscribe by topic (Mobius 3.1): a message is a record with a ``topic`` and a new key.
+
+    Parameters
+    ----------
+    client : Client
+    table : str
+        An existing table.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> from mudkit.systems.mud import Cloud
+    >>> lab = Lab(seed=7)
+    >>> token = lab.token(user="jane", app="chat")
+    >>> jane = Client(lab.device("jane-phone"), Cloud(lab), app="chat", token=token)
+    >>> jane.create("chat").result()
+    >>> chat = PubSub(jane, "chat")
+    >>> handle = chat.subscribe("friends", lambda message: print(message["text"])).result()
+    >>> chat.publish("friends", text="lunch?").result()
+    1
+    >>> lab.run(seconds=10)
+    lunch?
+    """
+
+    def __init__(self, client: Client, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def publish(self, topic: str, /, predicate: str | Predicate | None = None, **message: Value) -> Operation:
+        """Publish a message.
+
+        Parameters
+        ----------
+        topic : str
+        predicate : str or Predicate, optional
+            Condition over subscribers' data: who receives it.
+        **message
+            Its columns.
+        """
+        if "topic" in message:
+            raise ParameterError(
+                "A message has one topic.",
+                where="topic",
+                found=brief(message["topic"]),
+                remedy="use another name for the column",
+            )
+        return self._client.write(self._table, None, {"topic": topic, **message}, predicate=predicate)
+
+    def subscribe(
+        self,
+        topic: str,
+        callback: Callable[[Fields], None],
+        data: Fields | None = None,
+        sync_timestamp: float | None = None,
+    ) -> Operation:
+        """Call a function with each message of a topic.
+
+        Parameters
+        ----------
+        topic : str
+        callback : callable
+            Called with the message's columns.
+        data : mapping, optional
+            The subscriber's data.
+        sync_timestamp : float, optional
+            Time from which earlier messages are delivered, too; None: none of them.
+
+        Returns
+        -------
+        Operation
+            Its result is the handle for :meth:`unsubscribe`.
+        """
+
+        def changed(change: Change | Fields) -> None:
+            if isinstance(change, Change) and change.record is not None:
+                callback(change.record)
+
+        predicate = Predicate("topic = :topic", topic=topic)
+        return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, changed)
+
+    def unsubscribe(self, handle: int) -> Operation:
+        """End a subscription."""
+        return self._client.unregister(handle)

@@ -1,21 +1,32 @@
-"""Messages of MUD tables (Mobius 3 to 6), a struct for each kind.
+"""Operations of applications, and messages between the roles of MUD tables (Mobius 3 to 6).
 
-Every machine decodes incoming messages at one place, against the union for that sender's role (the constants
-at the end). A struct checks that its fields fit each other; machines check that they fit the state. The data
-of a record, the data of a reader and the properties of a table are the application's mappings; they are
-checked where they are used.
+Each machine decodes messages in one place, against the union of those that the sender's role may send (the
+constants at the end). A struct checks that its fields are consistent; machines check that they fit their
+state. The data of a record, the data of a reader and the properties of a table are the application's
+mappings, checked where they are used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from zlib import crc32
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mudkit.delivery.session import Lineage
 from mudkit.delivery.stream import StreamAck, StreamItem
+from mudkit.errors import (
+    AccessDenied,
+    MudkitError,
+    ParameterError,
+    PredicateError,
+    TableProblem,
+    TokenExpired,
+)
 from mudkit.predicates import Predicate
-from mudkit.predicates.exchange import from_json, to_json
+from mudkit.systems.mud.policies.utility import Utility
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import Accepts, Count, Name
 from mudkit.tokens import Claims
@@ -41,15 +52,19 @@ __all__ = [
     "Administer",
     "Administered",
     "AdministrationRequest",
+    "Alter",
     "AlterRequest",
     "Ask",
     "AskBatch",
     "Complete",
     "ContinuousReadRequest",
+    "Create",
     "CreateRequest",
     "DataUpdate",
+    "Delete",
     "Describe",
     "Described",
+    "Drop",
     "DropEntry",
     "DropRequest",
     "Endpoint",
@@ -59,6 +74,7 @@ __all__ = [
     "Following",
     "Gone",
     "Has",
+    "Held",
     "Hello",
     "IdentifiedRequest",
     "Identify",
@@ -67,39 +83,179 @@ __all__ = [
     "LogEntry",
     "Lsn",
     "Notification",
+    "Operation",
     "Outcome",
     "Part",
     "PartitionRead",
+    "Pending",
     "PlacedPart",
     "PlacedRegistered",
+    "Policies",
     "Policy",
+    "Read",
     "ReadRequest",
     "Redirect",
     "Refused",
+    "Register",
     "RegisterRequest",
     "Registered",
     "Registration",
     "Remove",
+    "Renew",
     "Request",
     "Restarted",
     "RoutedWrite",
     "Row",
     "RowEntry",
-    "SentPredicate",
     "ServerNotification",
+    "Ship",
     "ShippedPolicy",
     "State",
     "TableEntry",
     "TableResult",
     "Tell",
+    "Unregister",
     "UnregisterRequest",
     "Unregistration",
+    "UpdateData",
     "UpdateDataRequest",
     "Upsert",
     "Welcome",
+    "Write",
     "WriteRequest",
     "WriteResult",
+    "app_of",
+    "decode_error",
+    "encode_error",
+    "netid_of",
+    "processor_of",
+    "server_of",
 ]
+
+
+# -- operations of applications
+
+
+class Create(Struct, frozen=True, tag_field="operation", tag="create"):
+    """Create a table (Mobius 3.1)."""
+
+    table: str
+    properties: Fields
+
+
+class Alter(Struct, frozen=True, tag_field="operation", tag="alter"):
+    """Alter the properties of a table (Mobius 3.1)."""
+
+    table: str
+    properties: Fields
+
+
+class Drop(Struct, frozen=True, tag_field="operation", tag="drop"):
+    """Drop a table (Mobius 3.1)."""
+
+    table: str
+
+
+class Write(Struct, frozen=True, tag_field="operation", tag="write"):
+    """Write a record, or delete it if ``record`` is None (Mobius 3.1).
+
+    ``key`` None: a new one; ``type``: blind or conditional; ``utility``: input of the write policy;
+    ``reader``: the writer's own data as a reader.
+    """
+
+    table: str
+    key: str | None
+    record: Fields | None
+    type: str
+    predicate: Predicate | None
+    utility: Utility | None
+    reader: Fields
+
+
+class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
+    """Delete a record (Mobius 3.1): a write without a record."""
+
+
+class Read(Struct, frozen=True, tag_field="operation", tag="read"):
+    """Read records once (Mobius 3.1).
+
+    ``predicate`` None: all records; ``type``: uncommitted, committed or committed_wio; ``utility`` None: no
+    cached answer is fresh; ``latest``: only the store's latest versions; ``aggregate``: aggregates to return
+    instead of records.
+    """
+
+    table: str
+    predicate: Predicate | None
+    type: str
+    reader: Fields
+    utility: Utility | None
+    latest: bool
+    aggregate: str | None
+
+
+class Register(Struct, frozen=True, tag_field="operation", tag="register"):
+    """Register a continuous read (Mobius 5).
+
+    ``sync_timestamp`` is the commit time at the store, in seconds, from which existing records are delivered;
+    None: none of them. ``listener`` names the callback that is notified of changes.
+    """
+
+    table: str
+    predicate: Predicate
+    reader: Fields
+    sync_timestamp: float | None
+    listener: str
+    type: Literal["continuous"] = "continuous"
+
+
+class UpdateData(Struct, frozen=True, tag_field="operation", tag="update_data"):
+    """Replace the reader's data of a continuous read."""
+
+    handle: int
+    reader: Fields
+
+
+class Unregister(Struct, frozen=True, tag_field="operation", tag="unregister"):
+    """End a continuous read."""
+
+    handle: int
+
+
+class Renew(Struct, frozen=True, tag_field="operation", tag="renew"):
+    """Use another token of the same app and user."""
+
+    token: str
+
+
+class Policies(Struct, frozen=True, tag_field="operation", tag="policies"):
+    """List the shipped policies in use."""
+
+
+class Pending(Struct, frozen=True, tag_field="operation", tag="pending"):
+    """List the writes that the cloud has not answered."""
+
+
+class Held(Struct, frozen=True, tag_field="operation", tag="held"):
+    """List the versions of a table's records that the device holds."""
+
+    table: str
+    reader: Fields
+
+
+class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
+    """Ship a policy, as JSON, to the clients of an app (Mobius 6); ``to`` None: on all devices."""
+
+    app: str
+    document: Fields
+    to: Sequence[str] | None
+
+
+Operation = (
+    Create | Alter | Drop | Write | Delete | Read | Register | UpdateData | Unregister | Renew | Policies
+    | Pending | Held
+)  # fmt: skip
+"""Operations of a client."""
+
 
 Lsn: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 62)]
 """Position in the log; -1: no entry."""
@@ -107,59 +263,68 @@ Endpoint: TypeAlias = Annotated[str, Meta(max_length=1024, pattern=r"\A[^\n]+/[^
 """``netid/appid``."""
 
 
+def netid_of(endpoint: str) -> str:
+    """Return the device of an endpoint; names of devices may contain a slash, those of apps none."""
+    return endpoint.rpartition("/")[0]
+
+
+def app_of(endpoint: str) -> str:
+    """Return the app of an endpoint."""
+    return endpoint.rpartition("/")[2]
+
+
+def processor_of(table: int, partition: int, processors: int) -> int:
+    """Return the index of the processor of a partition."""
+    return (table + partition) % processors
+
+
+def server_of(netid: str, servers: int) -> int:
+    """Return the index of the notification server of a device: each has a range of the netids' hashes."""
+    return crc32(netid.encode()) * servers >> 32
+
+
 def _check_consistent(is_consistent: bool) -> None:
-    """Raise ValueError, of which msgspec makes a ValidationError, unless the fields fit each other."""
+    """Raise ValueError, which msgspec turns into a ValidationError, unless the fields are consistent."""
     if not is_consistent:
-        raise ValueError("the fields do not fit each other")
+        raise ValueError("the fields are not consistent")
 
 
 # -- parts of messages
 
 
-class SentPredicate(Struct, frozen=True):
-    """A bound predicate as text and constants; a part of messages."""
-
-    text: str
-    constants: list[Value]
-
-    @classmethod
-    def of(cls, predicate: Predicate | None) -> SentPredicate | None:
-        """Encode a predicate.
-
-        Raises
-        ------
-        PredicateError
-            The predicate is not bound.
-        """
-        sent = to_json(predicate)
-        return None if sent is None else cls(sent["text"], sent["constants"])
-
-    def predicate(self) -> Predicate:
-        """Decode the predicate.
-
-        Raises
-        ------
-        PredicateError
-            The text or a constant is malformed.
-        """
-        predicate = from_json({"text": self.text, "constants": self.constants})
-        assert predicate is not None
-        return predicate
-
-
-class Error(Struct, frozen=True):
+class Error(Struct, frozen=True, rename={"got": "found"}):
     """An error of :mod:`mudkit.errors`; a part of messages. Absent fields are None in the error."""
 
     kind: str
     summary: str
-    found: str | UnsetType = UNSET
+    got: str | UnsetType = UNSET
     expected: str | UnsetType = UNSET
     remedy: str | UnsetType = UNSET
     where: str | UnsetType = UNSET
 
 
+_KINDS: Final[dict[str, type[MudkitError]]] = {
+    kind.__name__: kind for kind in (AccessDenied, ParameterError, PredicateError, TableProblem, TokenExpired)
+}
+
+
+def encode_error(error: MudkitError) -> Error:
+    """Encode an error for a message."""
+    texts = (error.found, error.expected, error.remedy, error.where)
+    return Error(type(error).__name__, error.summary, *(UNSET if text is None else text for text in texts))
+
+
+def decode_error(error: Error) -> MudkitError:
+    """Decode an error of a message; of an unknown kind, it is a MudkitError."""
+    got, expected, remedy, where = (
+        None if text is UNSET else text for text in (error.got, error.expected, error.remedy, error.where)
+    )
+    kind = _KINDS.get(error.kind, MudkitError)
+    return kind(error.summary, found=got, expected=expected, remedy=remedy, where=where)
+
+
 class Row(Struct, frozen=True):
-    """A version of a record at the store; a part of messages.
+    """Version of a record at the store; a part of messages.
 
     ``data`` is None after a delete, which keeps the writer predicate of the deleted version: a reader who
     could not see that version does not see the delete either. ``predicate`` None: every reader sees it.
@@ -179,9 +344,8 @@ class Row(Struct, frozen=True):
 class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True):
     """A read (Mobius 3.1).
 
-    ``table`` is the number of the table, None if the client does not know it; ``predicate`` None: all
-    records; ``keys``: the only keys that can match, None: any; ``seen``: the log position that the client has
-    seen of each partition.
+    ``table`` is the number of the table, None if the client does not know it; ``keys``: the only keys that
+    can match, None: any; ``seen``: the log position that the client has seen of each partition.
     """
 
     name: Name
@@ -198,8 +362,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
-    ``incarnation`` and ``number`` name the write (:class:`mudkit.delivery.outbox.Name`); outcomes of those
-    below ``known`` in this incarnation have been received.
+    ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.Name`); the outcomes of
+    earlier ones than ``known`` in this incarnation are acknowledged.
     """
 
     name: Name
@@ -240,6 +404,10 @@ class DropRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="drop
     op: ClassVar[Literal["drop"]] = "drop"
 
 
+_DELIVERED: Final = {"delivered": "held"}
+"""Name on the wire of the keys that were delivered."""
+
+
 class _OfContinuousRead(Struct, frozen=True, kw_only=True):
     """Fields of all requests about a continuous read; ``data_seq`` numbers the reader's data."""
 
@@ -249,20 +417,22 @@ class _OfContinuousRead(Struct, frozen=True, kw_only=True):
     data_seq: Count
 
 
-class RegisterRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="register", kw_only=True):
+class RegisterRequest(
+    _OfContinuousRead, frozen=True, tag_field="op", tag="register", kw_only=True, rename=_DELIVERED
+):
     """Registration of a continuous read (Mobius 4.2).
 
-    ``since`` is the log position that the client has of each processor, ``held`` the keys that it was told
-    of, ``sync_us`` the commit time from which on existing records are wanted, None: none of them; ``table``
-    is None at the first registration; ``starts`` has the start of the back end in which each position of
-    ``since`` counts, absent: the first one.
+    ``since`` is the last log position received from each processor, and ``starts`` the start of the back end
+    in which it counts, absent: the first one. ``delivered`` are the keys of the records delivered before.
+    ``sync_us`` is the commit time from which existing records are delivered, None: none of them. ``table`` is
+    None at the first registration.
     """
 
     request: Count
     session: Name
     predicate: SentPredicate
     since: dict[str, Count]
-    held: list[Name]
+    delivered: list[Name]
     sync_us: Count | None
     table: Count | None
     starts: dict[str, str] | UnsetType = UNSET
@@ -394,7 +564,9 @@ class _RoutedOfContinuousRead(Struct, frozen=True, kw_only=True):
     data_seq: Count
 
 
-class Registration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="register", kw_only=True):
+class Registration(
+    _RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="register", kw_only=True, rename=_DELIVERED
+):
     """Gateway to processor: a continuous read on some partitions of a table; see :class:`RegisterRequest`.
 
     The processor's log must have reached the position ``least``. ``address`` is that of the client.
@@ -408,7 +580,7 @@ class Registration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="
     partitions: list[Count]
     predicate: SentPredicate
     since: dict[str, Count]
-    held: list[Name]
+    delivered: list[Name]
     sync_us: Count | None
     claims: Claims | None
     least: Count
@@ -506,10 +678,9 @@ class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=
 
 
 class Restarted(Struct, frozen=True, tag_field="kind", tag="restarted", kw_only=True):
-    """Back end to gateway to client: it is in another start than the client knows; ask again, knowing this.
+    """Back end to gateway to client: the client knows another start of the back end, and is to ask again.
 
-    ``before`` is the start that the client has named; entries of the log after ``shared`` are gone that were
-    made up to then.
+    ``before`` is the start that the client named; its log is the same up to the entry ``shared``.
     """
 
     id: Name
@@ -591,10 +762,10 @@ class PlacedPart(Part, frozen=True, tag_field="kind", tag="part", kw_only=True):
 
 
 class Registered(Struct, frozen=True, tag_field="kind", tag="registered", kw_only=True):
-    """Processor to gateway: it has a continuous read or its reader's data, or has ended it, or an error.
+    """Processor to gateway: acknowledgement of a registration, of reader data, or of the end; or an error.
 
-    ``life`` is that of the processor, ``lsn`` the position in its log, in ``start``, ``data_seq`` of the data
-    in effect.
+    ``life`` is that of the processor, ``lsn`` its log position in ``start``, ``data_seq`` the number of the
+    data in effect.
     """
 
     id: Name
@@ -634,8 +805,9 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     """Client to notification server: its current address and a sign of life (Mobius 5).
 
     ``session`` None: it has none. ``is_new`` False: a heartbeat. ``policies`` has the version of each kind of
-    policy that it follows. ``seq`` counts the hellos of a start of the client, which ``incarnation`` names.
-    ``nonce`` is that of the last :class:`Identify`; absent: none has come since the last welcome.
+    policy that it follows. ``seq`` counts the hellos of a start of the client, which ``incarnation``
+    identifies. ``nonce`` is that of the last :class:`Identify`; absent: there was none since the last
+    welcome.
     """
 
     endpoint: Endpoint
@@ -661,7 +833,7 @@ class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):
 class Identify(Struct, frozen=True, tag_field="kind", tag="identify"):
     """Notification server to client: request for a hello with a nonce.
 
-    At a start of the server, and after a hello of another start of the client, which may be a late copy.
+    Sent at a start of the server, and after a hello of another start of the client, which may be a late copy.
     """
 
     endpoint: Endpoint
@@ -765,10 +937,17 @@ class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
         _version_of(self.document)
 
 
+class Whereabouts(Struct, frozen=True, tag_field="what", tag="whereabouts"):
+    """Processor to notification server: last known address of a client whose session the server has lost."""
+
+    endpoint: Endpoint
+    address: Name
+
+
 Notification: TypeAlias = Tell | Life | Policy
 """Body of the stream from a notification server to a client."""
-ServerNotification: TypeAlias = Tell | Life | ShippedPolicy
-"""Body of the stream from a processor (Tell, Life) or the generator to a notification server."""
+ServerNotification: TypeAlias = Tell | Life | Whereabouts | ShippedPolicy
+"""Body of the stream from a processor (or of the generator: ShippedPolicy) to a notification server."""
 
 
 class FollowPolicies(Struct, frozen=True, tag_field="kind", tag="follow"):
@@ -786,9 +965,10 @@ class Gone(Struct, frozen=True, tag_field="kind", tag="gone"):
     endpoint: Endpoint | UnsetType = UNSET
 
 
-class Whereabouts(Struct, frozen=True, tag_field="kind", tag="whereabouts"):
-    """Processor to notification server: last known address of a client whose session the server has lost."""
+class Moved(Struct, frozen=True, tag_field="kind", tag="moved"):
+    """Notification server to processor: new address of a session's client; sent back as acknowledgement."""
 
+    session: Name
     endpoint: Endpoint
     address: Name
 
@@ -810,7 +990,7 @@ GATEWAY_FROM_PROCESSOR: Final = Accepts[Registered](Registered)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[
     PartitionRead | RoutedWrite | Registration | DataUpdate | Unregistration
 ](PartitionRead, RoutedWrite, Registration, DataUpdate, Unregistration)
-PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[Gone | StreamAck](Gone, StreamAck)
+PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[Gone | Moved | StreamAck](Gone, Moved, StreamAck)
 FOLLOWER_FROM_BACK_END: Final = Accepts[Log | State](Log, State)
 REPLICA_FROM_PROCESSOR: Final = Accepts[PartitionRead](PartitionRead)
 BACK_END_FROM_GATEWAY: Final = Accepts[Describe | Administer](Describe, Administer)
@@ -819,8 +999,8 @@ BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog
 )
 BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | Has](PartitionRead, FollowLog, Has)
 NOTIFICATION_SERVER_FROM_CLIENT: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
-NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Whereabouts | StreamItem[ServerNotification]](
-    Following, Whereabouts, StreamItem[ServerNotification]
+NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Moved | StreamItem[ServerNotification]](
+    Following, Moved, StreamItem[ServerNotification]
 )
 """From processors and the generator."""
 GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[FollowPolicies | StreamAck](FollowPolicies, StreamAck)

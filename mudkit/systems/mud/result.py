@@ -1,21 +1,27 @@
-"""What a read gives back."""
+"""Results of operations: what a read returns, changes of a continuous read, and conflicts of writes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from mudkit import words
 from mudkit.display import MAX_COLUMNS, MAX_ROWS, Displayed, View, first_rows
+from mudkit.errors import MudkitError
 from mudkit.wire import Fields
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Change", "ReadResult"]
+__all__ = ["Change", "Conflict", "ReadResult"]
+
+_ERROR_FIELDS: Final = ("found", "expected", "remedy", "where")
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,8 @@ class Change:
     Parameters
     ----------
     kind : str
-        ``upsert``: the record is as given. ``remove``: it is not for this reader any more; nobody says why.
+        ``upsert``: a new version of the record. ``remove``: the record no longer belongs to the read, for
+        whatever reason.
     key : str
     record : mapping or None
     version : int
@@ -39,7 +46,7 @@ class Change:
 
 
 class ReadResult(Displayed, msgspec.Struct, frozen=True):
-    """The records that a read has found.
+    """Records that a read returned.
 
     Parameters
     ----------
@@ -48,11 +55,11 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
     source : dict of str to str
         ``local`` or ``remote``, by key.
     age_s : dict of str to float
-        How long ago this device was last told that a record is so; 0 for what is pending.
+        Seconds since the cloud last confirmed the record to this device; 0 for pending writes.
     versions : dict of str to int or None
         Global versions; None: pending.
     aggregates : dict or None
-        Instead of records, when the read asked for them.
+        Returned instead of records if the read requested them.
     """
 
     records: dict[str, Fields] = msgspec.field(default_factory=dict)
@@ -73,8 +80,8 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
         keys = pd.Index(list(self.records), dtype="object", name="key")
         table = pd.DataFrame(list(self.records.values()), index=keys)
         for name in table.select_dtypes("float"):
-            values = [each.get(str(name)) for each in self.records.values()]
-            if {type(value) for value in values} == {int, type(None)}:  # pandas has made floats of them
+            values = [record.get(str(name)) for record in self.records.values()]
+            if {type(value) for value in values} == {int, type(None)}:  # pandas converts these to floats
                 whole = [value if isinstance(value, int) else None for value in values]
                 table[name] = pd.array(whole, dtype="Int64")
         return table.sort_index()
@@ -103,3 +110,51 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
         )
         notes = [f"Not shown: {words.listing(left_out)}."] if left_out else []
         return View("ReadResult", {"records": len(self.records), "keys": shown}, [rows], notes)
+
+
+class Conflict(Displayed, MudkitError, RuntimeError):
+    """A conditional write found another version than the one it was based on (Mobius 4.2).
+
+    Parameters
+    ----------
+    summary : str
+    store : mapping or None
+        The record at the back end; None if it is not visible to this writer.
+    local : mapping or None
+        The last update of the local store, which is now undone.
+    base : mapping or None
+        The committed record that it was based on.
+    """
+
+    def __init__(
+        self,
+        summary: str,
+        *,
+        store: Fields | None = None,
+        local: Fields | None = None,
+        base: Fields | None = None,
+        **fields: str | None,
+    ) -> None:
+        super().__init__(summary, **fields)
+        # Copies: the application may change them when it merges the records.
+        self.store, self.local, self.base = deepcopy(store), deepcopy(local), deepcopy(base)
+
+    def _view(self) -> View:
+        records = [_columns(record) for record in (self.base, self.local, self.store)]
+        names = list(dict.fromkeys(name for record in records for name in record or {}))
+        rows = ((name, *((record or {}).get(name) for record in records)) for name in names)
+        columns = ("column", "base: read before", "local: written here, undone", "store: in the cloud")
+        facts = {"": self.summary, "store": "not shown by its writer" if self.store is None else None}
+        return View("mud.Conflict", facts, [first_rows(columns, rows, len(names))])
+
+    def __reduce__(self) -> tuple[partial[Conflict], tuple[str]]:
+        texts = {name: getattr(self, name) for name in _ERROR_FIELDS}
+        return partial(Conflict, store=self.store, local=self.local, base=self.base, **texts), (self.summary,)
+
+
+def _columns(record: Fields | None) -> Fields:
+    """Return what an application knows of a record: its version, and the columns that it wrote."""
+    data = (record or {}).get("data")
+    if record is None or not isinstance(data, Mapping):
+        return record or {}
+    return {"version": "pending" if record.get("ver") is None else str(record["ver"]), **data}

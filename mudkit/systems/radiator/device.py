@@ -197,7 +197,7 @@ class ClientMachine:
         return self._is_restarted or self._store.get("another", bool) or False
 
     def shown(self, now_us: int, context: Context) -> Sequence[Effect]:
-        """Return effects for an aggregate received for the first time; a hook for subclasses."""
+        """Return effects for the ``context`` of an aggregate received for the first time; a hook."""
         return ()
 
     # -- to the server

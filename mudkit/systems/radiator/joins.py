@@ -116,9 +116,9 @@ def count_per_cell(
     Returns
     -------
     Context
-        Has ``cells``, the fullest first, ``[latitude, longitude, people, messages, said_s]`` (degrees of the
-        centre; mean time of the contexts), ``elsewhere``, the number of people in cells that are not listed,
-        and ``km``.
+        Has ``cells``, the fullest first, ``[latitude, longitude, people, messages, reported_s]`` (degrees of
+        the centre; mean time of the contexts), ``elsewhere``, the number of people in cells that are not
+        listed, and ``km``.
 
     Raises
     ------
@@ -161,8 +161,8 @@ def mean_per_cell(
     Returns
     -------
     Context
-        Has ``cells``, ``[latitude, longitude, mean, messages, said_s]`` as in :func:`count_per_cell`, ``of``
-        and ``km``.
+        Has ``cells``, ``[latitude, longitude, mean, messages, reported_s]`` as in :func:`count_per_cell`,
+        ``of`` and ``km``.
 
     Raises
     ------

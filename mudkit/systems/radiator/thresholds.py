@@ -186,7 +186,7 @@ class Aggregability:
         return Key("time", round(seconds * 1e6))
 
     def problem(self, error: Exception, sender: str, receiver: str) -> PropagationProblem:
-        """Return the problem that the function has failed for a sender and a receiver."""
+        """Return the problem of an ``error`` that the function raised for a sender and a receiver."""
         return failure(
             f"The aggregability function {self.name}",
             error,

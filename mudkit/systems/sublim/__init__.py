@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mudkit.systems.sublim._policy.text import PolicyError
     from mudkit.systems.sublim._policy.verdict import Explanation, Verdict
     from mudkit.systems.sublim.api import AccessPoint, PlainSubscriber, PublishServer, Subscriber, explain
-    from mudkit.systems.sublim.check.checker import Finding, checked, findings
+    from mudkit.systems.sublim.check.checker import Finding, findings, validate
     from mudkit.systems.sublim.study import disaster_policy, shared_timestamp_policy, stock_policy
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
@@ -64,7 +64,6 @@ __all__ = [
     "State",
     "Subscriber",
     "Verdict",
-    "checked",
     "compress",
     "create_message",
     "decision_table",
@@ -77,4 +76,5 @@ __all__ = [
     "resize",
     "shared_timestamp_policy",
     "stock_policy",
+    "validate",
 ]

@@ -18,7 +18,7 @@ from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import create_message
 from mudkit.systems.sublim._policy.state import LimitExceeded, checked_bytes
 from mudkit.systems.sublim._policy.verdict import Explanation
-from mudkit.systems.sublim.check.checker import checked
+from mudkit.systems.sublim.check.checker import validate
 from mudkit.systems.sublim.device import APP, PROBLEMS, ClientMachine, PlainClientMachine
 from mudkit.systems.sublim.messages import (
     Body,
@@ -266,7 +266,7 @@ class Subscriber(OnHost):
             self.net.functions[key] = policy
             sent: PolicyText = {"function": key}
         else:
-            sent = checked(policy).describe()
+            sent = validate(policy).describe()
         self.policy = policy
         return self.installed.call(InstallPolicy(sent))
 

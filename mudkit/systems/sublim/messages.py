@@ -199,26 +199,39 @@ class Replay(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):
     first: Count = msgspec.field(name="from")
 
 
+class Whereabouts(msgspec.Struct, frozen=True):
+    """Address and incarnation of a subscriber. Part of messages."""
+
+    address: str
+    incarnation: _Incarnation
+
+
 class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
     """Access point to publish server: acknowledges all messages up to a number.
 
-    ``start`` is the last start in the lineage that it knows; absent: the lineage is empty.
+    ``start`` is the last start in the lineage that it knows; absent: the lineage is empty. ``moved``: its
+    subscribers with another address since the last one that the server has noted; absent: none.
     """
 
     last: Count
     start: _Incarnation | msgspec.UnsetType = msgspec.UNSET
+    moved: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
     """Publish server to access points: some messages, the last number, and the first one still stored.
 
     ``lineage`` is that of the server's log (:func:`mudkit.delivery.session.shared_seq`); absent: empty.
+    ``noted``: what :class:`Have` said of subscribers, and is stored. ``served``, in the answer to Join: the
+    subscribers that this access point had; absent: none.
     """
 
     last: Count
     first: Count
     messages: list[Published]
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
+    noted: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
+    served: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
 
 
 # -- clients and access points

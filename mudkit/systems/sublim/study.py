@@ -33,6 +33,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
+from mudkit.arguments import check_arguments
 from mudkit.systems.sublim._policy.actions import Compress, Drop, Every, Keep, Remember, Resize, Summary
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import compress, create_message, resize
@@ -82,6 +83,7 @@ def picu(patients: Iterable[float], *, per: str | None = "message.patient", name
     )
 
 
+@check_arguments
 def shared_timestamp_policy(patients: Iterable[float]) -> Policy:
     """Return the paper's variant of PICU: one time of the last message for all patients.
 
@@ -160,6 +162,7 @@ FINDING_FIELDS: Final = {
 """Fields of a finding in a region: ``map`` in bytes, and ``text``, the simple indication."""
 
 
+@check_arguments
 def stock_policy(symbols: Iterable[str], *, alarm_percent: float = 5.0) -> Policy:
     """Return the policy of a subscriber who follows some companies.
 
@@ -204,6 +207,7 @@ def stock_policy(symbols: Iterable[str], *, alarm_percent: float = 5.0) -> Polic
     )
 
 
+@check_arguments
 def disaster_policy(lat: float, lon: float, *, km: float = 5.0) -> Policy:
     """Return the policy of a rescuer who searches a region.
 

@@ -1,10 +1,14 @@
-"""Find out what a file or folder is: by what is in it, and by names only where content cannot tell."""
+"""Recognition of files and folders by content, and by name only where content is not sufficient."""
 
 from __future__ import annotations
 
 import fnmatch
 import os
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,11 +16,8 @@ import pyarrow.parquet as pq
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
 from mudkit.files import existing
 from mudkit.trace.folder import is_trace
-from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, SPELLINGS, gtfs_rt, resolve
-from mudkit.trace.formats.delimited import header_of
-from mudkit.trace.formats.gpx import is_xml
-from mudkit.trace.formats.headerless import is_gowalla, is_plt
-from mudkit.trace.formats.problems import (
+from mudkit.trace.formats.batch import (
+    Batch,
     empty,
     fixed_columns,
     other_format,
@@ -24,9 +25,88 @@ from mudkit.trace.formats.problems import (
     refuse_web_page,
     unreadable,
 )
-from mudkit.trace.formats.source import FIXED, FORMATS, Source
+from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, SPELLINGS, gtfs_rt, resolve
+from mudkit.trace.formats.delimited import header_of, read_delimited, read_parquet
+from mudkit.trace.formats.gpx import is_xml, read_gpx
+from mudkit.trace.formats.headerless import is_gowalla, is_plt, read_cabspotting_txt, read_gowalla, read_plt
 
-__all__ = ["recognise"]
+__all__ = ["FIXED", "FORMATS", "GZIP_FACTOR", "READS_ONLY", "Reader", "Source", "recognise"]
+
+Reader: TypeAlias = Callable[[Path, dict[str, str]], Iterator[Batch]]
+
+FORMATS: dict[str, Reader] = {
+    "cabspotting": read_delimited,
+    "cabspotting-txt": read_cabspotting_txt,
+    "geolife": read_plt,
+    "gtfs-rt": read_delimited,
+    "gowalla": read_gowalla,
+    "gpx": read_gpx,
+    "csv": read_delimited,
+    "parquet": read_parquet,
+}
+"""Formats by name, each with the function that reads one file of it."""
+
+FIXED = frozenset(("cabspotting-txt", "geolife", "gowalla", "gpx"))
+"""Formats with fixed columns, without names in the file."""
+
+GZIP_FACTOR = 5
+"""Approximate compression ratio of such text."""
+
+READS_ONLY = frozenset(("gowalla",))
+"""Formats whose rows are reads, never positions."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file or folder of a known format.
+
+    Attributes
+    ----------
+    path : Path
+        The file, or the folder of files.
+    format : str
+        A key of :data:`FORMATS`.
+    columns : dict
+        mudkit's column names to the file's; empty where the format fixes them.
+    members : tuple of str
+        The paths of a folder's files in it, in order; empty for a file.
+    """
+
+    path: Path
+    format: str
+    columns: dict[str, str]
+    members: tuple[str, ...] = ()
+
+    @property
+    def has_occupancy(self) -> bool:
+        """True if rows record when a taxi has a fare."""
+        return self.format == "cabspotting-txt" or "occupied" in self.columns
+
+    @property
+    def holds_reads(self) -> bool:
+        """True if rows can only be reads."""
+        return self.format in READS_ONLY
+
+    def files(self) -> list[Path]:
+        """Return the files that hold the rows, in a fixed order."""
+        return [self.path / name for name in self.members] or [self.path]
+
+    def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
+        """Read all files, or some of them, in batches.
+
+        Raises
+        ------
+        TraceFormatError
+            A file is truncated, or its content does not match its header.
+        """
+        for file in files or self.files():
+            name = file.relative_to(self.path).as_posix() if self.members else file.name
+            try:
+                for batch in FORMATS[self.format](file, self.columns):
+                    yield replace(batch, source=name)
+            except (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, KeyError, zlib.error) as error:
+                raise unreadable(file, error) from error
+
 
 _KINDS = {
     "cabspotting-txt": "new_*.txt",
@@ -35,36 +115,29 @@ _KINDS = {
     "csv": "*.csv",
     "parquet": "*.parquet",
 }
-"""What of a folder is read: files of these names, also packed (``.gz``); others are left alone."""
+"""Names of the files in a folder that are read, also compressed (``.gz``); others are ignored."""
 
 _DEEP = frozenset(("geolife", "gpx"))
-"""Kinds whose files lie in folders of folders."""
+"""Formats whose files may be in nested folders."""
 
 _DOCUMENTS = (b"%PDF-", b"%!PS", b"{\\rtf")
-"""How documents begin whose first line is text and might be taken for a header."""
+"""Beginnings of documents whose first line is text and could be mistaken for a header."""
 
 _TABLES = frozenset(("cabspotting", "gtfs-rt", "csv"))
 
 
 def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None = None) -> Source:  # noqa: A002
-    """Find out what a file or folder is.
+    """Return the format of a file or folder, and its columns.
 
-    Parameters
-    ----------
-    path : Path
-        An existing file or folder.
-    format : str
-        A key of :data:`FORMATS`, or ``auto``.
-    columns : dict, optional
-        mudkit's column names to the file's, for ``csv``, ``gtfs-rt`` and ``parquet``; names that are not
-        given are looked for under their usual spellings.
+    ``columns`` maps mudkit's column names to the file's, for ``csv``, ``gtfs-rt`` and ``parquet``; other
+    names are searched by their usual spellings.
 
     Raises
     ------
     ParameterError
         There is no such format, no such column in mudkit, or the format's columns cannot be mapped.
     TraceFormatError
-        The file is none of these formats, or lacks columns; the folder holds none or several kinds of files.
+        The file has none of these formats, or lacks columns; the folder holds no or several kinds of files.
     """
     columns = dict(columns or {})
     if format != "auto" and format not in FORMATS:
@@ -122,7 +195,7 @@ def _table(
     format: str,  # noqa: A002
     columns: dict[str, str],
 ) -> tuple[str, dict[str, str]]:
-    """Tell which table with a header it is, and which column is which."""
+    """Return which table with a header it is, and its columns."""
     if format == "cabspotting" and columns:
         raise fixed_columns(format, columns)
     if format == "cabspotting" or (
@@ -200,7 +273,7 @@ def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa
 
 
 def _members(path: Path) -> dict[str, tuple[str, ...]]:
-    """List a folder's files by kind; hidden ones (``._a.gpx`` and the like) are no data."""
+    """Return a folder's files by kind, without hidden ones (``._a.gpx`` and the like)."""
     by_kind: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     for place, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

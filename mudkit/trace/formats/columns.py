@@ -1,4 +1,4 @@
-"""Find out which column of a table is which, by its usual names or by the caller's mapping."""
+"""Assignment of a table's columns, by usual names or by the caller's mapping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mudkit.errors import TraceFormatError
 __all__ = ["CABSPOTTING", "COLUMNS", "SPELLINGS", "ColumnsMissing", "gtfs_rt", "resolve"]
 
 COLUMNS = ("device", "ts", "lat", "lon", "speed_mps", "occupied", "box_km", "window_s")
-"""What a row of a trace may say, by mudkit's names."""
+"""Columns of a trace, by mudkit's names."""
 
 CABSPOTTING = {"device": "cab", "ts": "t", "lat": "lat", "lon": "lon", "occupied": "occ"}
 _REQUIRED = ("device", "ts", "lat", "lon")
@@ -54,28 +54,20 @@ _TRIP = {
 
 
 class ColumnsMissing(TraceFormatError):
-    """A table lacks columns; who takes the mapping in another way says so in the remedy."""
+    """Columns of a table are missing; callers with another mapping adapt the remedy."""
 
 
 def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: bool = True) -> dict[str, str]:
-    """Map mudkit's names to the file's; what is given holds, the rest is looked for by usual spellings.
+    """Return the mapping of mudkit's names to the file's; names not mapped are searched by usual spellings.
 
-    Parameters
-    ----------
-    file : Path
-        The table, for messages.
-    names : list of str
-        The file's columns.
-    columns : dict
-        The mapping that the caller gives: mudkit's names to the file's.
-    guess : bool
-        Whether columns that are not mapped are looked for under their usual names.
+    ``file`` is for messages; with ``guess`` False only the given mapping counts.
 
     Raises
     ------
     ColumnsMissing
+        Required columns are missing.
     TraceFormatError
-        Several columns have a name that was looked for.
+        Several columns have a name that was searched for.
     """
     lower = {name.lower(): name for name in reversed(names)}
     mapping = dict(columns)
@@ -93,7 +85,7 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
             where=str(file),
             found=", ".join(name[:40] for name in names[:20]),
             expected="a column for each of "
-            + ", ".join(_with_near(each, names) for each in dict.fromkeys(missing)),
+            + ", ".join(_with_near(column, names) for column in dict.fromkeys(missing)),
             remedy="map the file's names: columns={'device': …, 'ts': …, 'lat': …, 'lon': …} "
             "(on the command line --column device=…)",
         )
@@ -101,14 +93,14 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
 
 
 def _refuse_twins(file: Path, names: list[str], guessed: dict[str, str]) -> None:
-    """Refuse to choose between columns of one name: which of them is meant, the file does not say."""
+    """Raise an error for several columns of one name, since the file does not tell which is meant."""
     for column, name in guessed.items():
-        twins = [each for each in names if re.fullmatch(rf"{re.escape(name)}( \(\d+\))?", each)]
+        twins = [other for other in names if re.fullmatch(rf"{re.escape(name)}( \(\d+\))?", other)]
         if len(twins) > 1:
             raise TraceFormatError(
                 f"{file.name} has {len(twins)} columns named {name}.",
                 where=str(file),
-                found=", ".join(each[:40] for each in names[:20]),
+                found=", ".join(other[:40] for other in names[:20]),
                 expected=f"one column for {column}",
                 remedy="rename all but one in the file"
                 if twins[0] == twins[1]  # Parquet, which is read by names
@@ -118,7 +110,7 @@ def _refuse_twins(file: Path, names: list[str], guessed: dict[str, str]) -> None
 
 
 def _with_near(name: str, names: list[str]) -> str:
-    """Give a name that is missing, with the column that is spelt nearly so."""
+    """Return a missing name, with a column of similar spelling."""
     near = difflib.get_close_matches(name, names, n=1)
     return f"{name} (perhaps {near[0]})" if near else name
 

@@ -1,4 +1,4 @@
-"""Read tables with a header: CSV and Parquet."""
+"""Readers of tables with a header: CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from mudkit.errors import TraceFormatError
-from mudkit.trace.formats.batch import Batch, Malformed
-from mudkit.trace.formats.problems import compression, empty, other_format, peek
+from mudkit.trace.formats.batch import Batch, Malformed, compression, empty, other_format, peek
 
 __all__ = ["header", "header_of", "read_delimited", "read_lines", "read_parquet"]
 
@@ -22,26 +21,20 @@ _BLOCK_BYTES = 16 << 20
 
 
 def header(file: Path) -> tuple[list[str], str, int]:
-    """Read the names of the columns, the character between them, and how many lines are above the rows.
+    """Return the names of the columns, the delimiter, and the number of lines above the rows.
 
-    A name that comes again gets its number behind it.
+    Duplicate names get a number.
 
     Raises
     ------
     TraceFormatError
-        The file is empty, cut short, or no text.
+        The file is empty, truncated, or not text.
     """
     return header_of(file, peek(file))
 
 
 def header_of(file: Path, head: bytes) -> tuple[list[str], str, int]:
-    """Do what :func:`header` does, from the beginning of the file's content.
-
-    Raises
-    ------
-    TraceFormatError
-        It is no text.
-    """
+    """Return the :func:`header` of the beginning of a file's content."""
     lines = head.splitlines()
     above = next((number for number, line in enumerate(lines, start=1) if line.strip()), 0)
     if not above:
@@ -62,15 +55,7 @@ def header_of(file: Path, head: bytes) -> tuple[list[str], str, int]:
 
 
 def read_delimited(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
-    """Read a CSV file with a header.
-
-    Parameters
-    ----------
-    file : Path
-        A text file, plain or packed with gzip.
-    columns : dict
-        mudkit's names of columns to the file's.
-    """
+    """Read a CSV file with a header, also compressed; ``columns`` maps mudkit's names to the file's."""
     names, delimiter, above = header(file)
     yield from read_lines(file, names, delimiter, columns=columns, above=above, quoted=True)
 
@@ -86,19 +71,8 @@ def read_lines(
 ) -> Iterator[Batch]:
     """Read lines of fields as texts.
 
-    Parameters
-    ----------
-    file : Path
-    names : list of str
-        The names of all columns of the file, in order.
-    delimiter : str
-        The character between two fields.
-    columns : dict, optional
-        Which columns, by the names that they are to have; by default all under their own.
-    above : int
-        How many lines stand above the first row.
-    quoted : bool
-        Whether quotation marks enclose fields.
+    ``names`` are those of all columns of the file, ``columns`` selects and renames them, ``above`` is the
+    number of lines above the first row, ``quoted`` tells whether quotation marks enclose fields.
     """
     columns = columns or {name: name for name in names}
     malformed: list[Malformed] = []
@@ -128,7 +102,7 @@ def read_lines(
 
 
 def read_parquet(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
-    """Read a Parquet file; ``columns`` are mudkit's names to the file's."""
+    """Read a Parquet file; ``columns`` maps mudkit's names to the file's."""
     done = 0
     with pq.ParquetFile(file) as parquet:
         for batch in parquet.iter_batches(batch_size=1 << 18, columns=list(dict.fromkeys(columns.values()))):
@@ -140,7 +114,7 @@ def read_parquet(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 def _numbered(
     reader: Iterator[pa.RecordBatch], file: Path, columns: dict[str, str], malformed: list[Malformed]
 ) -> Iterator[Batch]:
-    """Give each row its number in the file; the reader may be ahead with those that it has set aside."""
+    """Return the number of each row in the file; the reader may be ahead with the lines it set aside."""
     start, passed = 1, 0
     for batch in reader:
         _refuse_open_quote(file, malformed[passed:])
@@ -157,7 +131,7 @@ def _numbered(
 
 
 def _refuse_open_quote(file: Path, malformed: list[Malformed]) -> None:
-    """Refuse a file in which a quotation mark swallows the lines after it."""
+    """Raise an error if a quotation mark swallows the lines after it."""
     for line in malformed:
         if "\n" in line.raw:
             raise TraceFormatError(

@@ -19,21 +19,20 @@ import numpy as np
 import pyarrow as pa
 
 from mudkit.errors import TraceFormatError
-from mudkit.trace.formats.batch import Batch
-from mudkit.trace.formats.problems import compression, other_format, peek, refuse_web_page
+from mudkit.trace.formats.batch import Batch, compression, other_format, peek, refuse_web_page
 
 __all__ = ["is_xml", "read_gpx"]
 
 _CHUNK_BYTES = 1 << 18
 _BATCH_ROWS = 1 << 16
-_MOST_CHARACTERS = 1000
+MAX_CHARACTERS = 1000
 _POINTS = frozenset(("trkpt", "rtept", "wpt"))
 _KIND = pa.string()
 _UTF16 = (b"\xff\xfe<\0", b"\xfe\xff\0<")
 
 
 def is_xml(head: bytes) -> bool:
-    """Tell whether a file begins like XML with a GPX element, or might."""
+    """Return whether a file may begin like XML with a GPX element."""
     if head.startswith(_UTF16):
         head = head.decode("utf-16", errors="ignore").encode()
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
@@ -73,7 +72,7 @@ def read_gpx(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 class _Tracks:
-    """Counts the tracks of a file."""
+    """Counter of the tracks of a file."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -86,7 +85,7 @@ class _Tracks:
 
 
 class _Points:
-    """Collects the points of a file as columns of texts."""
+    """Points of a file, collected as columns of texts."""
 
     def __init__(self, stem: str, *, several: bool) -> None:
         self.device: list[str] = []
@@ -113,7 +112,7 @@ class _Points:
             self._into, self._size = [], 0
 
     def text(self, text: str) -> None:
-        if self._into is not None and self._size < _MOST_CHARACTERS:
+        if self._into is not None and self._size < MAX_CHARACTERS:
             self._into.append(text)
             self._size += len(text)
 
@@ -141,7 +140,7 @@ class _Points:
         return f"{self._stem}/{self._name or f'track {self._track}'}"
 
     def take(self, file: Path, done: int) -> Batch:
-        """Hand over what there is, and begin anew."""
+        """Return and remove the collected points."""
         table = pa.table(
             {"device": pa.array(self.device, _KIND)}
             | {name: pa.array(values, _KIND) for name, values in self._columns.items()}
@@ -157,7 +156,7 @@ def _local(name: str) -> str:
 
 
 def _parsed(file: Path, handler: _Tracks | _Points) -> Iterator[None]:
-    """Parse a file chunk by chunk, and come back after each."""
+    """Parse a file chunk by chunk; yield after each chunk."""
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
 

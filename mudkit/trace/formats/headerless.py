@@ -1,4 +1,4 @@
-"""Read public data sets whose files have no header that names columns: Cabspotting, GeoLife, Gowalla."""
+"""Readers of public data sets without a header: Cabspotting, GeoLife, Gowalla."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mudkit.trace.formats.batch import Batch
+from mudkit.trace.formats.batch import Batch, other_format, peek, refuse_web_page
 from mudkit.trace.formats.delimited import read_lines
-from mudkit.trace.formats.problems import other_format, peek, refuse_web_page
 
 __all__ = ["is_gowalla", "is_plt", "read_cabspotting_txt", "read_gowalla", "read_plt"]
 
@@ -32,7 +31,7 @@ def read_cabspotting_txt(file: Path, columns: dict[str, str]) -> Iterator[Batch]
 
 
 def is_plt(head: bytes) -> bool:
-    """Tell whether a file begins like one of GeoLife's: by its first line, or by its first row."""
+    """Return whether a file begins like one of GeoLife's: by its first line, or by its first row."""
     lines = head.splitlines()
     row = lines[_PLT_HEADER_LINES] if len(lines) > _PLT_HEADER_LINES else b""
     return head.lower().startswith((b"geolife", b"\xef\xbb\xbfgeolife")) or bool(_PLT_ROW.fullmatch(row))
@@ -72,7 +71,7 @@ def read_plt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def is_gowalla(head: bytes) -> bool:
-    """Tell whether at least half of the first lines are check-ins."""
+    """Return whether at least half of the first lines are check-ins."""
     lines = [
         line for line in head.removeprefix(b"\xef\xbb\xbf").splitlines()[:_LINES_LOOKED_AT] if line.strip()
     ]

@@ -56,13 +56,13 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "processor": (
         "begins a life", "confirmed", "ended, table", "ended, token", "gone", "latest read",
-        "nothing to tell again", "read", "register", "register, known", "register, not yet or not any more",
-        "remove synced", "remove told", "tells again", "unregister", "update_data", "upsert synced",
-        "upsert told", "write",
+        "moved", "nothing to tell again", "read", "register", "register, known",
+        "register, not yet or not any more", "remove synced", "remove told", "tells again", "unregister",
+        "update_data", "upsert synced", "upsert told", "write",
     ),
     "follower": (
-        "asks again for the state", "has the state", "log before the state", "log, next", "log, seen before",
-        "state", "state, late",
+        "asks again for the state", "log before the state", "log, next", "log, seen before", "state",
+        "state, late",
     ),
     "replica": (
         "applied late", "read, answered", "read, passed on to the master",
@@ -121,6 +121,7 @@ UNREACHABLE: Final = tuple(
         "notifications: sent again",
         "notifications: stream, gap",
         "notifications: stream, seen before",
+        "processor: moved",
         "processor: register, known",
         "processor: register, not yet or not any more",
         "processor: tells again",

@@ -85,7 +85,7 @@ class ClientSeen:
     def _called(
         self, event: Call, effects: Sequence[Effect], asked: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
-        name, op_id, given = event.name, event.op_id, event.asked
+        name, op_id, given = event.name, event.op_id, event.named_arguments
         ops = {message["what"]["op"] for message in asked}
         answers = [each for each in effects if type(each) is Complete and each.op_id == op_id]
         if name == "read":
@@ -148,7 +148,7 @@ class ClientSeen:
         again = any(each["what"]["op"] == op for each in asked)
         if op == "write":
             chained = sum(
-                isinstance(each.error, Conflict) and "stands on" in each.error.summary for each in done
+                isinstance(each.error, Conflict) and "based on" in each.error.summary for each in done
             )
             yield from ["writing: chained on one that failed"] * chained
             outcome = "committed" if "ver" in message else "conflict" if "conflict" in message else "refused"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Received, Send, SendFailed, TimerFired
-from mudkit.systems.mud.servers.sender import AGAIN
+from mudkit.systems.mud.servers.stream_sender import AGAIN
 from mudkit.verify.campaign.client import StreamSeen
 
 __all__ = [
@@ -59,7 +59,7 @@ class FollowerSeen:
     def names(self, event: Event, effects: Sequence[Effect]) -> Iterator[str]:
         """Name what has happened to it."""
         if type(event) is TimerFired and event.name == "begin":
-            yield "follower: asks again for the state" if effects else "follower: has the state"
+            yield "follower: asks again for the state"
         elif type(event) is Received and event.message["kind"] in ("state", "log"):
             said = [each["lsn"] for each in _sent(effects) if each["kind"] == "has"]
             if not said:
@@ -126,7 +126,7 @@ class ProcessorSeen:
                 yield "processor: register, not yet or not any more"
             else:
                 yield "processor: register" if len(sent) > 1 else "processor: register, known"
-        elif kind in ("write", "update_data", "unregister", "confirmed", "gone"):
+        elif kind in ("write", "update_data", "unregister", "confirmed", "gone", "moved"):
             yield f"processor: {kind}"
 
 
@@ -238,6 +238,8 @@ class NotificationServerSeen:
                 yield "notifications: life"
             elif body["what"] == "policy":
                 yield "notifications: policy, sent" if "stream" in kinds else "notifications: policy, kept"
+            elif body["what"] == "whereabouts":
+                pass  # only of a server that was restored
             elif "gone" in kinds:
                 is_known = body["session"] in self._sessions
                 yield "notifications: tell, given up" if is_known else "notifications: tell, stranger"

@@ -17,7 +17,7 @@ __all__ = ["AFTER_S", "COLUMNS", "KINDS", "STANDING", "Trouble"]
 AFTER_S: Final = 300.0
 """So long after its repair a fault counts as being in effect still."""
 
-_DEVICE: Final = (None, "before commit", "after commit", "numbered, not pending", "held, still pending")
+_DEVICE: Final = (None, "before commit", "after commit", "held, still pending")
 _STORE: Final = (None, "before commit", "after commit", "decided, not in the log")
 _BEGINNING: Final = (None, "before commit", "after commit")
 """Of processors and notification servers: they write to their store when they begin a life."""
@@ -100,7 +100,8 @@ class Trouble:
         self._disturbed: set[str] = set()
         self._now: tuple[str, ...] = ()
         self._changes_us: float = -1.0
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter(standing)
+        """Number of times that each column began; a crash point that no machine reaches is not counted."""
         self.killed_after_commit: set[str] = set()
         """Devices that were to be killed there."""
         before = self._world.on_incident
@@ -126,7 +127,6 @@ class Trouble:
     def happen(self, kind: str) -> str | None:
         """Let a fault happen; give the device that it concerns, if it is one."""
         draw, faults = self._draw, self._faults
-        self.counts[kind.split(" ")[1] if kind in _KILLS else kind] += 1
         if kind in _KILLS:
             what, point = _KILLS[kind]
             if what in ("replica", "processor"):  # who follows the log begins when that is not easy
@@ -142,18 +142,18 @@ class Trouble:
         if kind == "cut":
             minutes = draw.choice([0.05, 1, self._longest_s / 60])
             faults.cut(device, minutes=minutes)
-            self._is_on(kind, minutes * 60)
+            self._begins(kind, minutes * 60)
         elif kind == "wiped":
             self._killed_now = device
             faults.wipe(device)
             self._killed_now = None
-            self._is_on(kind, 0.0)
+            self._begins(kind, 0.0)
         elif kind == "address":
             faults.change_address(device)
-            self._is_on(kind, 0.0)
+            self._begins(kind, 0.0)
         elif kind == "network":
             faults.change_network(device, draw.choice(["wifi", "lte", "umts_3g", "edge"]))
-            self._is_on(kind, 0.0)
+            self._begins(kind, 0.0)
         else:
             self._fault_hook(kind)
             return None
@@ -181,6 +181,10 @@ class Trouble:
 
     # -- inside
 
+    def _begins(self, column: str, seconds: float) -> None:
+        self.counts[column] += 1
+        self._is_on(column, seconds)
+
     def _is_on(self, column: str, seconds: float) -> None:
         until = self._world.now_us + (seconds + AFTER_S) * 1e6
         self._until_us[column] = max(self._until_us.get(column, 0.0), until)
@@ -204,7 +208,7 @@ class Trouble:
             delay_s=draw.choice([0.5, 20.0]),
         )
         for each in self._disturbed:
-            self._is_on(each, float("inf"))
+            self._begins(each, float("inf"))
 
     def _kill(self, what: str, point: str | None) -> str | None:
         hosts = self._hosts[what]
@@ -235,13 +239,13 @@ class Trouble:
         self._killed_now = host
         self._faults.restore(host, self._backups[host])
         self._killed_now = None
-        self._is_on("restored", 0.0)
+        self._begins("restored", 0.0)
         return host if kind == "device" else None
 
     def _was_killed(self, host: str) -> None:
         point = None if host == self._killed_now else self._traps.pop(host, None)
         self._down[host] = column = _killed(self._kind_of[host], point)
-        self._is_on(column, float("inf"))
+        self._begins(column, float("inf"))
         longest_s = 30.0 if self._kind_of[host] == "store" else 120.0  # nothing goes on without the store
         self._after(self._restarts.uniform(0.1, longest_s), lambda: self._faults.restart(host))
 
@@ -251,7 +255,7 @@ class Trouble:
             self._until_us.pop(column, None)
         if column is not None:
             self._is_on(column, 0.0)
-        self._is_on("restart", 0.0)
+        self._begins("restart", 0.0)
 
     def _after(self, seconds: float, what: Callable[[], None]) -> None:
         self._world.at(self._world.now_us + round(seconds * 1e6), lambda _: what())

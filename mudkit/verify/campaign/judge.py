@@ -22,7 +22,7 @@ PROMISED: Final = {
     "uncommitted": ("fork-sequential-retracted",),
 }
 """What the read types promise (Mobius, table 3); for uncommitted ones what is left of it when a write is
-refused that its own client has read: see :mod:`mudkit.consistency.retraction`."""
+refused that its own client has read: see :mod:`mudkit.consistency.record`."""
 
 
 MOST_EVENTS: Final = 200_000
@@ -171,7 +171,7 @@ class Judgement:
                         self._judge_values(each.operation, [value])
 
     def _judge_values(self, operation: Any, values: list[str]) -> None:
-        data = operation.call.asked["reader"]
+        data = operation.call.named_arguments["reader"]
         for value in values:
             predicate = self._predicates.get(value)
             if predicate is not None and not Predicate.restore(**predicate)({}, receiver=data):
@@ -188,11 +188,13 @@ class Judgement:
         answered = [each for each in made if each.status == "ok"]
         written = {id(each.operation): each.value for each in work.writes}
         for each in sorted(answered, key=lambda each: (each.responded_us, each.op_id)):
-            name = each.call.asked["table"]
+            name = each.call.named_arguments["table"]
             who = self._person(each.process.host.name, each.session), name
             is_read = each.call.name == "read"
             records = (each.result().records or {}).values() if is_read else ()
-            if is_read and name == SIDE and each.call.asked["latest"]:  # it knows the table that there is
+            if (
+                is_read and name == SIDE and each.call.named_arguments["latest"]
+            ):  # it knows the table that there is
                 before = sum(
                     made.status == "ok" and made.responded_us < each.invoked_us for made in work.creations
                 )
@@ -208,7 +210,7 @@ class Judgement:
         """Ask whether all reads were answered, and whether not too much was said."""
         for each in self.campaign.work.reads:
             if not each.done():
-                self.problems.append(f"{each} of {each.call.asked} was never answered")
+                self.problems.append(f"{each} of {each.call.named_arguments} was never answered")
         if (events := self.campaign.lab.world.handled) > MOST_EVENTS:
             self.problems.append(f"{events:,} events were handled")
 
@@ -378,7 +380,7 @@ class Judgement:
         error = _error(operation)
         if not isinstance(error, Conflict) or error.local is None:
             self.problems.append(f"a conditional write failed: {error!r}")
-        elif "stands on" not in error.summary:
+        elif "based on" not in error.summary:
             of_key = [row for row in rows if row["key"] == key and row["ts_us"] <= operation.responded_us]
             before = [row for row in of_key if row["ts_us"] < operation.invoked_us]
             states = [*before[-1:], *of_key[len(before) :]] if before else [None, *of_key]

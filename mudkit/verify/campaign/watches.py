@@ -65,7 +65,8 @@ def watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]])
     killed = campaign.trouble.killed_after_commit
     if watch.client in killed:  # noted as told, and nobody was left to be told
         (process,) = campaign.lab.world.hosts[watch.client].processes
-        held = (process.store.get(f"reading {watch.operation.result():09d}") or {"held": {}})["held"]
+        prefix = f"read {watch.operation.result():09d} "
+        held = {key.removeprefix(prefix): version for key, version in process.store.items(prefix)}
     for key, row in final.items():
         known, (is_for_him,) = last.get(key), reaching(row, [word])
         if row["ts_us"] <= since_us:

@@ -204,7 +204,7 @@ def test_nobody_expects_what_comes_later(model, later):
 
 
 def test_a_history_that_is_too_long_for_the_search_is_unknown():
-    history = recorded(1, operations=checker_module.MOST_OPERATIONS + 1, clients=3, versions=False)
+    history = recorded(1, operations=checker_module.MAX_OPERATIONS + 1, clients=3, versions=False)
     verdict = check(history, "sequential")
     assert (verdict.status, verdict.explanation.kind) == (Status.UNKNOWN, "too large")
     assert "3,000" in verdict.explanation.words

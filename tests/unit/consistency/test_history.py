@@ -111,7 +111,7 @@ def test_an_answer_before_its_invocation():
 
 
 def test_two_operations_with_one_id():
-    with pytest.raises(TraceContentError, match="one id"):
+    with pytest.raises(TraceContentError, match="the same id"):
         History([operation(), operation(invoked_us=8, answered_us=8)])
     assert len(History([operation(), operation(client="bob"), operation(key="y")])) == 3
 

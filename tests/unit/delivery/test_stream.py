@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 from unittest import mock
 
@@ -286,3 +287,21 @@ def test_an_old_confirmation_changes_nothing():
     out.acked(3)
     assert out.again() == []
     assert out.add(1, "d").seq == 4
+
+
+class Unread(deque):
+    """Items that are not iterated over."""
+
+    def __iter__(self):
+        raise AssertionError("the whole queue is read")
+
+
+def test_an_answer_does_not_read_the_whole_queue():
+    out = Outgoing("s 1")
+    for number in range(1, 1001):
+        out.add(0, number)
+    out._waiting = Unread(out._waiting)
+    assert out.missing(()) == []
+    assert [item.seq for item in out.missing({900, 0, 1001, 3})] == [3, 900]
+    assert out.acked(2) == [1, 2]
+    assert [item.seq for item in out.missing({2, 3, 900})] == [3, 900]

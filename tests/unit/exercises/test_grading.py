@@ -243,3 +243,15 @@ def test_a_misspelled_exercise_has_a_near_one(hand_in):
         grade(hand_in(ann=RIGHT), exercises=["4_last_hop"])
     with pytest.raises(ParameterError, match="did you mean '04_last_hop'"):
         judge("4_last_hop", lambda: None)
+
+
+def test_a_folder_for_each_student_gives_the_names(tmp_path):
+    for name in ("ann", "bob.b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "work.py").write_text("def take(seen, message): return None\n")
+    (tmp_path / "cyd.py").write_text("1 +\n")
+    table = grade([tmp_path])
+    assert table["name"].tolist() == ["ann", "bob.b", "cyd"]
+    assert table["verdict"].tolist() == ["not yet", "not yet", "not judged"]
+    assert table["points"].isna().tolist() == [False, False, True]
+    assert table["points"].sum() == 0

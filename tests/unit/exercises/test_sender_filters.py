@@ -21,11 +21,11 @@ OLDER, NEWER = "bob can read item 1, which was published before bob asked.", "bo
 
 
 def solution(use):
-    return use.to != use.holders or use.age_s >= use.lasts_s
+    return use.to != use.holders or use.age_s >= use.lifetime_s
 
 
 def one_by_one(use):
-    if use.age_s < use.lasts_s:
+    if use.age_s < use.lifetime_s:
         return any(each not in use.holders for each in use.to) or len(use.holders) > len(use.to)
     return True
 
@@ -40,7 +40,7 @@ def test_right_ones_pass(piece):
 
 
 def or_old(rule):
-    return lambda use: rule(use) or use.age_s >= use.lasts_s
+    return lambda use: rule(use) or use.age_s >= use.lifetime_s
 
 
 @pytest.mark.soak(keep=1)
@@ -50,7 +50,7 @@ def or_old(rule):
         [
             (lambda use: False, COMES, OLDER),
             (lambda use: True, STAYS, "item 2 begins a new key without need"),
-            (lambda use: use.age_s >= use.lasts_s, COMES, OLDER),
+            (lambda use: use.age_s >= use.lifetime_s, COMES, OLDER),
             (or_old(lambda use: bool(use.holders - use.to)), COMES, OLDER),
             (or_old(lambda use: bool(use.to - use.holders)), GOES, NEWER),
             (or_old(lambda use: len(use.to) != len(use.holders)), SWAP, OLDER),

@@ -40,7 +40,7 @@ def test_the_same_seed_is_the_same_run(done):
 
 
 def test_what_relays_held_of_the_items_is_ciphertext(done):
-    held = done.lab.held()
+    held = done.lab.exposure()
     assert held[held.party.str.startswith("contrail-") & (held.form == "ciphertext")].bytes.sum() > 100_000
     for private in ("x" * 77, "destination"):
         assert not [party for party, *_ in done.trace.exposure.find(private) if party.startswith("contrail-")]

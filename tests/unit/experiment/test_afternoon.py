@@ -17,10 +17,10 @@ def runs():
 def test_only_places_outside_leave_the_phone_of_a_sender_that_filters(runs):
     for way in ("sender", "in clear"):
         places = runs[way].places
-        assert places["left"].equals(places["away"])
-        assert 0 < places["away"].sum() < len(places) == 42
+        assert places["is_sent"].equals(places["is_away"])
+        assert 0 < places["is_away"].sum() < len(places) == 42
     for way in ("all", "cloud"):
-        assert runs[way].places["left"].all()
+        assert runs[way].places["is_sent"].all()
 
 
 def test_all_walk_the_same_way(runs):
@@ -46,7 +46,7 @@ def test_the_relay_guesses_from_traffic_and_with_the_filter_turned_round_from_si
     guesses = runs["sender"].relay_guesses()
     assert guesses["by traffic"] > 0.9 > guesses["always at home"]
     turned = PLAN.run(SEED, predicate=PLAN.inside)
-    assert (turned.places["left"] != turned.places["away"]).all()
+    assert (turned.places["is_sent"] != turned.places["is_away"]).all()
     assert turned.relay_guesses()["by silence"] > 0.9
 
 
@@ -66,7 +66,7 @@ def test_few_who_are_interested_save_energy_and_many_cost_it():
 
 
 def test_a_key_changes_when_a_friend_comes_or_goes():
-    keys = album_keys(SEED).set_index("before_it")
+    keys = album_keys(SEED).set_index("event")
     assert keys["key"].tolist() == ["1", "2", "3"]
-    assert keys["bob_was_sent"].tolist() == ["1", "1, 2", "1, 2"]
-    assert keys["ann_was_sent"].tolist() == ["none", "2", "2, 3"]
+    assert keys["bob_keys"].tolist() == ["1", "1, 2", "1, 2"]
+    assert keys["ann_keys"].tolist() == ["none", "2", "2, 3"]

@@ -6,7 +6,7 @@ from learning_traces import asked as asked_reads
 from learning_traces import first_labels, labelled_reads, written
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.experiment import CacheBench, Shuffled, nodes
+from mudkit.experiment import CacheBench, ShuffledLabels, tree_nodes
 from mudkit.learning import Always, BatchTree, Bound, CostMatrix, FixedRule, Tree, evaluate_reads
 from mudkit.learning.features import read_features, write_features
 from mudkit.learning.replay import SENT, replay
@@ -17,7 +17,7 @@ LABELS, READS = labelled_reads()
 
 @pytest.fixture(scope="module")
 def bench():
-    return CacheBench.of(LABELS, READS)
+    return CacheBench.from_labels(LABELS, READS)
 
 
 def test_rule_and_bound_are_those_of_the_evaluation(bench):
@@ -58,15 +58,15 @@ def test_nobody_is_decided_for_by_a_tree_that_has_seen_her(bench):
 
 def test_an_answer_may_lack_a_little(bench):
     """Half of the points are there whenever any are missing."""
-    most = CacheBench.of(LABELS, READS, completeness=0.51)
+    most = CacheBench.from_labels(LABELS, READS, completeness=0.51)
     assert most.run("latency").stale_share == bench.run("latency").stale_share > 0
     with pytest.raises(TraceContentError, match="Only one thing"):
-        CacheBench.of(LABELS, READS, completeness=0.5)
+        CacheBench.from_labels(LABELS, READS, completeness=0.5)
 
 
 def test_what_learns_from_shuffled_labels_asks_always():
     tree, control, always = evaluate_reads(
-        LABELS, READS, [Tree("freshness"), Shuffled(Tree("freshness"), 3), Always()]
+        LABELS, READS, [Tree("freshness"), ShuffledLabels(Tree("freshness"), 3), Always()]
     ).to_dict("records")
     assert control["policy"] == "tree, freshness, shuffled labels"
     assert control["sent_share"] > 0.97
@@ -86,7 +86,7 @@ def decided(table, row):
 
 def test_the_list_of_nodes_decides_as_the_tree_does(bench):
     learnt = bench.run(CostMatrix(0.5, 1.0)).learnt
-    table = nodes(learnt)
+    table = tree_nodes(learnt)
     known = read_features(bench.pairs, learnt.features)
     at = np.arange(0, len(known), 37)
     mine = [decided(table, dict(zip(learnt.names, row, strict=True))) for row in known[at]]
@@ -104,7 +104,7 @@ def test_a_tree_for_writes_is_listed_with_its_delays():
     positions, reads = written(rows), asked_reads([("phone", 60.0 * i, 0.0) for i in range(1, 40)])
     writes = Writes.of(first_labels(positions, reads), positions)
     learnt = BatchTree("freshness").learn(writes, ReadRequests.of(reads))
-    table = nodes(learnt)
+    table = tree_nodes(learnt)
     known = write_features(writes.t_us, writes.lat, writes.lon)[::13]
     mine = [decided(table, dict(zip(learnt.names, row, strict=True))) for row in known]
     due_us = learnt.due_us(writes)[::13] - writes.t_us[::13]
@@ -123,20 +123,20 @@ def test_a_tree_for_writes_is_listed_with_its_delays():
 )
 def test_what_cannot_be_is_refused(options, error):
     with pytest.raises(error):
-        CacheBench.of(LABELS, READS, **options)
+        CacheBench.from_labels(LABELS, READS, **options)
 
 
 def test_one_device_alone_teaches_nothing(bench):
     with pytest.raises(TraceContentError, match="one device"):
-        CacheBench.of(*labelled_reads(devices=1))
-    with pytest.raises(ParameterError, match="most"):
+        CacheBench.from_labels(*labelled_reads(devices=1))
+    with pytest.raises(ParameterError, match="max_stale_share"):
         bench.bound(1.5)
     with pytest.raises(ParameterError, match="cost matrix"):
         bench.run([[0, 1]])
 
 
 def test_cached_answers_are_counted_by_age():
-    bench = CacheBench.of(LABELS, READS)
+    bench = CacheBench.from_labels(LABELS, READS)
     table = bench.by_age([0.0, 10.0, 1e6], CostMatrix(1.0, 1.0))
     assert table[["good", "stale"]].to_numpy().sum() == (bench.pairs.age_s > 0).sum()
     assert (table["cost_of_using"] == table["stale"]).all()
@@ -145,9 +145,9 @@ def test_cached_answers_are_counted_by_age():
 
 
 def test_a_tree_is_learnt_from_some_devices_and_replayed_on_the_others():
-    bench = CacheBench.of(LABELS, READS)
-    measures = bench.learn_from(2, CostMatrix(2.0, 1.0), FixedRule(1.0, 10.0), seed=1)
+    bench = CacheBench.from_labels(LABELS, READS)
+    measures = bench.train_on(2, CostMatrix(2.0, 1.0), FixedRule(1.0, 10.0), seed=1)
     for row in measures.values():
         assert row["cost_per_read"] == pytest.approx(row["sent_share"] + 2 * row["stale_share"])
     with pytest.raises(ParameterError, match="devices"):
-        bench.learn_from(1, CostMatrix(2.0, 1.0), FixedRule(1.0, 10.0))
+        bench.train_on(1, CostMatrix(2.0, 1.0), FixedRule(1.0, 10.0))

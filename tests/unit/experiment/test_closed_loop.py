@@ -24,13 +24,13 @@ from mudkit.systems.mud.policies.policies import NearAndRecent
 )
 def test_the_alarm_rings_when_the_share_can_hardly_be_what_was_promised(reads, stale, rings):
     alarm = DriftAlarm(0.05, 0.12)
-    half = alarm.seen(reads // 2, stale // 2)
-    assert half.seen(reads - reads // 2, stale - stale // 2).rings is rings
-    assert not alarm.rings
+    half = alarm.add(reads // 2, stale // 2)
+    assert half.add(reads - reads // 2, stale - stale // 2).is_raised is rings
+    assert not alarm.is_raised
 
 
 def test_wilsons_interval():
-    low, high = DriftAlarm(0.0, 1.0).seen(10, 1).interval  # Brown, Cai and DasGupta (2001) give it so
+    low, high = DriftAlarm(0.0, 1.0).add(10, 1).interval  # Brown, Cai and DasGupta (2001) give it so
     assert (round(low, 4), round(high, 4)) == (0.0179, 0.4042)
     assert DriftAlarm(0.0, 1.0).interval == (0.0, pytest.approx(0.7935, abs=1e-3))
 
@@ -40,7 +40,7 @@ def test_bad_input():
         with pytest.raises(ParameterError):
             DriftAlarm(low, high)
     with pytest.raises(ParameterError):
-        DriftAlarm(0.0, 1.0).seen(3, 4)
+        DriftAlarm(0.0, 1.0).add(3, 4)
     for options in ({"cars": 0}, {"days": 0}, {"every_s": 0}, {"reads_per_day": -1}):
         with pytest.raises(ParameterError):
             Commuters(**options)
@@ -88,6 +88,30 @@ def test_a_policy_but_inside_a_box():
     assert Artefact.read(both.document) == both
     again = FOR_TWO_HOURS.renewed(4)
     assert (again.version, again.nodes) == (4, FOR_TWO_HOURS.nodes)
+
+
+def test_a_policy_up_to_an_age_asks_for_what_is_older():
+    inside = FOR_TWO_HOURS.with_override("local", south=30.0, north=30.5, west=-98.0, east=-97.0, version=2)
+    young = inside.up_to_age(3600.0)
+    assert (young.version, young.features) == (2, ("age", "lat", "lon"))
+    decided = [young.decide((age_s, 30.2, -97.5)) for age_s in (10.0, 3600.0, 3601.0, 9000.0, None)]
+    assert decided == ["local", "local", "remote", "remote", "remote"]
+    assert Artefact.read(young.document) == young
+
+
+def test_parked_cars_do_not_report_unless_they_always_do():
+    runs = {
+        when: Commuters(cars=3, days=1, every_s=600.0, reads_per_day=1.0, report_when=when).run(
+            2, START, AlwaysRemote()
+        )
+        for when in ("any time", "driving")
+    }
+    assert runs["any time"].written is None
+    written = runs["driving"].written
+    positions = runs["driving"].lab.trace.table("positions").to_pandas()
+    assert 3 < len(written) < len(positions) / 2
+    moments = {(row.device, row.ts.value // 1000) for row in positions.itertuples()}
+    assert set(written.itertuples(index=False, name=None)) <= moments
 
 
 def begun():

@@ -12,20 +12,20 @@ import pytest
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment import (
     ADAPTERS,
-    CANNOT,
     GAINS,
     LABELS,
     MEASURES,
     PHOTOS,
     TASKS,
     TRAFFIC,
+    UNSUPPORTED,
     WARD,
     LastHop,
     Mud,
     Sublim,
     by_device,
-    disclosed,
-    front,
+    disclosures,
+    pareto_front,
     run,
     scoreboard,
 )
@@ -131,7 +131,7 @@ def test_a_task_that_is_not_there(board):
 
 def on_front(gain, cost):
     table = pd.DataFrame({"system": range(len(gain)), "useful_share": gain, "radio_j": cost})
-    return front(table, "useful_share", "radio_j")["is_best"].tolist()
+    return pareto_front(table, "useful_share", "radio_j")["is_best"].tolist()
 
 
 def test_the_front_has_nobody_that_another_one_beats():
@@ -160,9 +160,9 @@ def test_the_front_of_a_board(board):
 
 
 def test_what_a_system_cannot_say_is_of_a_task_that_there_is():
-    assert list(CANNOT) == list(ADAPTERS)
-    assert {task for answer in CANNOT.values() for task in answer} <= set(TASKS)
-    assert LastHop.cannot["traffic alerts"].endswith(".")
+    assert list(UNSUPPORTED) == list(ADAPTERS)
+    assert {task for answer in UNSUPPORTED.values() for task in answer} <= set(TASKS)
+    assert LastHop.unsupported["traffic alerts"].endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ TABLE = pd.DataFrame(
 
 
 def best(x, y):
-    result = front(TABLE, x, y)
+    result = pareto_front(TABLE, x, y)
     return set(result.loc[result["is_best"], "system"])
 
 
@@ -232,7 +232,7 @@ def test_two_gains_and_two_costs():
 @pytest.mark.parametrize(("x", "y"), [("radio_j", "radio_j"), ("up_kb", "radio_j"), ("system", "radio_j")])
 def test_what_are_no_two_measures(x, y):
     with pytest.raises(ParameterError, match="useful_share"):
-        front(TABLE, x, y)
+        pareto_front(TABLE, x, y)
 
 
 TASK = PHOTOS.over(devices=6, hours=6.0)
@@ -248,7 +248,7 @@ def result():
 def test_it_is_of_the_first_seed_and_of_each_system(result):
     for name, make in TWO.items():
         entry = run(TASK, make, 4, name=name)
-        for kept, own in ((result.devices, by_device(entry)), (result.disclosed, disclosed(entry))):
+        for kept, own in ((result.devices, by_device(entry)), (result.disclosures, disclosures(entry))):
             rows = kept.query("task == @TASK.name and system == @name").reset_index(drop=True)
             pd.testing.assert_frame_equal(rows.drop(columns=["task", "system"]), own)
         latencies = result.latencies.query("system == @name")["latency_s"]
@@ -259,7 +259,7 @@ def test_it_is_of_the_first_seed_and_of_each_system(result):
 def test_nothing_is_kept_if_it_is_not_wanted():
     bare = scoreboard([TASK], {"to everyone": TWO["to everyone"]}, seeds=[4], privacy=False)
     assert bare.devices.empty
-    assert bare.disclosed.empty
+    assert bare.disclosures.empty
     assert bare.latencies.empty
 
 

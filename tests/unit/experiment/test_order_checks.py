@@ -13,7 +13,7 @@ from mudkit.experiment import (
     COMPOSITIONS,
     PAIRS,
     PROMISES,
-    SAME,
+    SAME_AS_FIRST,
     TASKS,
     Contrail,
     Interest,
@@ -22,18 +22,20 @@ from mudkit.experiment import (
     Mud,
     Radiator,
     Sublim,
-    commuting,
-    orders,
+    check_orders,
+    commutativity,
     run,
 )
 from mudkit.experiment import order_checks as p
 from mudkit.experiment.adapters.system import meant_by
 from mudkit.experiment.chains import Chain
-from mudkit.experiment.order_checks import ALONE, Said, Trace, played, smaller, traces
+from mudkit.experiment.order_checks import ALONE, Trace, TraceItem, played, smaller, traces
 
 MIN = 60
-HIDDEN_FROM_ONE = Trace((10, 40), (Said(20 * MIN, 0, 18), Said(25 * MIN, 1, 0), Said(30 * MIN, 2, 0)))
-CROWD = Trace((20,), tuple(Said((100 + 2 * each) * MIN, each % 3, 0) for each in range(4)))
+HIDDEN_FROM_ONE = Trace(
+    (10, 40), (TraceItem(20 * MIN, 0, 18), TraceItem(25 * MIN, 1, 0), TraceItem(30 * MIN, 2, 0))
+)
+CROWD = Trace((20,), tuple(TraceItem((100 + 2 * each) * MIN, each % 3, 0) for each in range(4)))
 
 
 def of(composition, order, story):
@@ -93,13 +95,15 @@ def test_predicates_over_an_aggregate_lose_or_show_too_much_or_take_it_apart(rul
 
 
 def test_a_limit_before_the_predicate_is_spent_on_what_is_hidden():
-    story = Trace((10,), (*(Said((5 + 12 * each) * MIN, 0, 30) for each in range(2)), Said(40 * MIN, 0, 0)))
+    story = Trace(
+        (10,), (*(TraceItem((5 + 12 * each) * MIN, 0, 30) for each in range(2)), TraceItem(40 * MIN, 0, 0))
+    )
     for limit, composition in (("Last hop", "a daily limit"), ("SUBLIM", "a rate limit")):
-        said = story.said if limit == "Last hop" else (Said(35 * MIN, 0, 30), Said(40 * MIN, 0, 0))
+        said = story.items if limit == "Last hop" else (TraceItem(35 * MIN, 0, 30), TraceItem(40 * MIN, 0, 0))
         name = f"writer predicates and {composition}"
-        _, after = of(name, f"MUD, then {limit}", replace(story, said=said))
+        _, after = of(name, f"MUD, then {limit}", replace(story, items=said))
         assert set(after.values()) == {None}
-        came, before = of(name, f"{limit}, then MUD", replace(story, said=said))
+        came, before = of(name, f"{limit}, then MUD", replace(story, items=said))
         spent = [promise for promise, answer in before.items() if answer]
         assert spent == [p.SEEN_PER_DAY if limit == "Last hop" else p.SEEN_SPACED]
         assert "gets 0 of the 1 before midnight" in before[spent[0]]
@@ -107,14 +111,14 @@ def test_a_limit_before_the_predicate_is_spent_on_what_is_hidden():
 
 
 def test_a_daily_limit_lets_go_at_midnight_what_a_rate_limit_had_spread_out():
-    story = Trace((20,), tuple(Said((20 + 15 * each) * MIN, 0, 0) for each in range(4)))
+    story = Trace((20,), tuple(TraceItem((20 + 15 * each) * MIN, 0, 0) for each in range(4)))
     came, broken = of("a daily limit and a rate limit", "SUBLIM, then Last hop", story)
     assert [at for at, _, _ in times(came)] == [20, 35, 90, 90]
     assert broken[p.TOO_SOON] == "messages come at 00:00 and 00:00"
 
 
 def test_a_wait_behind_a_daily_limit_brings_a_day_more_than_the_limit():
-    story = Trace((20,), (Said(70 * MIN, 0, 0), Said(110 * MIN, 0, 0), Said(160 * MIN, 0, 0)))
+    story = Trace((20,), (TraceItem(70 * MIN, 0, 0), TraceItem(110 * MIN, 0, 0), TraceItem(160 * MIN, 0, 0)))
     _, broken = of("a daily limit and aggregation by time", "Last hop, then Radiator", story)
     assert broken[p.TOO_MANY] == "3 messages come after midnight"
     _, broken = of("a daily limit and aggregation by time", "Radiator, then Last hop", story)
@@ -158,7 +162,7 @@ def test_each_promise_breaks_when_what_was_handed_over_is_changed():
     assert PROMISES[p.HIDDEN](came) is None
     assert PROMISES[p.ALL](came) is None
     handed = came.adapter.handed
-    hidden = next(each for each in handed if each.batch[0].about["least"] == 18)
+    hidden = next(each for each in handed if each.batch[0].metadata["least"] == 18)
     handed.append(hidden._replace(phone="phone-00000"))
     assert "a reader of 10 is shown what is hidden from those under 18" in PROMISES[p.HIDDEN](came)
     handed.pop()
@@ -173,24 +177,24 @@ def test_each_promise_breaks_when_what_was_handed_over_is_changed():
 
 
 def test_the_table_says_what_held_on_how_many_stories_and_the_smallest_that_breaks_it():
-    result = orders(["writer predicates and aggregation by time"], scenarios=4, seed=1)
+    result = check_orders(["writer predicates and aggregation by time"], scenarios=4, seed=1)
     assert set(result["scenarios"]) == {4}
     first = result[result["order"] == "MUD, then Radiator"]
-    assert first["held"].all()
-    assert SAME not in set(first["promise"])
+    assert first["is_kept"].all()
+    assert SAME_AS_FIRST not in set(first["promise"])
     lost = result[
         (result["order"] == "Radiator, then MUD: all writers mean her") & (result["promise"] == p.ALL)
     ]
-    assert not lost["held"].any()
+    assert not lost["is_kept"].any()
     answer = lost["counterexample"].iloc[0]
     assert answer.count("by sender") == 2, "one item that is hidden, and one that is lost with it"
-    assert (result["held"] == (result["broken"] == 0)).all()
-    assert (result.loc[result["held"], "counterexample"] == "").all()
-    row = commuting(result).iloc[0]
+    assert (result["is_kept"] == (result["broken"] == 0)).all()
+    assert (result.loc[result["is_kept"], "counterexample"] == "").all()
+    row = commutativity(result).iloc[0]
     assert not row["same_shown"]
     assert not row["same_kept"]
     assert "MUD, then Radiator" in row["best"]
-    assert result.equals(orders(["writer predicates and aggregation by time"], scenarios=4, seed=1))
+    assert result.equals(check_orders(["writer predicates and aggregation by time"], scenarios=4, seed=1))
 
 
 @pytest.mark.soak(keep=1)
@@ -202,16 +206,16 @@ def test_the_table_says_what_held_on_how_many_stories_and_the_smallest_that_brea
     ],
 )
 def test_what_breaks_only_around_midnight_is_found_among_the_default_stories(composition, order, promise):
-    result = orders([composition])
+    result = check_orders([composition])
     row = result[(result["order"] == order) & (result["promise"] == promise)].iloc[0]
     assert 0 < row["broken"] < row["scenarios"] / 2
-    assert not row["held"]
+    assert not row["is_kept"]
     assert "00:00" in row["counterexample"] or "after midnight" in row["counterexample"]
 
 
 def test_two_that_only_pass_on_commute():
-    result = orders(["writer predicates and sealing"], scenarios=2)
-    row = commuting(result).iloc[0]
+    result = check_orders(["writer predicates and sealing"], scenarios=2)
+    row = commutativity(result).iloc[0]
     assert row["same_shown"]
     assert row["same_kept"]
     assert row["never"] == p.READ
@@ -226,27 +230,27 @@ def test_every_pair_has_its_orders_and_what_it_asks_for_can_be_checked():
             assert order.promises or name == ALONE
             assert set(order.promises) <= set(PROMISES)
     with pytest.raises(MudkitError, match="no such composition"):
-        orders(["MUD and tea"])
+        check_orders(["MUD and tea"])
     with pytest.raises(MudkitError, match="scenarios"):
-        orders(scenarios=0)
+        check_orders(scenarios=0)
 
 
 def test_stories_are_drawn_from_their_seed():
     drawn = list(traces(20, 5))
     assert drawn == list(traces(20, 5)) != list(traces(20, 6))
     assert drawn[:10] == list(traces(10, 5))
-    assert {each.least for story in drawn for each in story.said} == {0, 18, 30}
-    assert {each.least for story in traces(20, 5, hides=False) for each in story.said} == {0}
+    assert {each.least for story in drawn for each in story.items} == {0, 18, 30}
+    assert {each.least for story in traces(20, 5, hides=False) for each in story.items} == {0}
     for story in drawn:
-        at_s = [each.at_s for each in story.said]
+        at_s = [each.at_s for each in story.items]
         assert at_s == sorted(set(at_s))
-        assert len(story.task().says(0, ["a"] * len(story.ages), [])) == len(story.ages)
+        assert len(story.task().profiles(0, ["a"] * len(story.ages), [])) == len(story.ages)
 
 
 def test_a_story_is_made_smaller_as_long_as_it_breaks():
-    story = Trace((10, 20, 40), tuple(Said(at * MIN, 0, at % 3) for at in range(5, 15)))
-    answer = smaller(story, lambda each: sum(said.least == 2 for said in each.said) >= 2)
-    assert len(answer.said) == 2
+    story = Trace((10, 20, 40), tuple(TraceItem(at * MIN, 0, at % 3) for at in range(5, 15)))
+    answer = smaller(story, lambda each: sum(item.least == 2 for item in each.items) >= 2)
+    assert len(answer.items) == 2
     assert len(answer.ages) == 1
 
 
@@ -277,7 +281,7 @@ def test_compositions_enter_the_scoreboard():
         answer = entry.measures()
         assert answer["useful"] + answer["wasted"], name
         if "Radiator" not in name:
-            assert answer["useful"] >= 0.7 * entry.testbed.wanted, name
+            assert answer["useful"] >= 0.7 * entry.testbed.wanted_count, name
 
 
 def test_what_a_user_looks_for_is_fetched_from_the_spool():
@@ -285,8 +289,8 @@ def test_what_a_user_looks_for_is_fetched_from_the_spool():
     small = TASKS["news with ranks"].over(devices=3, hours=10.0, outage=0.0)
     entry = run(small, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
     assert entry.measures()["useful"]
-    assert entry.measures()["wasted"] < entry.testbed.wanted / 2
-    assert (entry.deliveries["read"].dropna().value_counts() <= small.most).all()
+    assert entry.measures()["wasted"] < entry.testbed.wanted_count / 2
+    assert (entry.deliveries["read"].dropna().value_counts() <= small.max_shown).all()
 
 
 def test_who_moves_pays_for_telling_her_desk():

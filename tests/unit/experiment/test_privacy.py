@@ -1,4 +1,4 @@
-"""What parties learnt, from what they held."""
+"""What parties party_knowledge, from what they held."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from mudkit.experiment import (
     Contrail,
     Scenario,
     StoreAndForward,
+    cleartext_fields,
     contacts,
-    disclosed,
+    disclosures,
     knowledge,
-    learnt,
     own_machine,
+    party_knowledge,
     run,
-    shown,
 )
 from mudkit.sources.workloads import Poisson
 from mudkit.systems import radiator
@@ -86,7 +86,7 @@ def test_a_relay_learns_who_talks_to_whom_when_and_how_much(lab):
 
 
 def test_the_summary_counts_what_the_contacts_say(lab):
-    table = learnt(lab).set_index("party")
+    table = party_knowledge(lab).set_index("party")
     assert set(table.index) == {"servers", "ann", "bob", "cyd", "dan"}
     servers = table.loc["servers"]
     assert (servers.devices, servers.pairs) == (4, 3)
@@ -98,18 +98,18 @@ def test_the_summary_counts_what_the_contacts_say(lab):
 
 
 def test_what_a_relay_is_shown_has_groups_and_names_and_no_content(lab):
-    table = shown(lab, "contrail")
+    table = cleartext_fields(lab, "contrail")
     gateway = table[table.party == "contrail-gateway"].set_index("field")
     assert gateway.loc["group"].examples == "club"
     assert gateway.loc["message.item"].examples == "the name of it"
     assert gateway.loc["friends[]"]["values"] == 2
     assert set(gateway.loc[["message.port", "message.to[].port"]].examples) == {"app"}
     assert not table.examples.str.contains("secret|x > 0").any()
-    assert shown(lab, "mud").empty
+    assert cleartext_fields(lab, "mud").empty
 
 
 def test_a_relay_is_shown_nothing_else_by_devices(lab):
-    table = shown(lab, "contrail")
+    table = cleartext_fields(lab, "contrail")
     fields = set(table[table.party == "contrail-gateway"].field)
     from_devices = {each for each in fields if not each.startswith(("message.page", "message.results"))}
     assert from_devices == {
@@ -126,10 +126,10 @@ def test_another_system_shows_all_of_it():
     ann, _ = (Client(made.device(name), relay) for name in ("ann", "bob"))
     ann.send("bob", "the secret").result()
     made.run(minutes=1)
-    table = learnt(made).set_index("party")
+    table = party_knowledge(made).set_index("party")
     assert table.loc["servers"].pairs == 1
     assert table.loc["servers"].ciphertext_bytes == 0
-    assert "the secret" in set(shown(made).examples)
+    assert "the secret" in set(cleartext_fields(made).examples)
 
 
 def _told(compress):
@@ -150,8 +150,8 @@ def test_what_is_only_packed_changes_nothing_in_who_knows_what():
     assert len(contacts(packed)) > 0
     assert contacts(packed)[answer].equals(contacts(plain)[answer])
     columns = ["system", "party", "devices", "pairs", "messages", "clear_bytes"]
-    assert learnt(packed)[columns].equals(learnt(plain)[columns])
-    assert shown(packed).equals(shown(plain))
+    assert party_knowledge(packed)[columns].equals(party_knowledge(plain)[columns])
+    assert cleartext_fields(packed).equals(cleartext_fields(plain))
 
 
 def test_runs_of_two_systems_are_compared():
@@ -159,15 +159,15 @@ def test_runs_of_two_systems_are_compared():
     tables = {}
     for system in (Contrail, StoreAndForward):
         done = run(scenario, system, seed=1)
-        assert len(done.lab.held()) > 10
-        tables[done.system] = learnt(done.lab).set_index("party").loc["servers"]
+        assert len(done.lab.exposure()) > 10
+        tables[done.system] = party_knowledge(done.lab).set_index("party").loc["servers"]
     sealed, clear = tables["contrail"], tables["store and forward"]
     assert sealed.pairs == clear.pairs > 4  # who talks to whom is the same
     assert sealed.ciphertext_bytes > clear.ciphertext_bytes == 0
 
 
 def test_a_lab_that_keeps_nothing_says_so():
-    with pytest.raises(ParameterError, match="held=True"):
+    with pytest.raises(ParameterError, match="record_held=True"):
         contacts(Lab())
 
 
@@ -264,7 +264,7 @@ def test_phones_read_what_is_not_for_them_where_all_get_everything(known):
 
 def test_a_run_that_has_not_kept_it():
     with pytest.raises(ParameterError, match="does not keep"):
-        knowledge(run(_FEW.over(hours=0.1), ADAPTERS["MUD"], seed=1, held=False))
+        knowledge(run(_FEW.over(hours=0.1), ADAPTERS["MUD"], seed=1, record_held=False))
 
 
 NEAR = FRIENDS_NEARBY.over(devices=6, hours=0.5)
@@ -272,7 +272,7 @@ BOTH = ["places", "wants"]
 
 
 def shares(entry):
-    return disclosed(entry).set_index("party")
+    return disclosures(entry).set_index("party")
 
 
 @pytest.fixture(scope="module")
@@ -297,7 +297,7 @@ def test_the_same_search_finds_what_a_relay_holds(contrail):
     held, testbed = contrail.lab.trace.exposure, contrail.testbed
     rows = contrail.lab.frame("positions").query("device == @testbed.phones[0]")
     lat, lon = rows[["lat", "lon"]].iloc[0]
-    friends = [testbed.about(phone)["friends"] for phone in testbed.phones]
+    friends = [testbed.profile(phone)["friends"] for phone in testbed.phones]
     longest = max(friends, key=len)
     held.record("contrail-gateway", "contrail", "received", {"loc": (lat, lon)}, 0)
     held.record("contrail-gateway", "contrail", "stored", gzip.compress(longest.encode()), 0)
@@ -318,6 +318,6 @@ def test_a_feed_that_filters_knows_what_its_readers_want():
 
 
 def test_an_entry_that_keeps_nothing_says_so():
-    entry = run(NEAR, ADAPTERS["to everyone"], 1, name="all", held=False)
-    with pytest.raises(ParameterError, match="held=True"):
-        disclosed(entry)
+    entry = run(NEAR, ADAPTERS["to everyone"], 1, name="all", record_held=False)
+    with pytest.raises(ParameterError, match="record_held=True"):
+        disclosures(entry)

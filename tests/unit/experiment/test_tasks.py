@@ -53,8 +53,8 @@ def test_every_form_of_a_want_says_the_same(task, about, me):
 
 def test_what_a_want_depends_on():
     want = Interest("contains(me.friends, item.who) AND within_km(item.loc, me.loc, 2)")
-    assert (want.of_item, want.of_me, want.moves) == ({"who", "loc"}, {"friends", "loc"}, True)
-    assert not Interest("item.rank > 3").moves
+    assert (want.of_item, want.of_me, want.uses_place) == ({"who", "loc"}, {"friends", "loc"}, True)
+    assert not Interest("item.rank > 3").uses_place
 
 
 def test_a_want_that_is_none():

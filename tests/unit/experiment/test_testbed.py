@@ -27,12 +27,12 @@ def _says(seed, phones, senders):
 
 
 def _testbed(**changes):
-    settings = {"wants": "item.rank >= me.least", "says": _says, "is_shown": False, **changes}
-    task = Task("test", "A test.", tells=lambda *given: {}, scenario=Scenario(devices=3), **settings)
+    settings = {"wants": "item.rank >= me.least", "profiles": _says, "is_shown": False, **changes}
+    task = Task("test", "A test.", metadata=lambda *given: {}, scenario=Scenario(devices=3), **settings)
     lab = Lab(1)
     lab.fleet(3, link="ideal")
     testbed = Testbed(task, lab)
-    testbed.enter(Nobody())
+    testbed.attach(Nobody())
     testbed.couriers = on_each(lab.devices.values())
     return testbed
 
@@ -47,7 +47,7 @@ def _bring(testbed, name, *phones):
     for phone in phones:
         if phone != testbed.items[name].sender:
             _send(testbed, [testbed.items[name].content], phone)
-        testbed.arrived(phone, name)
+        testbed.record_arrival(phone, name)
 
 
 def _item(name, rank=5.0, sender="phone-00000", expires_s=None):
@@ -63,7 +63,7 @@ def test_who_wants_an_item_is_not_its_sender():
     testbed = _testbed()
     testbed.publish(_item("one", rank=1.0))
     assert list(_rows(testbed)) == [("one", "phone-00001")]
-    assert testbed.wanted == 1
+    assert testbed.wanted_count == 1
 
 
 def test_what_comes_and_is_not_wanted_is_there_without_being_read():
@@ -80,7 +80,7 @@ def test_what_comes_and_is_not_wanted_is_there_without_being_read():
 
 
 def test_the_best_are_shown_first_and_what_is_over_never():
-    testbed = _testbed(most=1)
+    testbed = _testbed(max_shown=1)
     for name, rank, expires_s in (("low", 3.0, None), ("high", 4.0, None), ("over", 5.0, 1.0)):
         testbed.publish(_item(name, rank, expires_s=expires_s))
         _bring(testbed, name, "phone-00002")
@@ -98,7 +98,7 @@ def test_what_is_seen_as_it_comes_is_read_at_once_and_once():
     testbed.lab.run(seconds=3)
     _bring(testbed, "one", "phone-00001")
     testbed.lab.run(seconds=3)
-    testbed.arrived("phone-00001", "one")
+    testbed.record_arrival("phone-00001", "one")
     row = _rows(testbed)["one", "phone-00001"]
     assert (row.status, row.latency_s, row.staleness_s) == ("read", 3.0, 3.0)
 
@@ -108,7 +108,7 @@ def test_nothing_comes_that_nobody_has_published(phone, item):
     testbed = _testbed()
     testbed.publish(_item("one"))
     with pytest.raises(ParameterError, match="nobody has published"):
-        testbed.arrived(phone, item)
+        testbed.record_arrival(phone, item)
 
 
 def test_who_moves_far_enough_says_so():
@@ -117,19 +117,19 @@ def test_who_moves_far_enough_says_so():
         "A test.",
         "within_km(item.loc, me.loc, 1)",
         Scenario(devices=4, mobility="manhattan"),
-        tells=lambda *given: {},
-        says=lambda seed, phones, senders: [{} for _ in phones],
+        metadata=lambda *given: {},
+        profiles=lambda seed, phones, senders: [{} for _ in phones],
         renew_km=0.2,
     )
     lab = Lab(3)
     lab.fleet(4, mobility="manhattan")
     testbed, nobody = Testbed(task, lab), Nobody()
-    answer = {phone: testbed.about(phone)["loc"] for phone in testbed.phones}
-    testbed.enter(nobody)
+    answer = {phone: testbed.profile(phone)["loc"] for phone in testbed.phones}
+    testbed.attach(nobody)
     assert nobody.moves == []
     lab.run(hours=1)
     assert set(nobody.moves) == set(testbed.phones)
-    assert all(testbed.about(phone)["loc"] != answer[phone] for phone in testbed.phones)
+    assert all(testbed.profile(phone)["loc"] != answer[phone] for phone in testbed.phones)
 
 
 def test_a_want_with_a_place_needs_places():
@@ -156,7 +156,7 @@ class Place:
         self.lab = Lab(1)
         self.lab.fleet(3, link=link)
         self.testbed = Testbed(task, self.lab)
-        self.testbed.enter(Nobody())
+        self.testbed.attach(Nobody())
         self.couriers = on_each([self.lab.server("relay"), *self.lab.devices.values()])
 
     def publish(self, name, sender=A, size_bytes=SIZE_BYTES):
@@ -171,7 +171,7 @@ class Place:
 
     def has_arrived(self, phone, name):
         try:
-            self.testbed.arrived(phone, name)
+            self.testbed.record_arrival(phone, name)
         except ParameterError as error:
             self.error = error
             return False
@@ -312,7 +312,7 @@ def test_a_message_of_one_phone_to_itself_is_no_message_over_a_link():
 def test_all_systems_are_believed(system, task):
     entry = run(TASKS[task].over(devices=5, hours=0.2), ADAPTERS[system], seed=2)
     assert (
-        entry.testbed.wanted == 0
+        entry.testbed.wanted_count == 0
         or entry.deliveries["delivered"].notna().any()
         or len(entry.testbed.items) < 9
     )

@@ -21,35 +21,35 @@ def by_distance(sender, receiver):
 
 
 @pytest.fixture(scope="module")
-def said():
-    return TRAFFIC.said(3)
+def reports():
+    return TRAFFIC.reports(3)
 
 
-def test_what_is_said_is_in_order_and_a_function_of_the_seed(said):
-    pd.testing.assert_frame_equal(said, TRAFFIC.said(3))
-    assert not said.equals(TRAFFIC.said(4))
-    assert said["t_s"].is_monotonic_increasing
-    assert said["t_s"].is_unique, "cars do not speak in chorus"
-    assert said.groupby("car").size().tolist() == [6] * 5
+def test_what_is_said_is_in_order_and_a_function_of_the_seed(reports):
+    pd.testing.assert_frame_equal(reports, TRAFFIC.reports(3))
+    assert not reports.equals(TRAFFIC.reports(4))
+    assert reports["t_s"].is_monotonic_increasing
+    assert reports["t_s"].is_unique, "cars do not speak in chorus"
+    assert reports.groupby("car").size().tolist() == [6] * 5
 
 
 def test_in_the_jam_a_quarter_of_the_speed_is_said():
-    free, jam = Traffic(5, 6.0, jam_km=0.0).said(3), Traffic(5, 6.0, jam_km=1000.0).said(3)
+    free, jam = Traffic(5, 6.0, jam_km=0.0).reports(3), Traffic(5, 6.0, jam_km=1000.0).reports(3)
     is_jam = jam["t_s"].between(120, 240, inclusive="left")
     assert np.allclose(jam.loc[is_jam, "speed_kmh"], free.loc[is_jam, "speed_kmh"] / 4, atol=0.06)
     assert jam.loc[~is_jam, "speed_kmh"].equals(free.loc[~is_jam, "speed_kmh"])
 
 
-def test_listeners_stand_in_the_middle_and_north_of_it(said):
-    stand = TRAFFIC.listeners(said)
+def test_listeners_stand_in_the_middle_and_north_of_it(reports):
+    stand = TRAFFIC.listeners(reports)
     assert distance_km(stand[Traffic.NEAR], stand[Traffic.FAR]) == pytest.approx(20.0, abs=0.01)
-    assert stand[Traffic.NEAR] == TRAFFIC.middle(said)
+    assert stand[Traffic.NEAR] == TRAFFIC.middle(reports)
 
 
 @pytest.mark.parametrize("settings", [{}, {"chain": 0.5, "echo": True}])
-def test_everything_arrives_once_on_the_fleet(said, settings):
-    drive = TRAFFIC.run(3, by_distance, longest_s=100.0, **settings)
-    sums = drive.heard.groupby("receiver")["messages"].sum()
+def test_everything_arrives_once_on_the_fleet(reports, settings):
+    drive = TRAFFIC.run(3, by_distance, max_retention_s=100.0, **settings)
+    sums = drive.cells.groupby("receiver")["messages"].sum()
     own = 0 if settings.get("echo") else 6
     assert sums.to_dict() == {Traffic.NEAR: 30, Traffic.FAR: 30} | {
         f"car-{i:05d}": 30 - own for i in range(5)
@@ -64,12 +64,12 @@ def test_everything_arrives_once_on_the_fleet(said, settings):
     assert measures["phones_kb"] > 0
 
 
-def test_the_rules_alone_say_what_the_fleet_does(said):
-    fleet = TRAFFIC.run(3, by_distance, longest_s=100.0).heard
-    alone, sent = TRAFFIC.play(said, by_distance, longest_s=100.0)
+def test_the_rules_alone_say_what_the_fleet_does(reports):
+    fleet = TRAFFIC.run(3, by_distance, max_retention_s=100.0).cells
+    alone, sent = TRAFFIC.play(reports, by_distance, max_retention_s=100.0)
     for name in (Traffic.NEAR, Traffic.FAR):
         there, here = fleet[fleet["receiver"] == name], alone[alone["receiver"] == name]
-        columns = ["lat", "lon", "messages", "speed_kmh", "said_s", "distance_km"]
+        columns = ["lat", "lon", "messages", "speed_kmh", "reported_s", "distance_km"]
         assert there[columns].round(6).values.tolist() == here[columns].round(6).values.tolist()
         assert (there["t_s"].to_numpy() - here["t_s"].to_numpy()).max() < 1.0, "the network's latency"
     assert sent["messages"].tolist() == [30, 30]
@@ -80,9 +80,9 @@ def test_the_rules_alone_say_what_the_fleet_does(said):
     assert (sent["bytes"] > 0).all()
 
 
-def test_a_function_that_fails_is_told(said):
+def test_a_function_that_fails_is_told(reports):
     with pytest.raises(PropagationProblem, match="ZeroDivisionError"):
-        TRAFFIC.play(said, lambda sender, receiver: 1 / 0)
+        TRAFFIC.play(reports, lambda sender, receiver: 1 / 0)
 
 
 def test_cars_that_never_say_anything_have_a_place_too():
@@ -91,29 +91,29 @@ def test_cars_that_never_say_anything_have_a_place_too():
     table = pd.DataFrame({"device": ["a", "a", "b", "b"], "ts": ts, "lat": 30.0, "lon": [-97.0, -97.02] * 2})
     table.loc[table["device"] == "b", "ts"] += pd.Timedelta(hours=2)
     traffic = Traffic(2, 3.0, mobility=Replay(pa.Table.from_pandas(table, preserve_index=False)), jam_km=0.0)
-    said = traffic.said(1)
-    assert said["car"].unique().tolist() == ["car-00000"]
-    assert said["speed_kmh"].max() == pytest.approx(57.8, abs=0.2)
+    reports = traffic.reports(1)
+    assert reports["car"].unique().tolist() == ["car-00000"]
+    assert reports["speed_kmh"].max() == pytest.approx(57.8, abs=0.2)
     drive = traffic.run(1, by_distance)
-    assert drive.heard["receiver"].nunique() == 3, "all but the one who says it"
+    assert drive.cells["receiver"].nunique() == 3, "all but the one who says it"
 
 
 def test_taxis_as_recorded(cabspotting):
     """The evening in which most taxis report; near by more is known, and sooner, than far away."""
     taxis = Replay(trace.load(cabspotting, "cabspotting"), "2008-05-23T04:30")
     traffic = Traffic(cars=40, minutes=6.0, mobility=taxis, jam_km=0.0)
-    said = traffic.said(1)
-    assert said["car"].nunique() > 30
-    assert said["lat"].between(37.0, 38.5).all()
-    assert said["speed_kmh"].between(0.0, 150.0).mean() > 0.99
-    heard, sent = traffic.play(said, by_distance)
-    assert sent["messages"].tolist() == [len(said)] * 2
-    late_s = (heard["t_s"] - heard["said_s"]).groupby(heard["receiver"]).mean()
+    reports = traffic.reports(1)
+    assert reports["car"].nunique() > 30
+    assert reports["lat"].between(37.0, 38.5).all()
+    assert reports["speed_kmh"].between(0.0, 150.0).mean() > 0.99
+    heard, sent = traffic.play(reports, by_distance)
+    assert sent["messages"].tolist() == [len(reports)] * 2
+    late_s = (heard["t_s"] - heard["reported_s"]).groupby(heard["receiver"]).mean()
     assert late_s[Traffic.NEAR] < late_s[Traffic.FAR]
     drawn = (
         figures.knowledge_map(
             heard,
-            said,
+            reports,
             (Traffic.NEAR, Traffic.FAR),
             value="speed_kmh",
             label="km/h",
@@ -131,8 +131,8 @@ def test_nobody_says_anything():
     ts = pd.to_datetime(["2020-01-01 00:00", "2020-01-01 02:00"], utc=True)
     table = pd.DataFrame({"device": "a", "ts": ts, "lat": 30.0, "lon": [-97.0, -97.02]})
     gap = Replay(pa.Table.from_pandas(table, preserve_index=False))
-    with pytest.raises(ParameterError, match="No car says anything"):
-        Traffic(cars=1, minutes=2.0, mobility=gap).said(1)
+    with pytest.raises(ParameterError, match="No car reports a speed"):
+        Traffic(cars=1, minutes=2.0, mobility=gap).reports(1)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ MAIN_NUMBERS = {
     "tradeoff": ["waste: 5 points, x 1 to 256, y 0 to 60", "recommended: 16"],
     "tree": ["remote 1.5 % (185)", "at most 5 min old?"],
     "waste_and_loss": ["waste, %, recorded: 3 points, x 0 to 60"],
-    "waste_and_loss_by_limit": ["waste, 50%: 6 points, x 1 to 1,024, y 0.4 to 14.4"],
+    "waste_and_loss_by_limit": ["waste, 50 %: 6 points, x 1 to 1,024, y 0.4 to 14.4"],
     "waste_and_loss_by_threshold": ["loss, 1 d: 5 points, x 1 min to 1 d, y 0.533 to 66.7"],
 }
 IN_FRAMES = {

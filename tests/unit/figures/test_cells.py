@@ -120,12 +120,12 @@ def test_what_cannot_be_drawn_is_refused():
 
 TABLE = pd.DataFrame(
     [("before", 1.0, 0.0, 4.0, False), ("now", 0.0, 2.0, 2.0, True)],
-    columns=["name", "x_km", "y_km", "box_km", "is_asked"],
+    columns=["name", "x_km", "y_km", "box_km", "is_requested"],
 )
 
 
 def test_squares_and_a_point():
-    figure = figures.answer_boxes(TABLE, title="T", lacking=(-1.0, 3.0, "may be missing"))
+    figure = figures.answer_boxes(TABLE, title="T", missing_point=(-1.0, 3.0, "may be missing"))
     before, _, now, _, point = figure.data
     assert (min(before.x), max(before.x), min(before.y), max(before.y)) == (-1, 3, -2, 2)
     assert (min(now.x), max(now.x), min(now.y), max(now.y)) == (-1, 1, 1, 3)

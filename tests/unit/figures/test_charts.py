@@ -138,14 +138,35 @@ def test_a_crossover_is_marked_where_the_mean_lines_cross():
     (note,) = figure.layout.annotations
     assert (note.x, note.y) == (25, 3)
     assert "equal at 25" in note.text
+    assert figure.layout.title.subtitle.text == "direct is lower below 25\u202f%, relay above it."
     assert figure.layout.xaxis.title.text == "time without a network, %"
     assert figure.layout.yaxis.range[0] == 0
+
+
+def test_a_crossover_on_a_logarithmic_axis_is_marked_where_the_drawn_lines_cross():
+    values = {1: (1.0, 3.0), 100: (3.0, 1.0), 10_000: (3.0, 5.0)}
+    rows = [
+        {"cost": x, "system": n, "y": y}
+        for x, pair in values.items()
+        for n, y in zip("ab", pair, strict=True)
+    ]
+    figure = figures.crossover(pd.DataFrame(rows), x="cost", y="y", title="t", is_log=True)
+    assert [round(note.x, 9) for note in figure.layout.annotations] == [1.0, 3.0]  # decades
+    assert figure.layout.title.subtitle.text == "a is lower at first; a and b are equal at 10 and 1,000."
+
+
+def test_lines_that_are_the_same_have_no_sentence():
+    rows = [{"cost": x, "system": name, "y": 1.0} for x in (1, 10) for name in "ab"]
+    assert (
+        figures.crossover(pd.DataFrame(rows), x="cost", y="y", title="t").layout.title.subtitle.text is None
+    )
 
 
 def test_lines_that_do_not_cross_have_no_mark():
     rows = [{"cost": x, "system": name, "y": y} for x in (1, 10) for name, y in (("a", 1.0), ("b", 2.0))]
     figure = figures.crossover(pd.DataFrame(rows), x="cost", y="y", title="t", is_log=True)
     assert not figure.layout.annotations
+    assert figure.layout.title.subtitle.text == "a is lower than b throughout."
     assert list(figure.layout.xaxis.ticktext) == ["1", "10"]
     with pytest.raises(ParameterError, match="lacks"):
         figures.crossover(pd.DataFrame(rows), x="x", y="y", title="t")

@@ -64,13 +64,13 @@ POLICIES = pd.DataFrame({"policy": ["rule", "always"], "sent_share": [0.75, 1.0]
 
 def test_a_frontier_without_a_stale_answer_has_a_scale():
     tables = [table.assign(stale_share=0.0, sent_share=1.0) for table in (TREES, BOUND, POLICIES)]
-    figure = figures.frontier(*tables, title="T", most=0.0)
+    figure = figures.frontier(*tables, title="T", max_stale_share=0.0)
     for axis in (figure.layout.xaxis, figure.layout.yaxis):
         assert axis.range[0] < axis.range[1] <= 100
 
 
 def test_lines_are_in_order_and_points_are_named():
-    figure = figures.frontier(TREES, BOUND, POLICIES, title="T", most=0.2)
+    figure = figures.frontier(TREES, BOUND, POLICIES, title="T", max_stale_share=0.2)
     bound, trees, rule, always = figure.data
     assert list(trees.x) == [90, 70, 50]
     assert list(trees.y) == [0, 10, 40]

@@ -3,7 +3,7 @@
 from html_tables import table_rows
 
 from mudkit import figures
-from mudkit.experiment import PartyView, Seen
+from mudkit.experiment import PartyView, Visibility
 from mudkit.figures.html_tables import MAX_RECORDS
 
 
@@ -64,7 +64,11 @@ def test_very_many_records_are_counted():
     assert "No device holds a record." in figures.holdings({"ann": []})._repr_html_()
 
 
-CLEAR, SEALED, NOTHING = Seen("clear", "help"), Seen("ciphertext", "48 B, 0a …"), Seen("nothing")
+CLEAR, SEALED, NOTHING = (
+    Visibility("clear", "help"),
+    Visibility("ciphertext", "48 B, 0a …"),
+    Visibility("nothing"),
+)
 
 
 def test_a_row_a_thing_and_a_column_a_party():
@@ -91,7 +95,7 @@ def test_what_the_relay_can_read_is_told_from_ciphertexts():
 
 def test_markup_is_text_and_long_texts_are_cut():
     html = figures.party_views(
-        [PartyView("<u>", Seen("clear", "<b>" + "x" * 999), NOTHING, NOTHING)], title="<i>"
+        [PartyView("<u>", Visibility("clear", "<b>" + "x" * 999), NOTHING, NOTHING)], title="<i>"
     )._repr_html_()
     for tag in ("<u>", "<b>", "<i>"):
         assert tag not in html

@@ -6,7 +6,7 @@ from learning_traces import labelled_reads
 
 from mudkit import figures
 from mudkit.errors import ParameterError
-from mudkit.experiment import CacheBench, nodes
+from mudkit.experiment import CacheBench, tree_nodes
 from mudkit.figures.policies import _DECISION_MARKS
 from mudkit.learning import CostMatrix, FixedRule
 from mudkit.systems.mud.policies.artefact import FEATURES, question
@@ -189,7 +189,7 @@ def test_a_column_that_is_not_there_is_named():
         figures.tree_outline(TABLE.drop(columns="leaves"))
 
 
-DECISIONS_COLUMNS = ["t_s", "lane", "what", "told", "is_alarm"]
+DECISIONS_COLUMNS = ["t_s", "lane", "decision", "text", "is_alarm"]
 
 
 def table(*rows):
@@ -227,7 +227,7 @@ def test_long_times_are_in_minutes():
 
 
 def test_the_wrong_one_is_pointed_at():
-    figure = figures.decisions({"one": ONE}, title="", wrong={"one": 1})
+    figure = figures.decisions({"one": ONE}, title="", marked={"one": 1})
     here = figure.data[-1]
     assert (here.name, list(here.x), list(here.customdata)) == ("here", [5.0], ["b"])
     assert -0.5 < here.y[0] < 0
@@ -242,9 +242,9 @@ def test_what_cannot_be_drawn_decisions():
 
 
 def test_a_learnt_policy_is_drawn_as_its_nodes():
-    learnt = CacheBench.of(*labelled_reads()).run(CostMatrix(0.5, 1.0)).learnt
-    assert figures.tree(learnt, title="t").to_json() == figures.tree(nodes(learnt), title="t").to_json()
-    assert figures.tree_outline(learnt) == figures.tree_outline(nodes(learnt))
+    learnt = CacheBench.from_labels(*labelled_reads()).run(CostMatrix(0.5, 1.0)).learnt
+    assert figures.tree(learnt, title="t").to_json() == figures.tree(tree_nodes(learnt), title="t").to_json()
+    assert figures.tree_outline(learnt) == figures.tree_outline(tree_nodes(learnt))
     with pytest.raises(ParameterError, match="learnt policy"):
         figures.tree(None, title="t")
 
@@ -274,3 +274,24 @@ def test_colours_of_equal_shares_end_at_100_percent():
     assert (drawn.zmin, drawn.zmax) == (99, 100)
     texts = figures.rule_search(table, rule=rule, best=rule, title="Rules").layout.annotations
     assert {each.text for each in texts} == {"100"}
+
+
+def test_of_many_states_equal_cells_share_a_text():
+    messages, states = {"calm": {"pulse": 70}}, {f"{level}": {"battery": level} for level in range(0, 101, 5)}
+    rules = [Rule("state.battery < 25", [Drop()], "low"), Rule("state.battery >= 25", [], "high")]
+    policy = Policy("p", rules)
+    drawn = figures.rule_firing(decision_table(policy, messages, states), ["low", "high"], title="t", x="x")
+    shown = [shown for _, shown in drawn.data[0].customdata[0]]
+    assert [text for text in shown if text] == ["1✗", "2"]
+    assert shown[2] == "1✗"
+    assert list(drawn.data[0].text[0]).count("2") == 16
+
+
+def test_numbers_on_cells_are_legible():
+    table = pd.DataFrame(
+        [(1.0, age, sent, 0.01, True) for age, sent in ((5.0, 0.2), (10.0, 0.37), (15.0, 0.5))],
+        columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"],
+    )
+    drawn = figures.rule_search(table, rule=FixedRule(1.0, 5.0), best=FixedRule(1.0, 10.0), title="Rules")
+    assert [note.font.color for note in drawn.layout.annotations] == ["#000000", "#000000", "#ffffff"]
+    assert [shape.opacity for shape in drawn.layout.shapes] == [1, 1]

@@ -111,12 +111,12 @@ def test_times_have_units():
 @pytest.mark.parametrize(
     ("settings", "answer"),
     [
-        ({}, "32 messages a day; 2 reads a day; reads of at most 8; outages 90% of the time, exponential, 12 a day"),
+        ({}, "32 messages a day; 2 reads a day; reads of at most 8; outages 90 % of the time, exponential, 12 a day"),
         ({"outage": 0.0}, "no outages; nothing expires; policy buffer, prefetch limit 16"),
-        ({"outage": {"share": 0.5, "per_day": 4.0, "distribution": "fixed", "cv": 1.0}}, "outages 50% of the time, fixed, 4 a day"),
+        ({"outage": {"share": 0.5, "per_day": 4.0, "distribution": "fixed", "cv": 1.0}}, "outages 50 % of the time, fixed, 4 a day"),
         ({"max": None}, "reads of all there is"),
         ({"expiration": 3600.0}, "expiration times exponential, mean 1 h"),
-        ({"expiration": {"mean_s": 60.0, "law": "normal"}, "expiring_share": 0.5}, "normal, mean 1 min, for 50% of the messages"),
+        ({"expiration": {"mean_s": 60.0, "law": "normal"}, "expiring_share": 0.5}, "normal, mean 1 min, for 50 % of the messages"),
         ({"threshold": 0.25}, "ranks of 0.25 and more"),
         ({"policy": "on-line", "prefetch_limit": None}, "policy on-line; spread"),
         ({"policy": {"kind": "buffer", "prefetch_limit": "learnt"}}, "policy buffer, prefetch limit learnt"),
@@ -294,7 +294,7 @@ def test_of_many_messages_about_as_many_as_asked_for_are_drawn():
     online = many.assign(read_us=many["came_us"] + 5 * HOUR_US)
     figure = figures.message_lifecycles(
         {"a": many, "b": online}, online, reads_us=[], switches_us=[], starts_up=True, until_us=36 * HOUR_US,
-        most=20, title="T",
+        max_messages=20, title="T",
     )  # fmt: skip
     assert figure.layout.title.subtitle.text.startswith("20 of ")
     waits = [trace for trace in figure.data if trace.name == "waits at the server"]

@@ -19,7 +19,7 @@ ROWS = [
 ]
 
 
-HEARD = pd.DataFrame(ROWS, columns=["t_s", "receiver", "lat", "lon", "messages", "speed_kmh", "said_s"])
+HEARD = pd.DataFrame(ROWS, columns=["t_s", "receiver", "lat", "lon", "messages", "speed_kmh", "reported_s"])
 
 
 GROUND = pd.DataFrame({"lat": [30.0, 30.01, 30.02], "lon": [-97.0, -97.01, -96.99]})
@@ -35,7 +35,7 @@ OF = {"value": "speed_kmh", "label": "km/h"}
 def test_known(receiver, t_s, speeds):
     rows = figures.ReceivedCells(HEARD).known(receiver, t_s)
     assert rows["speed_kmh"].tolist() == speeds
-    assert (rows["age_s"] == t_s - rows["said_s"]).all()
+    assert (rows["age_s"] == t_s - rows["reported_s"]).all()
 
 
 def test_a_panel_each_and_the_older_the_paler():
@@ -79,8 +79,8 @@ def test_nothing_has_come_at_all():
 
 
 def test_what_cannot_be_drawn():
-    with pytest.raises(ParameterError, match="said_s"):
-        figures.ReceivedCells(HEARD.drop(columns="said_s"))
+    with pytest.raises(ParameterError, match="reported_s"):
+        figures.ReceivedCells(HEARD.drop(columns="reported_s"))
     with pytest.raises(ParameterError, match="'mood'"):
         figures.knowledge(HEARD, GROUND, [("near", 1.0)], value="mood", label="")
     with pytest.raises(ParameterError, match="0 panels"):
@@ -97,7 +97,7 @@ def data(leaflet_map):
 
 def test_what_a_receiver_knows_over_time():
     rows = [(10.0, "x", 30.0, -97.0, 1.0, 1, 5.0, 10.0), (70.0, "x", 30.0, -97.0, 1.0, 1, 9.0, 60.0)]
-    columns = ["t_s", "receiver", "lat", "lon", "km", "messages", "speed_kmh", "said_s"]
+    columns = ["t_s", "receiver", "lat", "lon", "km", "messages", "speed_kmh", "reported_s"]
     heard = pd.DataFrame(rows, columns=columns)
     made = data(
         figures.knowledge_map(

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
-from mudkit.figures import style
+from mudkit.figures import policies, style
 from mudkit.figures.style import ColourScale, ramp, template
 from mudkit.widgets.figure import Figure
 
@@ -114,3 +114,8 @@ def test_figures_have_no_ground_of_their_own():
     layout = style.template().layout
     assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)"
     assert layout.font.size >= 13
+
+
+@pytest.mark.parametrize("colour", [*PALETTE, *ramp(32), *policies._RULE_COLOURS, style.NO_VALUE])
+def test_a_text_on_a_colour_is_legible(colour):
+    assert contrast(colour, style.ink_on(colour)) >= 4.2

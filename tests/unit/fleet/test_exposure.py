@@ -127,8 +127,8 @@ def test_in_a_lab():
     ann.send("bob", "the secret of the shed").result()
     lab.run(minutes=1)
     assert {party for party, _, _ in lab.trace.exposure.find("secret of the shed")} == {"ann", "relay", "bob"}
-    held = lab.held()
+    held = lab.exposure()
     assert set(held["how"]) == {"received", "stored"}
     assert (held["first"] <= lab.now).all()
-    with pytest.raises(ParameterError, match="held=True"):
-        Lab().held()
+    with pytest.raises(ParameterError, match="record_held=True"):
+        Lab().exposure()

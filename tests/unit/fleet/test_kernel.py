@@ -465,7 +465,7 @@ def test_what_a_relay_stored_sealed_arrives_sealed():
     ann = lab.device("ann").install("keep", Puppet)
     ann.call("do", effects=[Send("relay", {"body": Ciphertext(b"..lunch.."), "to": "bob"})])
     lab.run(minutes=1)
-    held = lab.held().set_index(["party", "how"])
+    held = lab.exposure().set_index(["party", "how"])
     forms = held[held["field"].str.endswith("body")]["form"]
     assert set(forms.index) == {("relay", "received"), ("relay", "stored"), ("bob", "received")}
     assert set(forms) == {"ciphertext"}

@@ -136,7 +136,7 @@ def test_a_lab_without_messages():
     assert quiet.bill().equals(busy().bill())
     held = busy(record_messages=False, record_held=True)
     assert len(held.trace.table("messages")) == 0
-    assert not held.held().empty
+    assert not held.exposure().empty
 
 
 def test_files_go_with_the_lab(monkeypatch):

@@ -227,7 +227,7 @@ def labels():
 @pytest.mark.parametrize("folds", ["device", "time"])
 def test_a_tree_learns_where_nobody_reads(labels, folds):
     policies = [Batch(10), Batch(30), BatchTree(match=Batch(30)), BatchTree(delay_costs(0.05)), BatchBound()]
-    table = evaluate_writes(labels, POSITIONS, QUERIES, policies, folds=folds, turns=2)
+    table = evaluate_writes(labels, POSITIONS, QUERIES, policies, folds=folds, repeats=2)
     ten, thirty, matched, own, bound = table.to_dict("records")
     assert ten["point_share"] == thirty["point_share"] == 1
     assert bound["missed_share"] == 0
@@ -307,7 +307,7 @@ def test_bad_input(labels):
     with pytest.raises(TraceContentError, match="two places at once"):
         twice = [pa.concat_tables([each, each.slice(0, 1)]) for each in (labels, POSITIONS)]
         evaluate_writes(*twice, QUERIES, [Batch(10)])
-    for options in ({"folds": "moon"}, {"turns": 0}):
+    for options in ({"folds": "moon"}, {"repeats": 0}):
         with pytest.raises(ParameterError):
             evaluate_writes(labels, POSITIONS, QUERIES, [Batch(10)], **options)
     for cost in (np.zeros((2, 2)), -np.ones((14, 14)), "free"):

@@ -15,8 +15,7 @@ from mudkit.learning.costs import CLASSES, CostMatrix
 from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES
 from mudkit.learning.policies import LearntReads
 from mudkit.learning.trees import learn
-from mudkit.systems.mud.policies.artefact import FEATURES, Artefact
-from mudkit.systems.mud.policies.density import Density
+from mudkit.systems.mud.policies.artefact import FEATURES, Artefact, Density
 
 INPUTS = 1_000_000
 

@@ -9,9 +9,8 @@ from mudkit.learning.density import CELL_DEG
 from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES, read_features, write_features
 from mudkit.learning.pairs import Pairs
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, ShippedWrites
-from mudkit.systems.mud.policies.artefact import Artefact
-from mudkit.systems.mud.policies.density import Density
-from mudkit.systems.mud.policies.policies import Asked, Cached
+from mudkit.systems.mud.policies.artefact import Artefact, Density
+from mudkit.systems.mud.policies.policies import Cached, Query
 
 PAIRS = Pairs.of(*labelled_reads(devices=4, days=2))
 CLOCK_US = 1_000_000_000_000_000
@@ -20,7 +19,7 @@ CLOCK_US = 1_000_000_000_000_000
 def shelf_of(kind, name, threshold, actions, **more):
     """It says the first action up to the threshold, and the second over it, or when nothing is known."""
     shelf = PolicySlot(MemoryStore(), kind)
-    shelf.take(
+    shelf.accept(
         Artefact.create(kind, 1, [name], [[0, threshold, 1, 2, 2], [0], [1]], actions, **more).document
     )
     assert not shelf.refused
@@ -40,14 +39,14 @@ def test_of_a_read(column, name):
         here, there = ((float(PAIRS.lat[each]), float(PAIRS.lon[each])) for each in (q, p))
         context = {"loc": here, "clock_us": CLOCK_US, "now_us": int(PAIRS.t_us[q]) - CLOCK_US}
         cached = Cached(
-            Asked("t", None, "committed", {}, None),
+            Query("t", None, "committed", {}, None),
             float(PAIRS.age_s[pair]),
             {"loc": there},
             int(PAIRS.points[p]),
         )
         for threshold, wanted in zip(beside(float(known[pair, column])), ("remote", "local"), strict=True):
             shelf = shelf_of("read", name, threshold, ["local", "remote"])
-            query = Asked("t", None, "committed", {}, None)
+            query = Query("t", None, "committed", {}, None)
             assert ShippedReads(shelf, None).decide(query, context, [cached]) == wanted, (name, threshold)
 
 
@@ -71,7 +70,7 @@ def test_a_read_knows_the_density_that_was_learnt():
             "clock_us": CLOCK_US,
             "now_us": int(PAIRS.t_us[q]) - CLOCK_US,
         }
-        query = Asked("t", None, "committed", {}, None)
+        query = Query("t", None, "committed", {}, None)
         for threshold, wanted in zip(beside(float(known[pair])), ("remote", "local"), strict=True):
             shelf = shelf_of("read", "density", threshold, ["local", "remote"], density=TABLE)
             assert ShippedReads(shelf, None).decide(query, context, [Cached(query, 5.0, {})]) == wanted
@@ -96,5 +95,5 @@ def test_of_a_write(column, name):
 @pytest.mark.parametrize("name", ["hour", "weekday", "cached_hour", "held", "lat", "distance"])
 def test_what_a_device_does_not_know_is_unknown(name):
     shelf = shelf_of("read", name, 1e9, ["local", "remote"])
-    query = Asked("t", None, "committed", {}, None)
+    query = Query("t", None, "committed", {}, None)
     assert ShippedReads(shelf, None).decide(query, {"now_us": 5}, [Cached(query, 5.0, {})]) == "remote"

@@ -14,7 +14,7 @@ from mudkit.predicates import Language, Point, Predicate, SubscriptionIndex
 SPORTS = "topic = 'sports' AND price BETWEEN :lo AND :hi"
 
 
-def test_the_designs_examples() -> None:
+def test_examples() -> None:
     p = Predicate(SPORTS, lo=5, hi=10)
     assert p({"topic": "sports", "price": 7}) is True
     w = Predicate("receiver.age >= 21 AND distance_km(receiver.loc, sender.loc) <= 1.6")
@@ -70,7 +70,7 @@ def test_a_pickled_predicate_works_in_another_process(tmp_path: object) -> None:
     )
 
 
-def test_bind_takes_values_of_any_kind_and_paths() -> None:
+def test_bind_accepts_any_kind_and_paths() -> None:
     w = Predicate(
         "receiver.x = sender.x AND receiver.city = sender.home.city AND within_km(receiver.loc, sender.loc, 1)"
     )
@@ -86,7 +86,7 @@ def test_explain_draws_the_tree() -> None:
     )
 
 
-def test_a_schema_makes_names_and_kinds_certain() -> None:
+def test_schema_checks_names_and_kinds() -> None:
     stocks = Language(
         schema={
             "record": {
@@ -133,7 +133,7 @@ def test_other_scopes() -> None:
         p({}, receiver={})
 
 
-def test_numpy_takes_what_people_have() -> None:
+def test_numpy_accepts_lists_masks_and_series() -> None:
     frame = pd.DataFrame(
         {
             "n": [1, 2, None],
@@ -174,13 +174,13 @@ def test_numpy_takes_what_people_have() -> None:
     ["(n NOT IN (1, 'a')) IN (TRUE, FALSE)", "(n NOT IN (1, 'a')) IN ('x')", "NOT (n IN (1, 'a')) = TRUE"],
 )
 @pytest.mark.parametrize("values", [[2.0, 1.0, 3.0], [1.0], []])
-def test_a_negated_list_of_two_kinds_is_a_value_of_every_row(text, values) -> None:
+def test_negated_list_of_two_kinds_has_a_value_for_every_row(text, values) -> None:
     predicate = Predicate(text)
     columns = {"n": np.array(values)}
     assert predicate.numpy(columns).tolist() == [predicate({"n": n}) for n in values]
 
 
-def test_a_writer_with_a_negated_list_of_two_kinds_finds_its_readers() -> None:
+def test_writer_with_a_negated_list_of_two_kinds_matches_readers() -> None:
     index = SubscriptionIndex()
     for number in range(100):
         index.add(number, Predicate("topic = 'x'"), receiver={"age": number % 5})
@@ -190,7 +190,7 @@ def test_a_writer_with_a_negated_list_of_two_kinds_finds_its_readers() -> None:
     assert index.match({"topic": "x"}, writer=writer) == expected
 
 
-def test_the_caret_stands_under_the_place_also_in_long_texts() -> None:
+def test_caret_in_long_texts() -> None:
     text = (
         " AND ".join(f"name_{number} = 1" for number in range(60))
         + " AND nonsense(1) AND "
@@ -208,7 +208,7 @@ def test_point_is_a_kind_of_parameter() -> None:
         assert Predicate("p = :p", p=place)({"p": (1, 2)}) is True
 
 
-def test_explain_says_which_scope_was_meant() -> None:
+def test_explain_suggests_scopes() -> None:
     answer = (
         Predicate("reciever.age >= 21 AND loc.lat > 3 AND Receiver.name = 'a'").explain().splitlines()[-2:]
     )
@@ -223,13 +223,13 @@ def test_explain_says_which_scope_was_meant() -> None:
     assert "did you mean" not in Predicate.parse("reciever.age > 3", language=known).explain()
 
 
-def test_the_index_says_it_too() -> None:
+def test_index_explain_suggests_scopes() -> None:
     index = SubscriptionIndex()
     index.add("sub-1", Predicate("reciever.age >= 21 AND topic = 'news'"))
     answer = index.explain({"topic": "arts"})["never_seen"].tolist()
     assert answer == ["record.reciever.age (did you mean receiver.age?)"]
 
 
-def test_a_predicate_that_ends_too_soon_says_what_is_missing() -> None:
+def test_error_of_an_incomplete_predicate() -> None:
     with pytest.raises(PredicateError, match="expected: a name, a value or a condition after this"):
         Predicate("a = 1 AND")

@@ -13,7 +13,7 @@ from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.predicates.layout import Column, Layout, to_json
-from mudkit.predicates.sqlite_functions import register_functions
+from mudkit.predicates.sqlite import register_functions
 
 AUSTIN = {"lat": 30.27, "lon": -97.74}
 RECORDS = [
@@ -190,7 +190,7 @@ def test_typed_columns(connection):
     )
 
 
-def test_a_typed_column_may_hold_another_type(connection):
+def test_other_types_in_a_typed_column(connection):
     connection.execute("CREATE TABLE t (n, s, t)")
     connection.execute("INSERT INTO t VALUES ('7', 7, 2), (x'00', x'00', 'x'), (9e999, NULL, 1.0)")
     layout = Layout(record={"n": "number", "s": "string", "t": "boolean"})
@@ -237,7 +237,7 @@ DEEP = [
 
 
 @pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
-def test_deep_and_long(connection, text):
+def test_deep_and_long_predicates(connection, text):
     connection.execute("CREATE TABLE t (data TEXT, a, b, s, t, ts, lat, lon)")
     connection.executemany("INSERT INTO t (data) VALUES (?)", [(to_json(record),) for record in RECORDS])
     began = time.process_time()
@@ -245,7 +245,7 @@ def test_deep_and_long(connection, text):
     assert time.process_time() - began < 30  # a guard against what grows exponentially
 
 
-def test_too_long(connection):
+def test_too_long_sql_is_an_error(connection):
     big = [f"{'x' * 200}{i}" for i in range(9000)]
     for dialect in ("sqlite", "spark"):
         with pytest.raises(PredicateError, match="too long"):
@@ -270,8 +270,8 @@ def test_numbers_are_read_back(connection):
         assert connection.execute(f"SELECT {written} FROM (SELECT ? AS x)", (x,)).fetchone() == (1,), x
 
 
-def test_lookup_and_users_errors(connection):
-    with pytest.raises(PredicateError, match="lookup has no form for the evaluator sqlite"):
+def test_errors_of_lookup_and_user_functions(connection):
+    with pytest.raises(PredicateError, match="lookup is not available in the evaluator sqlite"):
         Predicate("lookup('t', a, 'x') = 1").sql("sqlite", Layout(record="data"))
     with pytest.raises(PredicateError, match="no such dialect"):
         Predicate("a = 1").sql("oracle", Layout(record="data"))

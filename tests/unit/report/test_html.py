@@ -126,7 +126,7 @@ def test_maps_keep_their_page(export):
     shown = drawn._repr_html_()
     _, soup = export(cell(output(text__html=shown, text__plain="<folium.Map>")))
     assert soup.find("iframe")["srcdoc"] == BeautifulSoup(shown, "html.parser").find("iframe")["srcdoc"]
-    assert "height:480px" in soup.find("iframe").parent["style"]
+    assert "height:480px" in soup.find("iframe")["style"]
 
 
 def test_widgets_are_left_out(export):

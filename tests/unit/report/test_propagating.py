@@ -109,7 +109,10 @@ def test_only_what_the_trace_has_is_drawn(speeds, quantity, chosen):
             chosen_quantity(positions, quantity)
     else:
         assert chosen_quantity(positions, quantity) == chosen
-    assert {_application(name).tells for name in ("speed", "devices")} == {"speed, km/h", "devices in a cell"}
+    assert {_application(name).quantity for name in ("speed", "devices")} == {
+        "speed, km/h",
+        "devices in a cell",
+    }
 
 
 @pytest.fixture
@@ -204,7 +207,7 @@ def test_a_map_of_very_many_cells_has_fewer_pictures(crossing, monkeypatch):
         return len(set(re.findall(r"at ((?:\d+ (?:h|min|s) ?)+)", text)))
 
     before = count()
-    monkeypatch.setattr(propagating, "MAX_MAP_CELLS", 6 * len(run.heard.groupby(["lat", "lon"])))
+    monkeypatch.setattr(propagating, "MAX_MAP_CELLS", 6 * len(run.cells.groupby(["lat", "lon"])))
     assert (before > 5, count()) == (True, 3)
 
 

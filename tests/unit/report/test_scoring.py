@@ -183,7 +183,7 @@ def test_pairs_say_whether_the_order_matters():
     table = order_table(tried)
     matters = int((table["order"] == "matters").sum())
     assert f"matters in {matters} of {len(table)} pairs" in scoring.order_answer(table, 2).title
-    assert order_table(tried.assign(held=True))["order"].eq("makes no difference").all()
+    assert order_table(tried.assign(is_kept=True))["order"].eq("makes no difference").all()
     assert order_table(try_orders(0, 0)).empty
 
 

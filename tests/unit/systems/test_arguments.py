@@ -162,7 +162,7 @@ def _asked_in_odd_ways():
         lambda v: client.write(v, "k", {}), lambda v: client.write("t", v, {}), lambda v: client.write("t", "k", v),
         lambda v: client.write("t", "k", {"n": v}), lambda v: client.write("t", "k", {}, v),
         lambda v: client.write("t", "k", {}, predicate=v), lambda v: client.write("t", "k", {}, data=v),
-        lambda v: client.delete(v, "k"), lambda v: client.delete("t", v), client.read, client.held,
+        lambda v: client.delete(v, "k"), lambda v: client.delete("t", v), client.read, client.holdings,
         lambda v: client.read("t", v), lambda v: client.read("t", type=v), lambda v: client.read("t", data=v),
         lambda v: client.read("t", data={"a": v}), lambda v: client.read("t", aggregate=v),
         lambda v: client.read("t", latest=v), lambda v: client.read(v, type="continuous"),
@@ -231,7 +231,7 @@ def test_what_is_no_record_is_refused_before_anything_is_queued(lab):
             client.write("news", "a", record)
         assert caught.value.where == "record"
     assert client.pending().result() == []
-    for call in (client.read, client.drop, client.held, lambda table: client.write(table, "a", {})):
+    for call in (client.read, client.drop, client.holdings, lambda table: client.write(table, "a", {})):
         for table in (3, "\ud800", None, ["news"]):
             with pytest.raises(ParameterError, match="expected: a text"):
                 call(table)

@@ -89,7 +89,7 @@ def test_limits_of_an_outage_can_be_chosen(driving):
     rows = [row(i, 0.5 if 5 <= i < 8 else 20) for i in range(20)]
     assert driving(rows).links["up"].to_pylist() == [True] * 20
     loaded = driving(rows, outage_kbps=501, outage_s=3)
-    assert loaded.outages().to_pylist()[0]["lasts_s"] == 3.0
+    assert loaded.outages().to_pylist()[0]["duration_s"] == 3.0
     assert loaded.source["options"]["outage_kbps"] == 501.0
     for bad in ({"outage_kbps": 0}, {"outage_s": -1}, {"outage_s": float("nan")}, {"outage_kbps": "100"}):
         with pytest.raises(ParameterError, match="number over 0"):
@@ -103,7 +103,7 @@ def test_an_outage_does_not_go_from_one_recording_or_device_into_the_next(drivin
     missing = [row(i, 0) for i in range(6)] + [
         row(10 + i, 0) for i in range(2)
     ]  # four lines lost: one recording
-    assert driving(missing).outages().to_pylist()[0]["lasts_s"] == 12.0
+    assert driving(missing).outages().to_pylist()[0]["duration_s"] == 12.0
 
 
 def test_rows_that_cannot_be_used_are_set_aside_with_reason(driving):
@@ -166,7 +166,7 @@ def test_links_of_a_trace_are_read_back(tmp_path, csv_file):
     assert loaded.links["up"].to_pylist() == [True, False, True]
     assert loaded.links["down_kbps"].to_pylist() == [100.0, None, 1000.0]
     assert loaded.links["latency_ms"].to_pylist() == [5.0, None, None]
-    assert loaded.outages().to_pylist()[0]["lasts_s"] == 3600.0
+    assert loaded.outages().to_pylist()[0]["duration_s"] == 3600.0
     file = tmp_path / "links.parquet"
     pq.write_table(loaded.links, file)
     again = load_links(file)
@@ -243,8 +243,8 @@ def test_recorded_measurements(driving_networks):
     # The README says 12 for Verizon. That number comes out when zeros are joined across the 140 s between two
     # recordings and stretches with such a hole are then left out; here they are two outages, 17 s and 109 s.
     assert network.value_counts().to_dict() == {"mob": 113, "rm": 64, "tm": 16, "vz": 14, "att": 9}
-    assert outages["lasts_s"].max() == 993.0
-    assert outages.loc[outages["lasts_s"].idxmax(), "device"].startswith("mob")
+    assert outages["duration_s"].max() == 993.0
+    assert outages.loc[outages["duration_s"].idxmax(), "device"].startswith("mob")
     low = pc.less(loaded.links["down_kbps"], 100.0)
     assert pc.all(pc.or_(loaded.links["up"], low)).as_py()
 

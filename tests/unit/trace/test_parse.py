@@ -8,9 +8,8 @@ from mudkit import trace
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace import parse
 from mudkit.trace.formats import recognise
-from mudkit.trace.options import Options
+from mudkit.trace.options import LoadPlan, Options
 from mudkit.trace.parse import MAX_SAMPLED_FILES, check_source
-from mudkit.trace.plan import LoadPlan
 
 T0 = 1_211_100_000
 

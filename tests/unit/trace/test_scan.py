@@ -14,7 +14,7 @@ from mudkit.errors import (
     TraceContentError,
     TraceFormatError,
 )
-from mudkit.trace.spill import Spill
+from mudkit.trace._scan import Spill
 
 T0 = 1_211_100_000
 ROWS = [f"{cab},{T0 + 60 * i},37.7{i},-122.4,{i % 2}" for i in range(9) for cab in ("abc", "xyz", "mno")]

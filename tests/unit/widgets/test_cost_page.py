@@ -9,13 +9,13 @@ from learning_traces import labelled_reads
 
 from mudkit import figures
 from mudkit.errors import ParameterError
-from mudkit.experiment import CacheBench, nodes
+from mudkit.experiment import CacheBench, tree_nodes
 from mudkit.learning import FixedRule
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.widgets import PolicyWorkbench
 from mudkit.widgets.cost_page import CostPage
 
-BENCH = CacheBench.of(*labelled_reads())
+BENCH = CacheBench.from_labels(*labelled_reads())
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def test_it_says_what_the_bench_says(page):
         page.costs[place].value = value
         shares, result = expected(*(each.value for each in page.costs))
         assert says(page)[:3] == shares
-        leaves = int(nodes(result.learnt)["leaves"][0])
+        leaves = int(tree_nodes(result.learnt)["leaves"][0])
         assert f"shipped: {leaves} lea" in page.tree.value
-        assert escape(figures.tree_outline(nodes(result.learnt))) in page.tree.value
+        assert escape(figures.tree_outline(tree_nodes(result.learnt))) in page.tree.value
         cells = figures.hits_by_cell(figures.reads_near_busiest(result.reads))
         assert list(page.map.data[1].marker.color) == cells["local"].to_pylist()
     rule = BENCH.run(FixedRule())

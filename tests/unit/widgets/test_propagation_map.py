@@ -10,10 +10,10 @@ from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.experiment import Traffic
 from mudkit.systems.radiator import Volume
 from mudkit.widgets import PropagationMap
-from mudkit.widgets.propagation_map import WAYS
+from mudkit.widgets.propagation_map import METHODS
 
 TRAFFIC = Traffic(cars=5, minutes=6.0)
-VOLUME = next(iter(WAYS))
+VOLUME = next(iter(METHODS))
 
 
 def moody(sender, receiver):
@@ -24,7 +24,7 @@ def moody(sender, receiver):
 
 @pytest.fixture
 def widget():
-    return PropagationMap(TRAFFIC, 3, own={"mine": lambda sender, receiver: Volume(3), "moody": moody})
+    return PropagationMap(TRAFFIC, 3, functions={"mine": lambda sender, receiver: Volume(3), "moody": moody})
 
 
 def cells(widget):
@@ -44,7 +44,7 @@ def test_near_by_more_is_known_and_sooner(widget):
 
 
 def test_the_amount_changes_bytes_and_delay(widget):
-    widget.way.value = VOLUME
+    widget.method.value = VOLUME
     assert late_s(widget) == [0, 0]
     before = widget.status.value
     widget.amount.value = 10
@@ -57,19 +57,19 @@ def test_the_amount_changes_bytes_and_delay(widget):
 
 def test_every_way_can_be_chosen(widget):
     answer = set()
-    for way in WAYS:
-        widget.way.value = way
+    for way in METHODS:
+        widget.method.value = way
         widget.amount.value = 4
         assert widget.problem.value == ""
         answer.add(widget.status.value)
-    assert len(answer) == len(WAYS)
+    assert len(answer) == len(METHODS)
 
 
 def test_ones_own_functions_have_no_amount(widget):
-    widget.way.value = "mine"
+    widget.method.value = "mine"
     assert widget.amount.disabled
     assert "in 10 aggregates" in widget.status.value
-    widget.way.value = VOLUME
+    widget.method.value = VOLUME
     assert not widget.amount.disabled
 
 
@@ -90,15 +90,15 @@ def test_cells_may_be_larger(widget):
 
 def test_what_cannot_be_is_told_and_the_picture_stays(widget):
     kept = (widget.status.value, cells(widget))
-    widget.way.value = "moody"
+    widget.method.value = "moody"
     assert "RuntimeError: tired" in widget.problem.value
     assert "role='alert'" in widget.problem.value
     assert (widget.status.value, cells(widget)) == kept
-    widget.way.value = VOLUME
+    widget.method.value = VOLUME
     assert widget.problem.value == ""
 
 
-@pytest.mark.parametrize("wrong", [{"way": "by mood"}, {"amount": 0}, {"amount": 121}])
+@pytest.mark.parametrize("wrong", [{"method": "by mood"}, {"amount": 0}, {"amount": 121}])
 def test_what_it_is_not(wrong):
     with pytest.raises(ParameterError, match="until so many messages wait"):
         PropagationMap(TRAFFIC, **wrong)
@@ -106,7 +106,7 @@ def test_what_it_is_not(wrong):
 
 def test_a_function_that_fails_at_once_is_an_error():
     with pytest.raises(PropagationProblem, match="tired"):
-        PropagationMap(TRAFFIC, own={"moody": moody}, way="moody")
+        PropagationMap(TRAFFIC, functions={"moody": moody}, method="moody")
 
 
 def test_a_step_of_the_slider_is_one_message_of_what_changes(widget):

@@ -65,7 +65,7 @@ def test_a_text_is_looked_for_in_all_that_was_held(monitor):
     [
         ("metadata", '{"loc"', "The metadata cannot be read."),
         ("metadata", "[1]", "The metadata is no object."),
-        ("predicate", "loc = ", "ends too soon"),
+        ("predicate", "loc = ", "is incomplete"),
         ("name", "", "cannot be the name of an item"),
     ],
 )

@@ -8,7 +8,17 @@ from html_tables import table_rows
 
 from mudkit import words
 from mudkit.errors import ParameterError
-from mudkit.experiment import ADAPTERS, GAINS, LABELS, MEASURES, OF_DEVICES, PHOTOS, WARD, front, scoreboard
+from mudkit.experiment import (
+    ADAPTERS,
+    DEVICE_MEASURES,
+    GAINS,
+    LABELS,
+    MEASURES,
+    PHOTOS,
+    WARD,
+    pareto_front,
+    scoreboard,
+)
 from mudkit.experiment import Scoreboard as Found
 from mudkit.widgets import Scoreboard
 
@@ -50,7 +60,7 @@ def test_it_shows_the_means_of_the_seeds(board, result):
     for name, (x, y) in points.items():
         assert x == pytest.approx(table.loc[name, "j_per_useful"])
         assert y == pytest.approx(table.loc[name, "useful_share"])
-    front_now = front(table.reset_index(), "j_per_useful", "useful_share")
+    front_now = pareto_front(table.reset_index(), "j_per_useful", "useful_share")
     assert best == set(front_now.loc[front_now["is_best"], "system"])
     assert "mean of 2 seeds" in board.status.value
     assert all(name in board.status.value for name in best)
@@ -86,7 +96,7 @@ def test_a_device_is_chosen(board, result):
         assert (x, y) == pytest.approx((rows.loc[name, "j_per_useful"], rows.loc[name, "useful_share"]))
     assert board.figure.layout.title.text == f"photo sharing, {phone}"
     assert f"first seed, {rows['wanted'].iloc[0]} items wanted" in board.status.value
-    assert set(shown(board)) == {LABELS[name] for name in OF_DEVICES}
+    assert set(shown(board)) == {LABELS[name] for name in DEVICE_MEASURES}
 
 
 def test_a_task_has_its_own_devices(board, result):

@@ -79,7 +79,7 @@ def test_who_sees_what_depends_on_the_reader(lab, browser, clients):
     browser.reader.value = '{"age": 20}'
     assert "hidden: receiver.age >= 21" in column(browser, "bob")[0]
     assert "topic: arts" in column(browser, "ann")[0], "each column has its own reader"
-    held = {name: each.held("news", browser._readers[name]).result() for name, each in clients.items()}
+    held = {name: each.holdings("news", browser._readers[name]).result() for name, each in clients.items()}
     assert (
         browser.held.value
         == figures.holdings(held, browser._readers, title="The table news on each device.")._repr_html_()
@@ -178,7 +178,7 @@ def test_what_is_fresh_is_answered_without_the_cloud(lab, browser):
         ("record", '{"n":', "write", "The record cannot be read."),
         ("record", "[1]", "write", "The record is no object."),
         ("reader", "34", "read", "The reader is no object."),
-        ("predicate", "topic = ", "read", "ends too soon"),
+        ("predicate", "topic = ", "read", "is incomplete"),
         ("writer", 'receiver.name = "bob"', "write", "is a name in SQL"),
     ],
 )

@@ -56,14 +56,14 @@ class KeyUse:
         Receiving devices of the item.
     holders : set of str
         Devices that were sent the current key.
-    age_s, lasts_s : float
+    age_s, lifetime_s : float
         Age and maximum age of the current key, in seconds.
     """
 
     to: Set[str]
     holders: Set[str]
     age_s: float
-    lasts_s: float
+    lifetime_s: float
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from mudkit.arguments import check_init
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail.api import Module, Port
@@ -40,6 +41,7 @@ def _to_me(module: Module) -> Predicate:
     return Predicate.parse("destination = :me", {"me": module.device.name}, language=ITEM)
 
 
+@check_init
 class Chat:
     """Chat with friends; each has a filter on the others.
 
@@ -63,6 +65,7 @@ class Chat:
         return self._port.publish(Item({"destination": to}, text.encode()))
 
 
+@check_init
 class Video:
     """Video call: a newer frame makes older ones obsolete, and frames expire.
 
@@ -73,14 +76,14 @@ class Video:
         The other device.
     on_frame : callable
         Called with each received frame.
-    lasts_s : float
+    lifetime_s : float
         Lifetime of a frame, in seconds.
     """
 
     def __init__(
-        self, module: Module, other: str, on_frame: Callable[[bytes], None], lasts_s: float = 1.0
+        self, module: Module, other: str, on_frame: Callable[[bytes], None], lifetime_s: float = 1.0
     ) -> None:
-        self._other, self._lasts_s = other, lasts_s
+        self._other, self._lasts_s = other, lifetime_s
         self._port = _port(module, "video", "video")
         self._port.on_item(lambda item: on_frame(item.payload))
         self._port.install_filter(_to_me(module), to=(other, "video"))
@@ -90,6 +93,7 @@ class Video:
         return self._port.publish(Item({"destination": self._other}, frame), "frame", self._lasts_s)
 
 
+@check_init
 class SharedLocation:
     """Device that shares its location by filters (5.2: the child).
 
@@ -102,10 +106,11 @@ class SharedLocation:
         self._port = _port(module, "location", "location")
 
     def at(self, lat: float, lon: float) -> Operation:
-        """Publish the current location, in degrees; it leaves the device only if a filter matches."""
+        """Publish the location ``lat, lon``, in degrees; it leaves the device only if a filter matches."""
         return self._port.publish(Item({"loc": (lat, lon)}), _POSITION)
 
 
+@check_init
 class Alarm:
     """Alarm when a friend leaves an area (5.2: Alice); the filter of Figure 5 is its negation.
 
@@ -118,7 +123,7 @@ class Alarm:
         South, west, north, east, degrees.
     on_away : callable
         Called with the location.
-    lasts_s : float, optional
+    lifetime_s : float, optional
         Lifetime of a location, in seconds; None: unlimited.
     """
 
@@ -128,11 +133,11 @@ class Alarm:
         device: str,
         area: tuple[float, float, float, float],
         on_away: Callable[[Value], None],
-        lasts_s: float | None = None,
+        lifetime_s: float | None = None,
     ) -> None:
         self._port = _port(module, f"alarm for {device}", "location")
         self._port.on_item(lambda item: on_away(item.metadata["loc"]))
-        self._device, self._lasts_s = device, lasts_s
+        self._device, self._lasts_s = device, lifetime_s
         self._slot: int | None = None
         self.watch(area)
 
@@ -150,6 +155,7 @@ class Alarm:
         self._slot = operation.result()
 
 
+@check_init
 class Photos:
     """Photo sharing, with searches among friends and their friends (3.4, 5.1).
 
@@ -184,12 +190,12 @@ class Photos:
             port.on_accepted(partial(self._answer_search, hops))
 
     def share(self, name: str, photo: bytes, **tags: Value) -> None:
-        """Add a photo to the library and publish it to friends whose search matches."""
+        """Add a photo with its ``tags`` to the library and publish it to friends whose search matches."""
         self._own[name] = Item({**tags, "owner": self._me, "name": name}, photo)
         self._publish(f"{self._me}/{name}", self._own[name])
 
     def search(self, predicate: str | Predicate, hops: int = 0, lifetime_s: float = 3600.0) -> None:
-        """Search the photos of friends, and those up to ``hops`` friends further."""
+        """Search photos by a ``predicate`` for ``lifetime_s``, up to ``hops`` friends beyond friends."""
         for friend in self._friends:
             self._ports[hops].install_filter(
                 predicate, to=(friend, f"photos {hops}"), lifetime_s=lifetime_s, item_expires_s=lifetime_s
@@ -223,6 +229,7 @@ class Photos:
             port.publish(item, key)
 
 
+@check_init
 class Sensor:
     """Sensor whose readings are sent to devices with a filter (5.1).
 
@@ -235,10 +242,11 @@ class Sensor:
         self._port = _port(module, "readings", "location")
 
     def read(self, value: float) -> Operation:
-        """Publish a reading."""
+        """Publish a reading: its ``value``."""
         return self._port.publish(Item({"value": value}), "reading")
 
 
+@check_init
 class Aggregator:
     """Node of an aggregation tree: publishes only the mean and number of the readings below (5.1).
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, listed
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
@@ -27,6 +28,7 @@ _MAX_ACKNOWLEDGED: Final = 1000
 """Number of recent items in an acknowledgement."""
 
 
+@check_init
 class Outbound:
     """Sender that stores published items until all receivers have acknowledged them.
 
@@ -115,7 +117,7 @@ class Outbound:
         known = self._open.get(item_id)
         if known is None or known[2] != mark:
             return  # replaced by a newer item
-        destinations = result.destinations + (result.taken if isinstance(result, Backlogged) else ())
+        destinations = result.destinations + (result.accepted if isinstance(result, Backlogged) else ())
         known[3].update(device for device, _ in destinations)
         if not destinations:
             del self._open[item_id]
@@ -130,6 +132,7 @@ class Outbound:
                     del self._open[name]
 
 
+@check_init
 class Inbound:
     """Receiver that acknowledges items.
 

@@ -511,9 +511,8 @@ class SpoolServer:
         if peer is None or peer.stream is None or peer.stream.name != message.stream:
             return ()
         effects: list[Effect] = []
-        for seq in [item.seq for item in peer.stream.waiting if item.seq <= message.seq]:
+        for seq in peer.stream.acked(message.seq):
             effects += peer.unanswered.answered(self._now_us, seq)
-        peer.stream.acked(message.seq)
         missing = () if message.missing is UNSET else frozenset(message.missing)
         return [*effects, *self._send_items(peer, peer.stream.missing(missing))]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
+from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
@@ -32,6 +33,7 @@ _MIN_FALLS: Final = 4
 _EXPECTED: Final = "items of situation.waiting, each once"
 
 
+@check_init
 @dataclass(frozen=True)
 class Forwarding:
     """A forwarding policy.
@@ -84,7 +86,7 @@ class Forwarding:
 
     @classmethod
     def of(cls, given: str | Forwarding, **settings: int | float | str | None) -> Forwarding:
-        """Return a policy, or build one by its kind; Figure 7 learns what is not set."""
+        """Return ``given`` if it is a policy, else build one of this kind; Figure 7 learns unset values."""
         if isinstance(given, Forwarding):
             if settings:
                 raise ParameterError(

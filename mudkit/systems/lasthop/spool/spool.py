@@ -39,6 +39,8 @@ from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
+from mudkit.arguments import check_init
+from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, chosen
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
 
@@ -51,6 +53,7 @@ MAX_CREDIT: Final = 64.0
 """Maximum number of forwards that the rate policy accumulates during an outage."""
 
 
+@check_init
 class Spool:
     """Queues of one topic for one device.
 
@@ -96,8 +99,8 @@ class Spool:
         self._threshold = threshold
         self._policy = policy
         self._forward, self._retract = forward, retract
-        self._capacity = capacity
-        self._remember_us = round(remember_s * 1e6)
+        self._capacity = whole_number("capacity", capacity, 1, 1 << 62)
+        self._remember_us = round(number("remember_s", remember_s, 0.0, 1e12) * 1e6)
         self._is_online = policy.kind == "on-line"
         self._is_by_rate = policy.kind == "rate"
         self._is_checked = policy.expiration_threshold_s is not None or policy.delay_s is not None
@@ -138,7 +141,7 @@ class Spool:
     def notification(
         self, now_us: int, identity: Hashable, rank: float, expires_us: int = FOREVER_US
     ) -> None:
-        """Add a message, or change the rank of one."""
+        """Add the message ``identity`` until ``expires_us``, or change the rank of a known one."""
         if self.due_us <= now_us:
             self.timeout(now_us)
         if identity in self._known:
@@ -220,14 +223,14 @@ class Spool:
         return taken
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Record an earlier read on the device."""
+        """Record an earlier read on the device: its time ``at_us`` and the ``identities`` of its messages."""
         read_there = list(identities)
         self._off_device(at_us, read_there)
         self.habits.read(at_us, len(read_there))
         self._learn()
 
     def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
-        """Record messages that the device evicted."""
+        """Record the messages that the device evicted, by ``identities``."""
         self._off_device(now_us, identities)
 
     def network(self, now_us: int, *, is_up: bool) -> None:
@@ -356,6 +359,7 @@ class Spool:
             finished.add(message.identity)
 
 
+@check_init
 class PaperSpool(Spool):
     """A spool that estimates the length of the device's queue as the printed code does (Last hop 4.5).
 

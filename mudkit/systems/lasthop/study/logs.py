@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from mudkit.arguments import check_arguments
 from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
 from mudkit.files import existing
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
@@ -71,6 +72,7 @@ class _Table(NamedTuple):
 _TIME: Final = "seconds since 1970, as 1700000000, or ISO 8601, as 2023-11-14T22:13:20Z"
 
 
+@check_arguments
 def read_logs(
     arrivals: str | os.PathLike[str],
     reads: str | os.PathLike[str],

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mudkit.arguments import check_arguments
 from mudkit.display import Displayed, View, frame_table
+from mudkit.sources.parameters import whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.spool.ranked import Message, Ranked, Take
@@ -60,6 +62,7 @@ class Lifelines(Displayed):
         return View("Lifelines", counts, [frame_table(self.table())])
 
 
+@check_arguments
 def lifelines(
     scenario: Scenario,
     policies: Mapping[str, Forwarding | Push],
@@ -85,7 +88,8 @@ def lifelines(
     Lifelines
         :func:`mudkit.figures.message_lifecycles` draws it.
     """
-    drawn, most = scenario.draw(seed), read_limit(max)
+    drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
+    most = read_limit(max)
     tables = {
         name: message_lifecycles(drawn, spool_factory(policy, 0.0), most) for name, policy in policies.items()
     }
@@ -93,6 +97,7 @@ def lifelines(
     return Lifelines(drawn, tables, best, scenario.days * DAY_US)
 
 
+@check_arguments
 def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, most: float) -> pd.DataFrame:
     """Run all events through one spool, and return the history of each message.
 

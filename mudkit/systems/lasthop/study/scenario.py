@@ -12,6 +12,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_init
 from mudkit.sources.outages import PERIODS, Outages, outages_of
 from mudkit.sources.parameters import check_ranges, number, one_of, rate
 from mudkit.sources.streams import Stream
@@ -29,6 +30,7 @@ SWITCH, READ = -2, -1
 """Kinds of events in a timeline that are not arrivals."""
 
 
+@check_init
 @dataclass(frozen=True)
 class Expiration:
     """Distribution of the time from arrival to expiration.
@@ -56,11 +58,11 @@ class Expiration:
 
     @classmethod
     def of(cls, given: Expiration | float) -> Expiration:
-        """Return an expiration, or the exponential one with a mean in seconds."""
+        """Return ``given`` if it is an expiration, else the exponential one with this mean in seconds."""
         return given if isinstance(given, Expiration) else cls(given)
 
     def draw_us(self, seed: int, count: int) -> NDArray[np.int64]:
-        """Draw ``count`` times from arrival to expiration, at least 1 µs."""
+        """Draw ``count`` times from arrival to expiration by ``seed``, in µs, at least 1."""
         stream, step = Stream(seed, "lasthop expiration"), np.arange(count)
         match self.law:
             case "exponential":
@@ -101,6 +103,7 @@ class Drawn:
         return times_us[order].tolist(), what[order].tolist()
 
 
+@check_init
 @dataclass(frozen=True)
 class Scenario:
     """Parameters of one device and one topic.

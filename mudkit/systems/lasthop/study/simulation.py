@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from mudkit.arguments import check_arguments
 from mudkit.sources.outages import Outages, outages_of
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
@@ -161,6 +162,7 @@ class Simulated:
         return self.outcome.read_ids
 
 
+@check_arguments
 def expected_waste(*, user_frequency: float, max: float, event_frequency: float) -> float:  # noqa: A002
     """Return the waste of the on-line policy by overflow (Last hop 4.2): ``1 - uf * Max / ef``, at least 0.
 
@@ -181,6 +183,7 @@ def expected_waste(*, user_frequency: float, max: float, event_frequency: float)
     return 0.0 if reads >= arrivals else 1.0 - reads / arrivals
 
 
+@check_arguments
 def simulate(
     *,
     event_frequency: float = 32.0,
@@ -290,6 +293,7 @@ def read_limit(max_: float | None) -> float:
     return whole_number("max", max_, 0, 1 << 31)
 
 
+@check_arguments
 def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
     """Run all events through one spool.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from mudkit.arguments import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
@@ -107,6 +108,7 @@ class Sizing:
         return table.reset_index(drop=True)
 
 
+@check_arguments
 def size_prefetch(
     draws: Sequence[Drawn],
     *,
@@ -191,6 +193,7 @@ def _cheapest(table: pd.DataFrame, loss_weight: float) -> dict[str, float]:
     return {str(name): float(value) for name, value in order.drop(columns="_cost").iloc[0].items()}
 
 
+@check_arguments
 def add_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Drawn]:
     """Return the same arrivals and reads with random outages, once for each seed.
 

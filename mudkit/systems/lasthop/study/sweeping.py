@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import intervals
+from mudkit.arguments import check_arguments, check_init
 from mudkit.errors import ParameterError, brief
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
@@ -98,6 +99,7 @@ _PARAMETERS = inspect.signature(simulate).parameters
 _OF_POLICIES: Final = ("policy", "prefetch_limit", "expiration_threshold_s")
 
 
+@check_arguments
 def sweep(
     over: Mapping[str, Sequence[Parameter]],
     fixed: Mapping[str, Parameter] | None = None,
@@ -228,6 +230,7 @@ class Drawable(Protocol):
         """Draw all events of a seed."""
 
 
+@check_init
 @dataclass(frozen=True)
 class RecordedEvents:
     """Recorded events, numbered from 0 instead of drawn by a seed.
@@ -245,6 +248,7 @@ class RecordedEvents:
         return self.draws[seed]
 
 
+@check_arguments
 def compare(
     conditions: Mapping[str, Drawable],
     policies: Mapping[str, Forwarding | Push],

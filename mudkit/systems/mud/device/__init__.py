@@ -1,1 +1,1 @@
-"""The machines of a device: what an application asks for, from the local store or the cloud (Mobius 4, 5)."""
+"""Machine of a MUD client, and its parts."""

@@ -1,7 +1,7 @@
-"""What a client can answer by itself: what it holds, and the queries of which it holds the answer.
+"""Cached answers of a client: which queries it can answer from its local store, and how well.
 
-A query is complete here if its keys are all held, or if an earlier query of the same reader, which the cloud
-has answered, contains it and nothing of that was let go since.
+An answer is complete if all its keys are stored, or if an earlier answered query of the same reader contains
+it and nothing of that was evicted since.
 """
 
 from __future__ import annotations
@@ -16,28 +16,21 @@ import msgspec
 from mudkit.errors import PredicateError
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable
-from mudkit.systems.mud.policies.policies import Asked, Cached
+from mudkit.systems.mud.policies.policies import Cached, Query
 from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, tables_of_sent
 from mudkit.systems.mud.tables.replica import is_visible, record_of
 from mudkit.tokens import Claims
 from mudkit.wire import Fields
 
-__all__ = ["Cache", "Held"]
+__all__ = ["Cache", "CachedAnswer"]
 
-_KEPT_QUERIES: Final = 64
+_MAX_QUERIES: Final = 64
 _PENDING_AGE_US: Final = -1
 _NOBODY: Final[Mapping[str, str]] = {}
 
 
-class Held(msgspec.Struct, frozen=True):
-    """An answer from here.
-
-    Parameters
-    ----------
-    versions : dict of str to mapping
-        Rows and pending writes, by key.
-    quality : Answerable
-    """
+class CachedAnswer(msgspec.Struct, frozen=True):
+    """Versions by key, and the quality of the answer."""
 
     versions: dict[str, Version]
     quality: Answerable
@@ -45,106 +38,92 @@ class Held(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Complete:
-    """A query that the cloud has answered whole."""
+    """Query that the cloud has answered completely."""
 
-    asked: Asked
+    query: Query
     at_us: int
     context: Fields
     versions: Mapping[str, int]
-    """Of the answer, by key."""
+    """Versions in the answer, by key."""
     losses: Counter[int]
-    """How many records of each partition had been let go until then."""
+    """Number of evicted records of each partition at that time."""
 
 
 class Cache:
-    """The answers that a client holds.
-
-    Parameters
-    ----------
-    local : Local
-    """
+    """Queries that the cloud has answered, on top of the local store."""
 
     def __init__(self, local: Local) -> None:
         self._local = local
         self._answered: list[_Complete] = []
         self.claims: Claims | None = None
-        """What the cloud has verified of this client."""
+        """Claims of this client that the cloud has verified."""
 
-    def note(
+    def record_answer(
         self,
         now_us: int,
-        asked: Asked,
+        query: Query,
         context: Fields,
         versions: Mapping[str, int],
         losses: Counter[int],
     ) -> tuple[float, bool] | None:
-        """Take note that the cloud has answered a query whole.
+        """Record a complete answer of the cloud.
 
-        Returns
-        -------
-        tuple or None
-            How long the answer before had been held, in seconds, and whether it was another one.
+        Return the age of the previous answer in seconds, and whether it was different; None: there was none.
         """
-        before = next((each for each in self._answered if each.asked == asked), None)
-        self._answered = [each for each in self._answered if each is not before][-(_KEPT_QUERIES - 1) :]
-        self._answered.append(_Complete(asked, now_us, dict(context), versions, losses))
+        before = next((earlier for earlier in self._answered if earlier.query == query), None)
+        others = [earlier for earlier in self._answered if earlier is not before]
+        answered = _Complete(query, now_us, dict(context), versions, losses)
+        self._answered = [*others[-(_MAX_QUERIES - 1) :], answered]
         return None if before is None else ((now_us - before.at_us) / 1e6, before.versions != versions)
 
     @property
     def size(self) -> int:
-        """Number of answers held."""
+        """Number of recorded queries."""
         return len(self._answered)
 
     def answered(self, now_us: int) -> list[Cached]:
-        """List what the cloud has answered, as policies see it."""
+        """Return the answered queries as policies see them."""
         return [
-            Cached(each.asked, (now_us - each.at_us) / 1e6, each.context, len(each.versions))
-            for each in self._answered
+            Cached(answer.query, (now_us - answer.at_us) / 1e6, answer.context, len(answer.versions))
+            for answer in self._answered
         ]
 
-    def find(self, now_us: int, asked: Asked, keys: list[str] | None, *, latest: bool) -> Held | None:
-        """Give what a read would be answered with from here; None: that cannot be said.
+    def find(self, now_us: int, query: Query, keys: list[str] | None, *, latest: bool) -> CachedAnswer | None:
+        """Return the answer from the local store; None: the predicate cannot be evaluated here.
 
-        Parameters
-        ----------
-        now_us : int
-        asked : Asked
-        keys : list of str or None
-            The only keys that can match.
-        latest : bool
-            Whether only pending writes will do.
+        ``keys`` are the only keys that can match; with ``latest`` only pending writes count.
         """
-        candidates = self._known(asked, keys)
+        candidates = self._known(query, keys)
         if latest:
             candidates = {
                 key: version for key, version in candidates.items() if isinstance(version, PendingWrite)
             }
         is_named = keys is not None
-        is_all = is_named and asks_for_keys_only(asked.predicate)
+        is_all = is_named and asks_for_keys_only(query.predicate)
         try:
             versions = {
                 key: version
                 for key, version in candidates.items()
-                if self.matches(asked, version, is_named=is_named, is_all=is_all)
+                if self.matches(query, version, is_named=is_named, is_all=is_all)
             }
         except PredicateError:
             return None
         age_s, completeness, bias = _PENDING_AGE_US / 1e6, 1.0, 0.0
-        # Of named keys also those count that match no more: that they do not is as old as they are.
+        # Named keys that no longer match count, too: this knowledge is as old as they are.
         relevant = versions if keys is None else candidates
         if keys is None or len(candidates) < len(keys):
-            age_s, completeness, bias = self._quality(now_us, asked, keys, relevant)
+            age_s, completeness, bias = self._quality(now_us, query, keys, relevant)
             if latest:
-                completeness, bias = 0.0, 0.0  # others may have written records since
+                completeness, bias = 0.0, 0.0  # other clients may have written since
         for version in relevant.values():
             if isinstance(version, HeldRow):
                 age_s = max(age_s, (now_us - version.held_us) / 1e6)
-        return Held(versions, Answerable(age_s, completeness, bias))
+        return CachedAnswer(versions, Answerable(age_s, completeness, bias))
 
-    def _known(self, asked: Asked, keys: list[str] | None) -> dict[str, Version]:
-        """Return what is held of some keys, or of the whole table: the latest, or the latest committed."""
-        name, local = asked.table, self._local
-        is_latest = asked.type == "uncommitted"
+    def _known(self, query: Query, keys: list[str] | None) -> dict[str, Version]:
+        """Return the stored versions of some keys or the whole table: the latest, or the latest committed."""
+        name, local = query.table, self._local
+        is_latest = query.type == "uncommitted"
         candidates = [row.key for row in local.rows(name)] if keys is None else keys
         if keys is None and is_latest:
             candidates = [*candidates, *local.pending_keys(name)]
@@ -156,16 +135,16 @@ class Cache:
         return versions
 
     def _quality(
-        self, now_us: int, asked: Asked, keys: list[str] | None, held: Iterable[str]
+        self, now_us: int, query: Query, keys: list[str] | None, known_keys: Iterable[str]
     ) -> tuple[float, float, float]:
-        """Give age, completeness and bias of what is held of a query whose keys are not all held."""
-        kept = self._by_partition(asked.table, held)
-        containing = [each for each in self._answered if self._contains(each.asked, asked)]
-        best = max(containing, key=lambda each: (-self._lost(each).total(), each.at_us), default=None)
+        """Return age, completeness and bias of the answer to a query whose keys are not all stored."""
+        kept = self._by_partition(query.table, known_keys)
+        containing = [answer for answer in self._answered if self._contains(answer.query, query)]
+        best = max(containing, key=lambda answer: (-self._lost(answer).total(), answer.at_us), default=None)
         if best is not None:
             lost, age_s = self._lost(best), (now_us - best.at_us) / 1e6
         elif keys is not None:
-            lost, age_s = self._by_partition(asked.table, set(keys) - set(held)), 0.0
+            lost, age_s = self._by_partition(query.table, set(keys) - set(known_keys)), 0.0
         else:
             return 0.0, 0.0, 0.0
         missing = lost.total()
@@ -175,55 +154,48 @@ class Cache:
         return age_s, kept.total() / (kept.total() + missing), max(shares) - min(shares)
 
     def _lost(self, answered: _Complete) -> Counter[int]:
-        """Count what was let go of a table since a query of it was answered, by partition."""
-        return self._local.losses[answered.asked.table] - answered.losses
+        """Count the records of a table evicted since a query was answered, by partition."""
+        return self._local.losses[answered.query.table] - answered.losses
 
     def _by_partition(self, name: str, keys: Iterable[str]) -> Counter[int]:
         return Counter(self._local.partition_of(name, key) for key in keys)
 
-    def _contains(self, larger: Asked, smaller: Asked) -> bool:
+    def _contains(self, larger: Query, smaller: Query) -> bool:
         return (
             larger.table == smaller.table
             and larger.reader == smaller.reader
             and contains(larger.predicate, smaller.predicate)
         )
 
-    def may_match(self, asked: Asked, row: HeldRow) -> bool:
-        """Say whether a committed version can have been among what the cloud gave a reader before."""
+    def may_match(self, query: Query, row: HeldRow) -> bool:
+        """Return whether a committed version may have been in an earlier answer of the cloud."""
         try:
-            return self.matches(asked, row)
+            return self.matches(query, row)
         except PredicateError:
             return True
 
     def matches(
-        self, asked: Asked, version: Version, *, is_named: bool = False, is_all: bool = False
+        self, query: Query, version: Version, *, is_named: bool = False, is_all: bool = False
     ) -> bool:
-        """Say whether a reader asks for a version, and may see it.
+        """Return whether a version matches a query and is visible to its reader.
 
-        Parameters
-        ----------
-        asked : Asked
-        version : HeldRow or PendingWrite
-        is_named : bool
-            Whether its key is asked for: then also that it is gone is an answer.
-        is_all : bool
-            Whether nothing but its key is asked for.
+        ``is_named``: its key is requested, so a deletion is an answer, too; ``is_all``: no other condition.
 
         Raises
         ------
         PredicateError
-            The reader's predicate cannot be evaluated, or the writer's of a committed version not here.
+            The reader's predicate, or the writer's of a committed version, cannot be evaluated here.
         """
         auth = _NOBODY if self.claims is None else self.claims.auth
-        table = self._local.tables.get(asked.table)
+        table = self._local.tables.get(query.table)
         writer = version.predicate
         if writer is not None:
             if isinstance(version, HeldRow) and tables_of_sent(writer):
-                raise PredicateError("Who may see this record only the cloud can say.", text=writer.text)
-            if not is_visible(version, asked.reader, auth, table):
+                raise PredicateError("Only the cloud can evaluate this writer predicate.", text=writer.text)
+            if not is_visible(version, query.reader, auth, table):
                 return False
         if version.data is None:
             return is_named
-        if is_all or asked.predicate is None:
+        if is_all or query.predicate is None:
             return True
-        return asked.predicate(record_of(version, table), receiver=asked.reader, auth=auth) is True
+        return query.predicate(record_of(version, table), receiver=query.reader, auth=auth) is True

@@ -1,7 +1,7 @@
-"""The client's machine: what an application calls, and what the network brings (Mobius 2, 4, 5).
+"""Machine of a client (Mobius 2, 4, 5): calls of an application, and messages of the cloud.
 
-It is put together from parts, each with its rules at its head: the local store, writes, reads, continuous
-reads, and the connection over which they ask.
+It consists of parts, each with its rules in its docstring: the local store, writes, reads, continuous reads,
+and the connection to the gateways.
 """
 
 from __future__ import annotations
@@ -39,55 +39,51 @@ from mudkit.systems.mud.device.connection import (
     Answer,
     Connection,
     PendingAsk,
-    Query,
+    PendingRead,
     Registering,
-    Telling,
+    Updating,
     Writing,
     error_in,
 )
 from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
-from mudkit.systems.mud.device.holding import holdings
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
-from mudkit.systems.mud.device.prefetching import LOOK, Prefetching
-from mudkit.systems.mud.device.read_path import ReadPath, asked_of
+from mudkit.systems.mud.device.read_path import LOOK, Prefetching, ReadPath, query_of
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
     CLIENT_FROM_GATEWAY,
     CLIENT_FROM_NOTIFICATION_SERVER,
     Administered,
     AdministrationRequest,
-    AlterRequest,
-    CreateRequest,
-    DropRequest,
-    Identify,
-    Outcome,
-    Redirect,
-    Refused,
-    Restarted,
-    Welcome,
-)
-from mudkit.systems.mud.operations import (
     Alter,
+    AlterRequest,
     Create,
+    CreateRequest,
     Drop,
+    DropRequest,
     Held,
+    Identify,
     Operation,
+    Outcome,
     Pending,
     Policies,
     Read,
+    Redirect,
+    Refused,
     Register,
     Renew,
+    Restarted,
     Unregister,
     UpdateData,
+    Welcome,
     Write,
+    decode_error,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
-from mudkit.systems.mud.problems import decode_error
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import plain
-from mudkit.systems.mud.tables.table import Table, check_name
+from mudkit.systems.mud.tables.table import Table, check_name, claims_text
 from mudkit.systems.receiving import dropped
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields
@@ -95,27 +91,15 @@ from mudkit.wire import Fields
 __all__ = ["ClientMachine", "Settings"]
 
 
-_Asked = TypeVar("_Asked", Write, Read, Register)
+_OnTable = TypeVar("_OnTable", Write, Read, Register)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a client is, and whom it knows.
+    """Identity of a client, addresses of servers, and policies.
 
-    Parameters
-    ----------
-    netid, app : str
-    token : str or None
-    gateways : sequence of str
-    servers : sequence of str
-        Those for notifications; the first one knows who is responsible.
-    max_rows : int
-        The number of committed records in its store.
-    read_policy : ReadPolicy, ShippedPolicy or None
-        None: the utility of each read decides.
-    write_policy : WritePolicy or ShippedPolicy
-    prefetch_policy : PrefetchPolicy or None
-        None: nothing is fetched before it is asked for.
+    The first of ``servers`` knows which notification server is responsible. ``read_policy`` None: the utility
+    of each read decides; ``prefetch_policy`` None: no prefetching.
     """
 
     netid: str
@@ -130,13 +114,7 @@ class Settings:
 
 
 class ClientMachine:
-    """One app's client on a device.
-
-    Parameters
-    ----------
-    ports : Ports
-    settings : Settings
-    """
+    """Client of one app on a device."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         endpoint = f"{settings.netid}/{settings.app}"
@@ -183,8 +161,8 @@ class ClientMachine:
         return ShippedWrites(self._policy_slots[-1], policy.until)
 
     def overview(self) -> View:
-        """Return what it holds and waits for, as a display shows it."""
-        local, readings = self.local, self._watching.readings()
+        """Return the state as a display shows it."""
+        local, watches = self.local, self._watching.watches()
         claims = self._connection.claimed
         return View(
             "",
@@ -193,7 +171,7 @@ class ClientMachine:
                 "records held": local.row_count,
                 "pending writes": len(local.writes),
                 "cached answers": self._cache.size,
-                "continuous reads": len(readings),
+                "continuous reads": len(watches),
             },
             [
                 first_rows(
@@ -204,8 +182,12 @@ class ClientMachine:
                 ),
                 first_rows(
                     ("handle", "table", "predicate", "records"),
-                    ((item.handle, item.name, item.predicate.text, len(item.held)) for item in readings),
-                    len(readings),
+                    (
+                        (item.handle, item.name, item.predicate.text, len(watch.delivered))
+                        for watch in watches
+                        for item in [watch.reading]
+                    ),
+                    len(watches),
                     "Continuous reads",
                 ),
             ],
@@ -244,7 +226,7 @@ class ClientMachine:
         return ()
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
-        """Draw the incarnation of this start, and send what waits since the last one."""
+        """Draw the incarnation of this start, and send the writes of the last one."""
         self._connection.incarnation = self.local.writes.incarnation
         return self._writes.advance(now_us)
 
@@ -260,73 +242,73 @@ class ClientMachine:
                 return self._watching.heartbeat(now_us)
         return ()
 
-    # -- what applications ask
+    # -- calls
 
-    def _call(self, now_us: int, op_id: int, asked: Operation) -> Sequence[Effect]:
-        match asked:
+    def _call(self, now_us: int, op_id: int, operation: Operation) -> Sequence[Effect]:
+        match operation:
             case Write():
-                asked = self._named(asked)
-                self._reads.check_access(now_us, asked.table)
-                return self._writes.write(now_us, op_id, asked, self._reads.context)
+                operation = self._named(operation)
+                self._reads.check_access(now_us, operation.table)
+                return self._writes.write(now_us, op_id, operation, self._reads.context)
             case Read():
-                return self._read(now_us, op_id, self._named(asked))
+                return self._read(now_us, op_id, self._named(operation))
             case Register():
-                asked = self._named(asked)
-                self._reads.check_access(now_us, asked.table)
-                return self._watching.register(now_us, op_id, asked)
+                operation = self._named(operation)
+                self._reads.check_access(now_us, operation.table)
+                return self._watching.register(now_us, op_id, operation)
             case UpdateData():
-                return self._watching.change(now_us, op_id, asked)
+                return self._watching.change(now_us, op_id, operation)
             case Unregister():
-                return self._watching.unregister(now_us, op_id, asked)
+                return self._watching.unregister(now_us, op_id, operation)
             case Policies():
-                return (Complete(op_id, {each.kind: each.describe() for each in self._policy_slots}),)
+                return (Complete(op_id, {slot.kind: slot.describe() for slot in self._policy_slots}),)
             case Pending():
                 return (Complete(op_id, self._writes.pending()),)
             case Renew():
-                return self._renew(now_us, op_id, asked.token)
+                return self._renew(now_us, op_id, operation.token)
             case Held():
                 auth = {} if self._cache.claims is None else self._cache.claims.auth
-                name = check_name(asked.table)
-                return (Complete(op_id, list(holdings(self.local, name, asked.reader, auth, now_us))),)
+                name = check_name(operation.table)
+                return (Complete(op_id, list(self.local.holdings(name, operation.reader, auth, now_us))),)
             case Create() | Alter() | Drop():
-                return self._connection.ask(now_us, *_administering(op_id, asked))
-        raise TypeError(f"{type(asked).__name__} is no operation of a client of MUD tables")
+                return self._connection.ask(now_us, *_administering(op_id, operation))
+        raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
 
-    def _named(self, asked: _Asked) -> _Asked:
-        """Return an operation whose table has a proper name."""
-        if type(asked.table) is str and asked.table in self.local.tables:
-            return asked
-        return replace(asked, table=check_name(asked.table))
+    def _named(self, operation: _OnTable) -> _OnTable:
+        """Return an operation with a checked name of its table."""
+        if type(operation.table) is str and operation.table in self.local.tables:
+            return operation
+        return replace(operation, table=check_name(operation.table))
 
     def _renew(self, now_us: int, op_id: int, token: str) -> Sequence[Effect]:
-        """Use another token of the same user from now on, and send the writes that waited for it."""
+        """Use another token of the same user, and send the writes that waited for it."""
         new, old = claimed(token), self._connection.claimed
         if new is None or old is None or (new.app, new.user) != (old.app, old.user):
             raise ParameterError(
-                "A token is renewed by another one of the same app and user.",
+                "The token is of another app or user.",
                 where="token",
-                found=_shown(new),
-                expected=_shown(old),
-                remedy="somebody else, or who has had no token, gets a client of its own",
+                found=claims_text(new),
+                expected=claims_text(old),
+                remedy="make another client for another user, or if this one has no token",
             )
         new.check(now_us / 1e6, self._connection.netid)
         self._store.put("token", token)
         self._connection.use(token)
         return [*self._writes.renewed(now_us), Complete(op_id)]
 
-    def _read(self, now_us: int, op_id: int, asked: Read) -> Sequence[Effect]:
-        effects = self._reads.read(now_us, op_id, asked)
+    def _read(self, now_us: int, op_id: int, operation: Read) -> Sequence[Effect]:
+        effects = self._reads.read(now_us, op_id, operation)
         if self._prefetching is not None:
-            # What is never answered from here need not be fetched.
-            is_only_remote = asked.aggregate is not None or bool(tables_of(asked.predicate))
+            # Reads that are never answered locally need no prefetch.
+            is_only_remote = operation.aggregate is not None or bool(tables_of(operation.predicate))
             if not is_only_remote:
-                self._prefetching.asked(now_us, asked_of(asked))
+                self._prefetching.record_read(now_us, query_of(operation))
         return effects
 
     def _look(self, now_us: int) -> Sequence[Effect]:
         return () if self._prefetching is None else self._prefetching.look(now_us, self._reads.context)
 
-    # -- what the network brings
+    # -- messages
 
     def _notified(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Process a message of a notification server."""
@@ -342,7 +324,7 @@ class ClientMachine:
         return dropped(event)
 
     def _answered(self, now_us: int, event: Received) -> Sequence[Effect]:
-        """Process a message of a gateway, and send what waited for room."""
+        """Process a message of a gateway, and send queued writes for which the window has room."""
         answer = CLIENT_FROM_GATEWAY.decode(event.message)
         if isinstance(answer, Restarted):
             return self._restarted(now_us, answer)
@@ -362,7 +344,7 @@ class ClientMachine:
         return effects
 
     def _restarted(self, now_us: int, answer: Restarted) -> Sequence[Effect]:
-        """Forget what the back end's log no longer has, and send again what is under way."""
+        """Remove what the back end's log no longer has, and send the requests in flight again."""
         connection = self._connection
         if not connection.knows(answer.id) or answer.before != connection.start:
             return ()
@@ -375,16 +357,16 @@ class ClientMachine:
         return [*incident, *effects, *self._resend(now_us, asks)]
 
     def _processed(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
-        """Process the whole answer to a request."""
+        """Process the complete answer to a request."""
         match ask.work:
-            case Query() as query:
+            case PendingRead() as query:
                 return self._reads.answered(now_us, query, ask, answer)
             case Writing(number=number):
                 return self._written(now_us, number, answer)
             case Registering() as work:
                 return self._watching.registered(now_us, work, ask, answer)
-            case Telling() as work:
-                return self._watching.told(work, answer)
+            case Updating() as work:
+                return self._watching.updated(work, answer)
             case Administering() as work:
                 return self._administered(work, answer)
 
@@ -410,7 +392,7 @@ class ClientMachine:
         return (Complete(work.op_id),)
 
     def _overdue(self, now_us: int) -> Sequence[Effect]:
-        """Retransmit what should have been answered by now."""
+        """Retransmit overdue requests and hellos."""
         timer = self._connection.timer
         is_hello_late = HELLO in timer.overdue(now_us)
         effects = [*self._resend(now_us, self._connection.overdue(now_us))]
@@ -419,33 +401,35 @@ class ClientMachine:
         return [*effects, *timer.fired(now_us)]
 
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
-        """Send requests as they are by now."""
+        """Send requests as of now."""
         effects: list[Effect] = []
         for ask in filter(self._connection.may_send, asks):
             match ask.work:
-                case Query() as query:
+                case PendingRead() as query:
                     ask.request = self._reads.request(query)
                 case Writing(number=number):
                     ask.request = self._writes.request(number)
-                case Registering() | Telling() as work:
+                case Registering() | Updating() as work:
                     ask.request = self._watching.request(work)
             effects += self._connection.send(now_us, ask)
         return effects
 
 
-def _administering(op_id: int, asked: Create | Alter | Drop) -> tuple[Administering, AdministrationRequest]:
-    """Build the request to create, alter or drop a table; what cannot be is refused here."""
+def _administering(
+    op_id: int, operation: Create | Alter | Drop
+) -> tuple[Administering, AdministrationRequest]:
+    """Build the request to create, alter or drop a table; raise ParameterError for unusable properties."""
     request: AdministrationRequest
-    match asked:
+    match operation:
         case Create():
-            name = Table.created(asked.table, "", asked.properties, 0).name
-            request = CreateRequest(name, _plain(asked.properties))
+            name = Table.created(operation.table, "", operation.properties, 0).name
+            request = CreateRequest(name, _plain(operation.properties))
         case Alter():
-            name = check_name(asked.table)
-            Table(name, "").altered(asked.properties, 0)
-            request = AlterRequest(name, _plain(asked.properties))
+            name = check_name(operation.table)
+            Table(name, "").altered(operation.properties, 0)
+            request = AlterRequest(name, _plain(operation.properties))
         case Drop():
-            request = DropRequest(check_name(asked.table), {})
+            request = DropRequest(check_name(operation.table), {})
     return Administering(op_id, request), request
 
 
@@ -453,13 +437,9 @@ def _plain(properties: Fields) -> Fields:
     return {name: value and plain(value) for name, value in properties.items()}
 
 
-def _shown(claims: Claims | None) -> str:
-    return "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
-
-
-def _latest(kept: str | None, given: str | None) -> str | None:
-    """Give the token that is valid for longer: the renewed one, unless a newer one was given since."""
-    renewed, new = claimed(kept), claimed(given)
+def _latest(stored: str | None, given: str | None) -> str | None:
+    """Return the token that is valid for longer: the renewed one, unless a newer one was given since."""
+    renewed, new = claimed(stored), claimed(given)
     if renewed is None or new is None or (renewed.app, renewed.user) != (new.app, new.user):
         return given
-    return kept if renewed.expires_s > new.expires_s else given
+    return stored if renewed.expires_s > new.expires_s else given

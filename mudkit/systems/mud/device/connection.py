@@ -1,7 +1,7 @@
 """Requests of a client to its gateways, retransmitted until they are answered.
 
-Each request has a deadline of its own (:mod:`mudkit.delivery.retransmit`). Writes are sent within a window of
-bytes in flight: after an outage a long queue neither fills the link, nor postpones retransmissions.
+Each request has its own deadline (:mod:`mudkit.delivery.retransmit`). Writes are sent within a window of
+bytes in flight: after an outage a long queue neither fills the link nor postpones retransmissions.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from mudkit.systems.mud.messages import (
     Refused,
     RegisterRequest,
     Request,
-    SentPredicate,
     UnregisterRequest,
     UpdateDataRequest,
     WriteRequest,
+    netid_of,
 )
-from mudkit.systems.mud.policies.policies import Asked
-from mudkit.systems.mud.tables.partitioning import netid_of
+from mudkit.systems.mud.policies.policies import Query
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields
@@ -50,10 +50,10 @@ __all__ = [
     "Answer",
     "Connection",
     "PendingAsk",
-    "Query",
+    "PendingRead",
     "Reading",
     "Registering",
-    "Telling",
+    "Updating",
     "Watch",
     "Work",
     "Writing",
@@ -75,25 +75,14 @@ _IN_PARTS: Final = (ReadRequest, *_ON_CONTINUOUS_READS)
 Answer: TypeAlias = PlacedPart | PlacedRegistered | Refused | Complete | Outcome | Administered
 
 
-# -- what waits for an answer
+# -- requests in flight, by purpose
 
 
-class Query(Struct, frozen=True):
-    """A read.
-
-    Parameters
-    ----------
-    op_id : int or None
-        None: a prefetch, which no caller waits for.
-    asked : Asked
-    keys : list of str or None
-        The only keys that can match.
-    latest : bool
-    aggregates : Aggregates or None
-    """
+class PendingRead(Struct, frozen=True):
+    """A read, with the only keys that can match; ``op_id`` None: a prefetch, which no caller waits for."""
 
     op_id: int | None
-    asked: Asked
+    query: Query
     keys: list[str] | None
     latest: bool
     aggregates: Aggregates | None
@@ -115,24 +104,10 @@ class Administering(Struct, frozen=True):
 class Reading(Struct):
     """Durable state of a continuous read.
 
-    Parameters
-    ----------
-    handle, data_seq : int
-        ``data_seq`` numbers the reader's data.
-    name : str
-    predicate : SentPredicate
-    reader : mapping
-    sync_us : int or None
-        Commit time from which existing records are delivered; None: none of them.
-    listener : str
-    since : dict of str to int
-        Log position that was received from each processor.
-    held : dict of str to int
-        Version delivered last of each record that belongs to the read, by key.
-    table : int or None
-        Number of the table; None before the first answer.
-    starts : dict of str to str
-        Start of the back end in which each position of ``since`` counts; none: the first one.
+    ``data_seq`` numbers the reader's data. ``sync_us`` is the commit time from which existing records are
+    delivered, None: none of them. ``since`` is the last log position received from each processor, and
+    ``starts`` the start of the back end in which it counts, absent: the first one. ``table`` is the number of
+    the table, None before the first answer.
     """
 
     handle: int
@@ -143,7 +118,6 @@ class Reading(Struct):
     sync_us: int | None
     listener: str
     since: dict[str, int] = field(default_factory=dict)
-    held: dict[str, int] = field(default_factory=dict)
     table: int | None = None
     starts: dict[str, str] = field(default_factory=dict)
 
@@ -151,28 +125,21 @@ class Reading(Struct):
 class Watch(Struct):
     """State of a continuous read in this life of the machine.
 
-    Parameters
-    ----------
-    reading : Reading
-    op_id : int or None
-        The call that began it, until it is answered.
-    request : int
-        Number of the last registration.
-    lives : dict of str to int
-        Life in which each processor has it.
-    since_asked : tuple of dict or None
-        ``reading.since`` and ``reading.starts`` when the registration that is not answered was first sent;
-        None: it is answered.
-    told_in : dict of str to int
-        Oldest life of each processor that has sent a change since then.
+    ``delivered`` has the version that was delivered last of each record that belongs to the read; it is
+    durable, too, a record at a time. ``op_id`` is the call that began the read, until it is answered.
+    ``request`` numbers its registrations. ``lives`` has the life in which each processor knows it.
+    ``since_requested`` has ``reading.since`` and ``reading.starts`` at the first transmission of an
+    unanswered registration, and ``sender_lives`` the oldest life in which each processor has sent a change
+    since then.
     """
 
     reading: Reading
+    delivered: dict[str, int] = field(default_factory=dict)
     op_id: int | None = None
     request: int = 0
     lives: dict[str, int] = field(default_factory=dict)
-    since_asked: tuple[dict[str, int], dict[str, str]] | None = None
-    told_in: dict[str, int] = field(default_factory=dict)
+    since_requested: tuple[dict[str, int], dict[str, str]] | None = None
+    sender_lives: dict[str, int] = field(default_factory=dict)
 
 
 class Registering(Struct, frozen=True):
@@ -183,29 +150,22 @@ class Registering(Struct, frozen=True):
     session: str
 
 
-class Telling(Struct, frozen=True):
-    """Other reader data of a continuous read, or its end; ``op_id`` None: no caller waits for it."""
+class Updating(Struct, frozen=True):
+    """New reader data of a continuous read, or its end; ``op_id`` None: no caller waits for it."""
 
     op_id: int | None
     reading: Reading
     is_over: bool
 
 
-Work: TypeAlias = Query | Writing | Administering | Registering | Telling
+Work: TypeAlias = PendingRead | Writing | Administering | Registering | Updating
 
 
 class PendingAsk(Struct):
-    """A request that is not answered.
+    """An unanswered request, its purpose, and the parts of the answer since its last transmission.
 
-    Parameters
-    ----------
-    identity : str
-    work : Work
-        What it is for.
-    request : Request or None
-        The request as it was last sent; None: never.
-    parts, registered : dict
-        Parts of the answer since then, by partition, and by processor.
+    ``request`` is None before the first transmission; ``parts`` are by partition, ``registered`` by
+    processor.
     """
 
     identity: str
@@ -216,33 +176,18 @@ class PendingAsk(Struct):
 
 
 def error_in(answer: Answer) -> Error | None:
-    """Return the error in an answer."""
+    """Return the error of an answer, if any."""
     if isinstance(answer, Complete) or answer.error is UNSET:
         return None
     return answer.error
 
 
 class Connection:
-    """Requests under way between a client and its gateways.
+    """Unanswered requests of a client.
 
-    Parameters
-    ----------
-    endpoint : str
-        ``netid/appid``.
-    token : str or None
-    gateways : sequence of str
-        Addresses.
-    first : int
-        Index of the gateway that is used while it can be reached.
-
-    Attributes
-    ----------
-    incarnation : str
-        Incarnation of this start, which names requests, hellos and continuous reads.
-    start : str
-        Last start of the back end that this client knows; empty: the first one.
-    timer : RetransmitTimer
-        Shared with what else of the machine waits for an answer.
+    ``first`` is the index of the gateway that is used while it is reachable. ``incarnation`` is that of this
+    start, which requests, hellos and continuous reads are named after; ``start`` is the last start of the
+    back end that this client knows, empty: the first one. The timer is shared with the hellos.
     """
 
     def __init__(self, endpoint: str, token: str | None, gateways: Sequence[str], first: int) -> None:
@@ -259,11 +204,11 @@ class Connection:
         self._turn = first
         self._asks: dict[str, PendingAsk] = {}
         self._queue: deque[str] = deque()
-        """Writes that wait for room in the window."""
+        """Writes for which the window has no room."""
         self._count = 0
 
     def use(self, token: str | None) -> None:
-        """Use another token from now on."""
+        """Use a token for later requests."""
         self.token, self.claimed = token, claimed(token)
 
     def has_expired(self, now_us: int) -> bool:
@@ -271,18 +216,18 @@ class Connection:
         return self.claimed is not None and self.claimed.expires_s <= now_us / 1e6
 
     def ask(self, now_us: int, work: Work, request: Request) -> Sequence[Effect]:
-        """Send a request now, if there is a link, and again until it is answered."""
+        """Add a request and send it if there is a link."""
         ask = self.add(work, request)
         return self.send(now_us, ask) if self.may_send(ask) else ()
 
     def add(self, work: Work, request: Request | None = None) -> PendingAsk:
-        """Add a request that is not sent yet; None: it is built when it may be sent."""
+        """Add a request without sending it; None: it is built when it may be sent."""
         ask = PendingAsk(self._identity(), work, request)
         self._asks[ask.identity] = ask
         return ask
 
     def may_send(self, ask: PendingAsk) -> bool:
-        """Return whether a request may be sent now; a write for which the window has no room is queued."""
+        """Return whether a request may be sent now; queue a write for which the window has no room."""
         if not self.is_up:
             return False
         is_write = isinstance(ask.work, Writing) and ask.identity not in self.timer
@@ -291,11 +236,11 @@ class Connection:
             return False
         return True
 
-    def ask_together(self, now_us: int, asked: Sequence[tuple[Writing, WriteRequest]]) -> Sequence[Effect]:
-        """Send several writes in one message, as far as there is room for them."""
+    def ask_together(self, now_us: int, writes: Sequence[tuple[Writing, WriteRequest]]) -> Sequence[Effect]:
+        """Send several writes in one message, as far as the window has room."""
         asks: list[PendingAsk] = []
         timers: list[Effect] = []
-        for work, request in asked:
+        for work, request in writes:
             ask = self.add(work, request)
             if self.may_send(ask):
                 asks.append(ask)
@@ -311,24 +256,24 @@ class Connection:
         ]
 
     def send(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        """Send a request that may be sent, perhaps again."""
+        """Send a request for the first time or again."""
         ask.parts.clear()
         ask.registered.clear()
         return Send(self._gateway(), self._message(ask)), *self._sent(now_us, ask)
 
     def up(self) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
-        """Begin to use a link, and return the requests that have to be sent over it."""
+        """Start using a link; return the requests to send over it."""
         self.is_up = True
         self._queue.clear()
         return self.timer.clear(), list(self._asks.values())
 
     def down(self) -> Sequence[Effect]:
-        """Wait for a link."""
+        """Stop sending until there is a link."""
         self.is_up = False
         return self.timer.clear()
 
     def queued(self) -> PendingAsk | None:
-        """Return the next write that waits for room, if there is room by now."""
+        """Return the next queued write if the window has room."""
         while self._queue and self.timer.size_bytes < MAX_IN_FLIGHT_BYTES:
             ask = self._asks.get(self._queue.popleft())
             if ask is not None:
@@ -336,25 +281,25 @@ class Connection:
         return None
 
     def overdue(self, now_us: int) -> list[PendingAsk]:
-        """Return the requests whose deadlines are over."""
-        return [self._asks[each] for each in self.timer.overdue(now_us) if each in self._asks]
+        """Return the requests whose deadlines have passed."""
+        return [self._asks[identity] for identity in self.timer.overdue(now_us) if identity in self._asks]
 
     def failed(self, now_us: int, to: str) -> Sequence[Effect]:
-        """Try another gateway soon, if the current one could not be reached."""
-        sent = [each for each in self.timer if each in self._asks]
+        """Use the next gateway soon if the current one cannot be reached."""
+        sent = [identity for identity in self.timer if identity in self._asks]
         if not sent or to != self._gateway():
             return ()
         self._turn += 1
-        return [effect for each in sent for effect in self.timer.expedite(now_us, each, _LOST_US)]
+        return [effect for identity in sent for effect in self.timer.expedite(now_us, identity, _LOST_US)]
 
     def knows(self, identity: str) -> bool:
-        """Return whether a request of this identity is not answered."""
+        """Return whether a request is unanswered."""
         return identity in self._asks
 
     def again(self, now_us: int) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
-        """Return the requests under way, under new identities: late answers to them do not count.
+        """Return the requests in flight, under new identities, so that late answers do not count.
 
-        The back end knows requests about tables by their identities, which stay.
+        Requests about tables keep theirs, by which the back end recognises duplicates.
         """
         effects: list[Effect] = []
         asks = [self._asks[identity] for identity in self.timer if identity in self._asks]
@@ -393,7 +338,7 @@ class Connection:
                 return isinstance(request, WriteRequest) and answer.key == request.key
 
     def take(self, answer: Answer) -> PendingAsk | None:
-        """Return the request that a message completes the answer to; keep a part of an answer."""
+        """Return the request that a message completes; store a part of an answer."""
         ask = self._asks.get(answer.id)
         if ask is None:
             return None
@@ -406,7 +351,7 @@ class Connection:
         return ask
 
     def answered(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        """Remove a request that was answered."""
+        """Remove an answered request."""
         del self._asks[ask.identity]
         return self.timer.answered(now_us, ask.identity)
 

@@ -4,19 +4,19 @@ Rules (Mobius 5):
 
 ============  ======================================================================================
 register      stored durably; requested when there is a session with a notification server
-welcome       late copy: ignored; another session than before: everything is registered again
+welcome       late copy: ignored; new session: everything is registered again
 identify      a hello with the server's nonce
-life          a processor has begun another life: what it knew of is registered again
+life          a processor has begun another life: the reads that it had are registered again
 tell          delivered, unless it is a duplicate; the position in the log is stored
-synced        the records that existed before have all been delivered
-ended         the cloud has ended it, and says why; if one processor alone has, the others are told
+synced        all records that existed before have been delivered
+ended         the cloud has ended it, with a reason; if only one processor has, the others have to
 policy        put in the slot of its kind
 heartbeat     sign of life to the server
 ============  ======================================================================================
 
-A repeated registration carries the position in the log, the records that were delivered, and the number of
-the table (another one of the same name has none of them). So nothing is missed or delivered twice. What
-arrives in the moment in which a device is killed counts as delivered: its application is gone, too.
+A repeated registration has the log position, the delivered records, and the number of the table (another one
+of the same name has none of them), so that no change is missed or delivered twice. What arrives at the moment
+in which a device is killed counts as delivered: its application is killed, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mudkit.systems.mud.device.connection import (
     PendingAsk,
     Reading,
     Registering,
-    Telling,
+    Updating,
     Watch,
     error_in,
 )
@@ -49,39 +49,34 @@ from mudkit.systems.mud.messages import (
     Notification,
     PlacedRegistered,
     Policy,
+    Register,
     RegisterRequest,
     Remove,
-    SentPredicate,
     Tell,
+    Unregister,
     UnregisterRequest,
+    UpdateData,
     UpdateDataRequest,
     Welcome,
+    decode_error,
 )
-from mudkit.systems.mud.operations import Register, Unregister, UpdateData
-from mudkit.systems.mud.problems import decode_error
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import detached
 
 __all__ = ["HEARTBEAT", "HELLO", "ContinuousReads"]
 
 HEARTBEAT: Final = "heartbeat"
 HELLO: Final = "hello"
-"""Key of a hello among what waits for an answer."""
+"""Key of a hello in the retransmission timer."""
 
 
 class ContinuousReads:
-    """The continuous reads of one client.
+    """Continuous reads of one client.
 
-    Parameters
-    ----------
-    ports : Ports
-    local : Local
-    connection : Connection
-    servers : sequence of str
-        The notification servers: the first one knows which of them is responsible.
-    slots : sequence of PolicySlot
-        The slots of the policies that this client follows.
+    The first of ``servers`` knows which notification server is responsible; ``slots`` are those of the
+    policies that this client follows.
     """
 
     def __init__(
@@ -99,48 +94,49 @@ class ContinuousReads:
         self._policy_slots = slots
         self._session: str | None = None
         self._is_greeted = False
-        """Whether the server knows the current address."""
+        """True if the server knows the current address."""
         self._hello_seq = 0
         """Number of the last hello of this start."""
         self._open_seq = 1
         """Number of the first hello whose welcome counts."""
         self._nonce: str | None = None
-        """Nonce that the server has asked for."""
+        """Nonce requested by the server."""
         self._incoming: Incoming[Notification] | None = None
         """Stream of the session; None before its first item."""
         self._watches = {
-            reading.handle: Watch(reading) for _, reading in ports.store.items("reading ", Reading)
+            reading.handle: Watch(reading, self._stored_delivered(reading.handle))
+            for _, reading in ports.store.items("reading ", Reading)
         }
         self._lives: dict[str, int] = {}
-        """The latest life of each processor that was heard of."""
+        """Latest known life of each processor."""
 
-    def readings(self) -> list[Reading]:
+    def watches(self) -> list[Watch]:
         """Return the continuous reads."""
-        return [watch.reading for watch in self._watches.values()]
+        return list(self._watches.values())
 
-    def register(self, now_us: int, op_id: int, asked: Register) -> Sequence[Effect]:
+    def register(self, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
         """Begin a continuous read."""
-        sync = asked.sync_timestamp
+        sync = operation.sync_timestamp
         if sync is not None and sync < 0:
             raise ParameterError(
-                "This is no time of the store.",
+                "The parameter sync_timestamp is not usable.",
                 where="sync_timestamp",
                 found=repr(sync),
-                expected="seconds from the beginning of the lab, 0 or more; None for nothing that is there",
+                expected="seconds since the beginning of the lab, 0 or more; None for no existing records",
             )
-        predicate = SentPredicate.of(asked.predicate)
+        predicate = SentPredicate.of(operation.predicate)
         assert predicate is not None
         handle = self._local.next_number("count of handles")
         reading = Reading(
             handle=handle,
             data_seq=1,
-            name=asked.table,
+            name=operation.table,
             predicate=predicate,
-            reader=dict(asked.reader),
+            reader=dict(operation.reader),
             sync_us=None if sync is None else round(sync * 1e6),
-            listener=asked.listener,
+            listener=operation.listener,
         )
-        self._watches[handle] = watch = Watch(reading, op_id)
+        self._watches[handle] = watch = Watch(reading, op_id=op_id)
         self._save(reading)
         effects: list[Effect] = []
         if not self._is_greeted:
@@ -149,19 +145,19 @@ class ContinuousReads:
             effects += self._register(now_us, watch)
         return effects
 
-    def change(self, now_us: int, op_id: int, asked: UpdateData) -> Sequence[Effect]:
+    def change(self, now_us: int, op_id: int, operation: UpdateData) -> Sequence[Effect]:
         """Replace the reader's data of a continuous read."""
-        reading = self._known(asked.handle).reading
-        reading.reader = dict(asked.reader)
+        reading = self._known(operation.handle).reading
+        reading.reader = dict(operation.reader)
         reading.data_seq += 1
         self._save(reading)
-        return self._tell(now_us, Telling(op_id, reading, is_over=False))
+        return self._send_update(now_us, Updating(op_id, reading, is_over=False))
 
-    def unregister(self, now_us: int, op_id: int, asked: Unregister) -> Sequence[Effect]:
-        """End a continuous read, and the call that began it if that is not answered."""
-        watch = self._known(asked.handle)
+    def unregister(self, now_us: int, op_id: int, operation: Unregister) -> Sequence[Effect]:
+        """End a continuous read, and complete the call that began it."""
+        watch = self._known(operation.handle)
         self._forget(watch)
-        effects = [*self._tell(now_us, Telling(op_id, watch.reading, is_over=True))]
+        effects = [*self._send_update(now_us, Updating(op_id, watch.reading, is_over=True))]
         if watch.op_id is not None:
             effects.append(Complete(watch.op_id, watch.reading.handle))
             watch.op_id = None
@@ -170,26 +166,26 @@ class ContinuousReads:
         return [*effects, *self._connection.timer.answered(now_us, HELLO), *self.down()]
 
     def greet(self, now_us: int) -> Sequence[Effect]:
-        """Say hello because of news: welcomes that answer earlier hellos no longer count."""
+        """Send a hello with news: welcomes for earlier hellos no longer count."""
         self._open_seq = self._hello_seq + 1
         return self.hello(now_us)
 
     def identify(self, now_us: int, nonce: str) -> Sequence[Effect]:
-        """Say hello with the nonce of the server, unless such a hello is not answered."""
+        """Send a hello with the server's nonce, unless such a hello is unanswered."""
         if nonce == self._nonce and HELLO in self._connection.timer:
             return ()
         self._nonce = nonce
         return self.greet(now_us)
 
     def hello(self, now_us: int) -> Sequence[Effect]:
-        """Tell the notification server the current address, if there is anything to be notified of."""
+        """Send the current address to the notification server, if there are continuous reads or policies."""
         self._is_greeted = False
         if not self._connection.is_up or not self._is_notified:
             return ()
         return self._hello(now_us, is_new=True)
 
     def down(self) -> Sequence[Effect]:
-        """Wait for a link, or for something to be notified of."""
+        """Stop heartbeats until there is a link and a reason for them."""
         self._is_greeted = False
         return (CancelTimer(HEARTBEAT),)
 
@@ -198,14 +194,14 @@ class ContinuousReads:
         return *self._hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
 
     def redirected(self, now_us: int, to: str) -> Sequence[Effect]:
-        """Greet the server that is responsible."""
+        """Send a hello to the responsible server."""
         if to not in self._servers:
             return ()
         self._server = to
         return self.greet(now_us)
 
     def welcome(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
-        """Register everything again if the server did not know this client any more; ignore a late copy."""
+        """Register everything again in a new session; ignore a late copy."""
         if welcome.incarnation != self._connection.incarnation or welcome.seq < self._open_seq:
             return ()
         self._open_seq, self._nonce, self._is_greeted = welcome.seq + 1, None, True
@@ -229,7 +225,7 @@ class ContinuousReads:
                 case Policy():
                     for slot in self._policy_slots:
                         if slot.kind == body.policy:
-                            slot.take(body.document)
+                            slot.accept(body.document)
                 case Life():
                     effects += self._heard(now_us, body.processor, body.life)
                 case Tell():
@@ -237,19 +233,19 @@ class ContinuousReads:
                     effects += self._notified(now_us, body)
         return [*effects, Send(source, incoming.ack(item.stream))]
 
-    def request(self, work: Registering | Telling) -> ContinuousReadRequest:
-        """Build a request about a continuous read, as of now."""
+    def request(self, work: Registering | Updating) -> ContinuousReadRequest:
+        """Build a request about a continuous read as of now."""
         reading = work.watch.reading if isinstance(work, Registering) else work.reading
-        handle = f"{self._connection.incarnation} {reading.handle}"  # that of another start is another one
+        handle = f"{self._connection.incarnation} {reading.handle}"  # unique also after a restart
         match work:
             case Registering():
                 return RegisterRequest(
                     name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq,
                     request=work.request, session=work.session, predicate=reading.predicate,
-                    since=dict(reading.since), held=sorted(reading.held), sync_us=reading.sync_us,
-                    table=reading.table, starts=dict(reading.starts) or UNSET,
+                    since=dict(reading.since), delivered=sorted(work.watch.delivered),
+                    sync_us=reading.sync_us, table=reading.table, starts=dict(reading.starts) or UNSET,
                 )  # fmt: skip
-            case Telling(is_over=True):
+            case Updating(is_over=True):
                 return UnregisterRequest(
                     name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq
                 )
@@ -257,8 +253,8 @@ class ContinuousReads:
             name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq
         )
 
-    def told(self, work: Telling, last: Answer) -> Sequence[Effect]:
-        """Process the answer to other reader data, or to the end of a continuous read."""
+    def updated(self, work: Updating, last: Answer) -> Sequence[Effect]:
+        """Process the answer to new reader data, or to the end of a continuous read."""
         if work.op_id is None:
             return ()
         error = error_in(last)
@@ -268,14 +264,14 @@ class ContinuousReads:
         """Process the answer to a registration."""
         watch, reading, parts = work.watch, work.watch.reading, ask.registered
         if watch.request != work.request:
-            return ()  # it was requested again meanwhile, not knowing of this: the later one counts
+            return ()  # superseded by a later registration
         is_known = reading.handle in self._watches
         error = error_in(last)
         if error is not None:
             return self._refused(now_us, watch, last, error)
         assert isinstance(last, messages.Complete)
         if is_known and not all(place in parts for place in last.places):
-            return self._register(now_us, watch)  # a part was lost on the way
+            return self._register(now_us, watch)  # a part was lost
         op_id, watch.op_id = watch.op_id, None
         self._local.learn(last.table)
         done = [] if op_id is None else [Complete(op_id, reading.handle)]
@@ -284,14 +280,14 @@ class ContinuousReads:
         watch.lives = {place: part.life for place, part in parts.items()}
         reading.table = last.table.number
         if reading.sync_us is None:
-            # It wants no existing records: so it is up to date, unless it was before.
+            # No existing records are requested, so it is up to date from here, unless it was before.
             for processor, part in parts.items():
                 if processor not in reading.since:
                     _advance(reading, processor, part.lsn, part.start)
         self._save(reading)
         effects: list[Effect] = [*done]
         if any(part.data_seq < reading.data_seq for part in parts.values()):
-            effects += self._tell(now_us, Telling(None, reading, is_over=False))
+            effects += self._send_update(now_us, Updating(None, reading, is_over=False))
         is_late = self._step_back(watch)
         if is_late or any(life < self._lives.get(place, 0) for place, life in watch.lives.items()):
             effects += self._register(now_us, watch)
@@ -301,7 +297,7 @@ class ContinuousReads:
 
     @property
     def _is_notified(self) -> bool:
-        """Whether a notification server may have anything to send."""
+        """True if the notification server may have something to send."""
         return bool(self._watches or self._policy_slots)
 
     def _hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
@@ -318,7 +314,7 @@ class ContinuousReads:
         return Send(self._server, message), *self._connection.timer.sent(now_us, HELLO)
 
     def _heard(self, now_us: int, processor: str, life: int) -> Sequence[Effect]:
-        """Note a processor's life, and register again what an earlier one knew of."""
+        """Store a processor's life, and register again the reads of earlier lives."""
         if life <= self._lives.get(processor, 0):
             return ()
         self._lives[processor] = life
@@ -358,52 +354,59 @@ class ContinuousReads:
     ) -> Sequence[Effect]:
         """Deliver a change of a record, unless the reader has this version or a newer one.
 
-        What it has of another start of the back end (``is_known`` False) may be gone from the log: then an
-        older version is delivered, too.
+        Versions received in another start of the back end (``is_known`` False) may be missing in the log:
+        then an older version is delivered, too.
         """
         reading, key = watch.reading, change.key
-        held = reading.held.get(key, 0)
-        version = held if change.ver is None else change.ver  # None: a registration said that it was held
-        is_older = version <= held if is_known else version == held and isinstance(change, messages.Upsert)
+        last_version = watch.delivered.get(key, 0)
+        version = last_version if change.ver is None else change.ver  # None: the version is hidden
+        is_older = (
+            version <= last_version
+            if is_known
+            else version == last_version and isinstance(change, messages.Upsert)
+        )
         if change.ver is not None and is_older:
             return ()
-        if watch.since_asked is not None:
-            watch.told_in.setdefault(body.processor, body.life)  # lives come in their order
+        if watch.since_requested is not None:
+            watch.sender_lives.setdefault(body.processor, body.life)  # lives arrive in order
         if isinstance(change, Remove):
-            if reading.held.pop(key, None) is None:
+            if watch.delivered.pop(key, None) is None:
                 return ()
+            self._store.delete(_delivered_key(reading.handle, key))
             return (Notify(reading.listener, Change("remove", key, None, version)),)
-        reading.held[key] = version
+        watch.delivered[key] = version
+        self._store.put(_delivered_key(reading.handle, key), version)
         return (Notify(reading.listener, Change("upsert", key, detached(change.data), version)),)
 
     def _register(self, now_us: int, watch: Watch) -> Sequence[Effect]:
         assert self._session is not None
         watch.request = self._local.next_number("count of requests")
-        if watch.since_asked is None:
-            watch.since_asked = dict(watch.reading.since), dict(watch.reading.starts)
-            watch.told_in = {}
+        if watch.since_requested is None:
+            watch.since_requested = dict(watch.reading.since), dict(watch.reading.starts)
+            watch.sender_lives = {}
         work = Registering(watch, watch.request, self._session)
         return self._connection.ask(now_us, work, self.request(work))
 
     def _refused(self, now_us: int, watch: Watch, last: Answer, error: messages.Error) -> Sequence[Effect]:
-        """End a continuous read that the cloud, or one of the processors, does not admit."""
+        """End a continuous read that the cloud, or one of the processors, refuses."""
         op_id, watch.op_id = watch.op_id, None
         effects: list[Effect] = [] if op_id is None else [Complete(op_id, error=decode_error(error))]
         if watch.reading.handle in self._watches:
             self._forget(watch)
             if op_id is None:
                 effects.append(Notify(watch.reading.listener, {"ended": error.summary}))
-            if isinstance(last, PlacedRegistered):  # by one processor: others may have it
+            if isinstance(last, PlacedRegistered):  # by one processor; others may have accepted it
                 effects += self._leave(now_us, watch.reading)
         return effects
 
     def _step_back(self, watch: Watch) -> bool:
-        """Return whether an earlier life has told more since the registration in these was requested.
+        """Return whether changes of an earlier life arrived after the registration in these lives was sent.
 
-        The new one does not know of it: the reader goes back to its earlier log position, and asks again.
+        The new life does not know of them: the read returns to its earlier log position and is registered
+        again.
         """
-        (before, starts), oldest = watch.since_asked or ({}, {}), watch.told_in
-        watch.since_asked = None
+        (before, starts), oldest = watch.since_requested or ({}, {}), watch.sender_lives
+        watch.since_requested = None
         late = [place for place, life in watch.lives.items() if oldest.get(place, life) < life]
         reading = watch.reading
         for place in late:
@@ -416,10 +419,10 @@ class ContinuousReads:
         return bool(late)
 
     def _leave(self, now_us: int, reading: Reading) -> Sequence[Effect]:
-        """Tell the other processors that a continuous read is over that one of them has ended."""
-        return self._tell(now_us, Telling(None, reading, is_over=True))
+        """End a continuous read at the other processors after one of them has ended it."""
+        return self._send_update(now_us, Updating(None, reading, is_over=True))
 
-    def _tell(self, now_us: int, work: Telling) -> Sequence[Effect]:
+    def _send_update(self, now_us: int, work: Updating) -> Sequence[Effect]:
         return self._connection.ask(now_us, work, self.request(work))
 
     def _known(self, handle: int) -> Watch:
@@ -432,6 +435,10 @@ class ContinuousReads:
             )
         return self._watches[handle]
 
+    def _stored_delivered(self, handle: int) -> dict[str, int]:
+        prefix = _delivered_key(handle, "")
+        return {key.removeprefix(prefix): version for key, version in self._store.items(prefix, int)}
+
     def _save(self, reading: Reading) -> None:
         self._store.put(f"reading {reading.handle:09d}", reading)
 
@@ -439,10 +446,17 @@ class ContinuousReads:
         handle = watch.reading.handle
         self._watches.pop(handle, None)
         self._store.delete(f"reading {handle:09d}")
+        for key in watch.delivered:
+            self._store.delete(_delivered_key(handle, key))
+
+
+def _delivered_key(handle: int, key: str) -> str:
+    """Return the store key of a version: each has its own, since a read may hold thousands of records."""
+    return f"read {handle:09d} {key}"
 
 
 def _advance(reading: Reading, processor: str, lsn: int, start: str | UnsetType | None) -> None:
-    """Store the log position that was received from a processor, and the start in which it counts."""
+    """Store the log position received from a processor, and the start in which it counts."""
     reading.since[processor] = lsn
     if start:
         reading.starts[processor] = start

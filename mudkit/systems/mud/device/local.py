@@ -1,16 +1,16 @@
-"""Local store of a client: committed records, pending writes, and how far the log has been seen.
+"""Local store of a client: committed records, pending writes, and the log positions seen.
 
 All of it is durable; memory has a copy for reading.
 
-The paper keeps the last version seen of every record, also of evicted ones. Here it is a position in the log
-for each partition: every answer must be at least that new. That is one number a partition, and it covers
-records that were deleted, are hidden, or no longer match.
+The paper stores the last version seen of every record, also of evicted ones. Here one log position per
+partition replaces these: every answer must be at least that new. It also covers records that were deleted,
+are hidden, or no longer match.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Final, Literal, TypeAlias
 
@@ -19,34 +19,22 @@ from msgspec.structs import replace
 
 from mudkit.delivery.outbox import Outbox
 from mudkit.events import Ports, Store
-from mudkit.systems.mud.messages import Row, SentPredicate
-from mudkit.systems.mud.tables.records import value_hash
+from mudkit.systems.mud.messages import Row
+from mudkit.systems.mud.tables.queries import tables_of_sent
+from mudkit.systems.mud.tables.records import SentPredicate, value_hash
+from mudkit.systems.mud.tables.replica import columns_of, is_visible
 from mudkit.systems.mud.tables.table import Table
-from mudkit.wire import Fields
+from mudkit.wire import Fields, Value
 
 __all__ = ["HeldRow", "Local", "PendingWrite", "Version"]
+
 
 _WRITES: Final = "write"
 """Name of the outbox of pending writes."""
 
 
 class HeldRow(Struct, frozen=True):
-    """Committed version of a record that the device holds.
-
-    Parameters
-    ----------
-    key : str
-    ver : int
-    data : mapping or None
-        None: the record is deleted.
-    predicate : SentPredicate or None
-    lsn : int
-        Position in the log.
-    table : int
-        Number of the table.
-    held_us : int
-        When the cloud last sent it.
-    """
+    """Committed version of a record on the device; ``held_us`` is when the cloud last sent it."""
 
     key: str
     ver: int
@@ -65,31 +53,10 @@ class HeldRow(Struct, frozen=True):
 class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Write that the cloud has not answered.
 
-    Parameters
-    ----------
-    number : int
-        Sequence number among the client's writes.
-    name, key : str
-        The table and the record.
-    type : {'blind', 'conditional'}
-    data : mapping or None
-        None: a delete.
-    predicate : SentPredicate or None
-    reader : mapping
-        The writer's own data as a reader.
-    replaces : int or None
-        Global version that a conditional write replaces.
-    after : int or None
-        Number of the pending write that this one stands on instead.
-    base : HeldRow or None
-        Committed version held when the write was made, or since then what it stood on.
-    invoked_us : int
-    table : int or None
-        Number of the table, if it was known.
-    due_us : int, 'never' or None
-        When the write policy has it sent; None: at once.
-    is_refused : bool
-        Whether an expired token holds it up.
+    ``number`` is its sequence number among the client's writes. A conditional write replaces the global
+    version ``replaces``, or is based on the pending write ``after``. ``base`` is the committed version it is
+    based on. ``due_us`` is when the write policy has it sent; None: at once. ``is_refused``: its token has
+    expired.
     """
 
     number: int
@@ -109,7 +76,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def lsn(self) -> float:
-        """Position in the log: behind every entry."""
+        """Position in the log: after every entry."""
         return inf
 
 
@@ -117,7 +84,7 @@ Version: TypeAlias = HeldRow | PendingWrite
 
 
 class _Seen(Struct, frozen=True):
-    """Log position that was seen of each partition of the table of a number."""
+    """Log position seen of each partition of the table with this number."""
 
     table: int
     partitions: dict[str, int]
@@ -127,38 +94,27 @@ _NOTHING_SEEN: Final = _Seen(0, {})
 
 
 class Local:
-    """The local store of one client.
+    """Local store of one client.
 
-    Parameters
-    ----------
-    ports : Ports
-    max_rows : int
-        Number of committed records kept; those heard of longest ago are evicted first, never a pending write.
-
-    Attributes
-    ----------
-    writes : Outbox of PendingWrite
-        Pending writes by number.
-    start : str
-        Last start of the back end that is known; empty: the first one.
-    losses : dict of str to Counter
-        Number of records of each table that were let go, by partition: what was complete may no longer be.
+    At most ``max_rows`` committed records are stored; the ones not received for longest are evicted first.
+    ``start`` is the last known start of the back end, empty: the first one. ``losses`` counts evicted records
+    by table and partition: complete answers may be incomplete since.
     """
 
     def __init__(self, ports: Ports, max_rows: int) -> None:
         self._store = store = ports.store
-        self._most_rows = max_rows
+        self._max_rows = max_rows
         _rename_older_keys(store)
         self.tables = {key.removeprefix("table "): table for key, table in store.items("table ", Table)}
         self._rows: dict[tuple[str, str], HeldRow] = {}
-        for key, row in sorted(store.items("row\n", HeldRow), key=lambda each: each[1].held_us):
+        for key, row in sorted(store.items("row\n", HeldRow), key=lambda item: item[1].held_us):
             _, name, record = key.split("\n")
             self._rows[name, record] = row
         self.start: str = store.get("start of back end", str) or ""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
-        """Hashes of committed records that were read."""
+        """Cached hashes of committed records."""
         self.losses: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._pending: dict[tuple[str, str], list[int]] = {}
         for write in self.writes:
@@ -167,41 +123,41 @@ class Local:
     # -- committed records
 
     def row(self, name: str, key: str) -> HeldRow | None:
-        """Return the committed version held of a record."""
+        """Return the committed version of a record."""
         return self._rows.get((name, key))
 
     def rows(self, name: str) -> Iterator[HeldRow]:
-        """Iterate over the committed versions held of a table."""
+        """Iterate over the committed versions of a table."""
         return (row for (table, _), row in self._rows.items() if table == name)
 
     @property
     def row_count(self) -> int:
-        """Number of committed records held."""
+        """Number of committed records."""
         return len(self._rows)
 
     def hold(self, name: str, row: HeldRow) -> None:
-        """Hold a committed version, unless a newer one is held, or the name has another table by now."""
+        """Store a committed version unless a newer one, or another table of this name, is known."""
         known, place = self.tables.get(name), (name, row.key)
-        held = self._rows.get(place)
+        current = self._rows.get(place)
         if known is not None and known.number != row.table:
             return
-        if held is not None and (held.table, held.ver) > (row.table, row.ver):
+        if current is not None and (current.table, current.ver) > (row.table, row.ver):
             return
         self._store.put(f"row\n{name}\n{row.key}", row)
-        self._rows.pop(place, None)  # to the end: heard of last
+        self._rows.pop(place, None)  # to the end: received last
         self._rows[place] = row
-        while len(self._rows) > self._most_rows:
-            self.let_go(*next(iter(self._rows)))
+        while len(self._rows) > self._max_rows:
+            self.evict(*next(iter(self._rows)))
 
-    def let_go(self, name: str, key: str) -> None:
-        """Evict a record."""
+    def evict(self, name: str, key: str) -> None:
+        """Remove a committed record."""
         self._hashes.pop((name, key), None)
         if self._rows.pop((name, key), None) is not None:
             self.losses[name][self.partition_of(name, key)] += 1
             self._store.delete(f"row\n{name}\n{key}")
 
     def hash_of(self, name: str, key: str, data: Fields | None) -> str | None:
-        """Return the hash of a version's columns; that of a held version is computed once."""
+        """Return the hash of a version's columns, cached for a stored version."""
         place = name, key
         hashed, result = self._hashes.get(place, (None, None))
         if hashed is not data:
@@ -211,14 +167,14 @@ class Local:
         return result
 
     def partition_of(self, name: str, key: str) -> int:
-        """Return the partition of a record, 0 while the table is not known."""
+        """Return the partition of a record; 0 while the table is unknown."""
         table = self.tables.get(name)
         return 0 if table is None else table.partition_of(key)
 
     # -- pending writes
 
     def pending(self, name: str, key: str) -> list[PendingWrite]:
-        """Return the pending writes of a record, the oldest first."""
+        """Return the pending writes of a record, oldest first."""
         return [self.writes[number] for number in self._pending.get((name, key), ())]
 
     def head(self, name: str, key: str) -> PendingWrite | None:
@@ -262,20 +218,20 @@ class Local:
         return changed
 
     def remove(self, write: PendingWrite) -> None:
-        """Remove a write that is over; its number is not used again."""
+        """Remove a completed write; its number is not used again."""
         self.writes.ack(write.number)
         numbers = self._pending[write.name, write.key]
         numbers.remove(write.number)
         if not numbers:
             del self._pending[write.name, write.key]
 
-    # -- what is known of tables
+    # -- tables
 
     def learn(self, new: Table) -> Table:
-        """Store a table's properties and return the newest; another table of this name evicts all records."""
+        """Store a table's properties and return the newest; a new table of this name evicts all records."""
         known = self.tables.get(new.name)
         if known is not None and known.number > new.number:
-            return known  # late news of a table that was dropped
+            return known  # late answer about a dropped table
         if known is None or known.number != new.number:
             self.forget(new.name, new.number)
         if known is None or known.lsn < new.lsn or known.number != new.number:
@@ -284,22 +240,22 @@ class Local:
         return self.tables[new.name]
 
     def forget(self, name: str, since: int) -> None:
-        """Forget the tables of a name with lower numbers than this; their pending writes will be refused."""
+        """Remove the tables of a name with numbers below ``since``; their pending writes will be refused."""
         known = self.tables.get(name)
         if known is not None and known.number >= since:
             return
         rows = self._rows.items()
         for key in [key for (table, key), row in rows if table == name and row.table < since]:
-            self.let_go(name, key)
+            self.evict(name, key)
         if self._seen_of(name).table < since and self._seen.pop(name, None) is not None:
             self._store.delete(f"seen {name}")
         self._store.delete(f"table {name}")
         self.tables.pop(name, None)
 
     def go_back(self, start: str, shared: int) -> str:
-        """Forget what is behind a log position: another start of the back end does not have it.
+        """Remove everything after a log position that another start of the back end does not have.
 
-        Writes that stand on such a version will conflict. Return what was known of it, in words; empty:
+        Writes based on such a version will conflict. Return a description of what was removed; empty:
         nothing.
         """
         self.start = start
@@ -313,7 +269,7 @@ class Local:
             if write.table is not None and write.table > shared:
                 self.change(write, table=None)
         for place in lost:
-            self.let_go(*place)
+            self.evict(*place)
         newer = {name: max(seen.table, *seen.partitions.values()) for name, seen in self._seen.items()}
         last = max((*newer.values(), *(table.lsn for table in self.tables.values())), default=0)
         for name, seen in list(self._seen.items()):
@@ -330,28 +286,54 @@ class Local:
         return f"entries {shared + 1} to {last} of the log" if last > shared else ""
 
     def number_of(self, name: str) -> int | None:
-        """Return the number of the last table of a name that this client has heard of; None: of none."""
+        """Return the number of the last known table of a name."""
         known = self.tables.get(name)
         return (self._seen_of(name).table or None) if known is None else known.number
 
     def seen(self, name: str) -> dict[str, int]:
-        """Return the log position that was seen of each partition of a table."""
+        """Return the log position seen of each partition of a table."""
         return self._seen_of(name).partitions
 
     def see(self, name: str, table: int, partition: int, lsn: int) -> None:
-        """Store that a partition of the table of a number has been seen up to a log position."""
+        """Store that a partition of the table with this number has been seen up to a log position."""
         number, known = self.number_of(name) or table, self._seen_of(name)
         seen = known.partitions if known.table == table else {}
         if number <= table and seen.get(str(partition), 0) < lsn:
             self._seen[name] = kept = _Seen(table, {**seen, str(partition): lsn})
             self._store.put(f"seen {name}", kept)
 
+    def holdings(
+        self, name: str, reader: Fields, auth: Mapping[str, str], now_us: int
+    ) -> Iterator[dict[str, Value]]:
+        """Yield the versions held of a table's records, by key; pending ones after the committed one.
+
+        ``auth`` is the verified identity of the reader. ``version`` is None while it is pending, ``record``
+        after a delete, ``type`` unless it is a pending write, and ``visible`` where only the cloud can
+        evaluate the writer predicate.
+        """
+        table = self.tables.get(name)
+        rows = {row.key: row for row in self.rows(name)}
+        for key in sorted({*rows, *self.pending_keys(name)}):
+            versions: list[Version] = [rows[key]] if key in rows else []
+            for version in [*versions, *self.pending(name, key)]:
+                predicate = version.predicate
+                needs_cloud = predicate is not None and bool(tables_of_sent(predicate))
+                yield {
+                    "key": key,
+                    "version": version.ver if isinstance(version, HeldRow) else None,
+                    "record": None if version.data is None else columns_of(version, table),
+                    "predicate": None if predicate is None else predicate.text,
+                    "type": version.type if isinstance(version, PendingWrite) else None,
+                    "visible": None if needs_cloud else is_visible(version, reader, auth, table),
+                    "age_s": (now_us - version.held_us) / 1e6 if isinstance(version, HeldRow) else 0.0,
+                }
+
     def _seen_of(self, name: str) -> _Seen:
         return self._seen.get(name, _NOTHING_SEEN)
 
 
 def _rename_older_keys(store: Store) -> None:
-    """Rename the keys of pending writes of a store from before they were an outbox."""
+    """Migrate a store from before pending writes were an outbox."""
     counted = store.get("count of writes", int)
     older = [key for key in store.keys(f"{_WRITES} ") if len(key) < len(_WRITES) + 20]
     for key in older:

@@ -1,12 +1,10 @@
-"""Policies that the cloud ships: what a device takes, keeps, falls back to, and decides by (Mobius 6).
-
-Rules:
+"""Shipped policies on a device: acceptance, storage, fallback, and evaluation (Mobius 6).
 
 =========  ===========================================================================================
-shipped    whole, for what it decides, and of a higher version: it takes effect, and the one before is
-           kept beside it; anything else is refused, and what is in use stays so
-restart    what was in use is read again; is it damaged, the one before counts; is that, too, the
-           device's own policy
+shipped    a valid artefact of the slot's kind with a higher version takes effect, and the previous
+           one is stored beside it; anything else is refused and changes nothing
+restart    the artefact in use is read again; if it is damaged, the previous one is used; if that is
+           damaged, too, the device's own policy
 =========  ===========================================================================================
 """
 
@@ -20,7 +18,7 @@ from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.values import point
 from mudkit.systems.mud.policies.artefact import FEATURES, Artefact
-from mudkit.systems.mud.policies.policies import NEVER, Asked, Cached, Now, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies.policies import NEVER, Cached, Now, Query, ReadPolicy, WritePolicy
 from mudkit.units import US_PER_S, distance_km, solar_time
 from mudkit.wire import Fields
 
@@ -36,42 +34,36 @@ class ShippedPolicy(Generic[_P]):
     Parameters
     ----------
     until : ReadPolicy or WritePolicy, optional
-        What counts until one has come; by default a read's utility decides, and writes go at once.
+        Policy until the first one arrives; by default a read's utility decides, and writes go at once.
     """
 
     until: _P | None = None
 
 
 class PolicySlot:
-    """The artefacts of one kind that a device keeps.
-
-    Parameters
-    ----------
-    store : Store
-    kind : {'read', 'write'}
-    """
+    """Artefacts of one kind that a device stores."""
 
     def __init__(self, store: Store, kind: Literal["read", "write"]) -> None:
         self._store = store
         self.kind = kind
         self.refused: list[str] = []
-        """Why something that came or was kept is not in use."""
-        self.in_use = self._kept("in use") or self._kept("before")
+        """Reasons for which artefacts are not in use."""
+        self.in_use = self._stored("in use") or self._stored("before")
 
     @property
     def version(self) -> int:
-        """The version in use; 0: none."""
+        """Version in use; 0: none."""
         return 0 if self.in_use is None else self.in_use.version
 
-    def take(self, document: Fields) -> None:
-        """Take what was shipped, if it can be used."""
+    def accept(self, document: Fields) -> None:
+        """Use a shipped artefact if it is valid and newer."""
         try:
             artefact = self._read(document)
             if self.in_use is not None and artefact.document == self.in_use.document:
                 return
             if artefact.version <= self.version:
                 raise ParameterError(
-                    "This policy is not newer than the one in use.",
+                    "The policy is not newer than the one in use.",
                     where="version",
                     found=str(artefact.version),
                     expected=f"more than {self.version}",
@@ -85,11 +77,11 @@ class PolicySlot:
         self.in_use = artefact
 
     def describe(self) -> Fields:
-        """Say what is in use, and what was not taken."""
+        """Return what is in use, and the reasons of refusals."""
         digest = None if self.in_use is None else self.in_use.document["sha256"]
         return {"version": self.version, "sha256": digest, "refused": list(self.refused)}
 
-    def _kept(self, which: str) -> Artefact | None:
+    def _stored(self, which: str) -> Artefact | None:
         document = self._store.get(f"policy {self.kind} {which}")
         if document is None:
             return None
@@ -103,50 +95,38 @@ class PolicySlot:
         artefact = Artefact.read(document)
         if artefact.kind != self.kind:
             raise ParameterError(
-                "This policy decides something else.", where="kind", found=artefact.kind, expected=self.kind
+                "The policy is of another kind.", where="kind", found=artefact.kind, expected=self.kind
             )
         return artefact
 
 
 class ShippedReads:
-    """The read policy that a slot holds.
-
-    Parameters
-    ----------
-    slot : PolicySlot
-    until : ReadPolicy or None
-    """
+    """Read policy that evaluates the artefact in a slot."""
 
     def __init__(self, slot: PolicySlot, until: ReadPolicy | None) -> None:
         self._slot = slot
         self._until = until
 
     def decide(
-        self, query: Asked, context: Fields, cache: Sequence[Cached]
+        self, query: Query, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
-        """See :class:`~mudkit.systems.mud.policies.policies.ReadPolicy`: by the last answer."""
+        """See :class:`~mudkit.systems.mud.policies.policies.ReadPolicy`; based on the table's last answer."""
         artefact = self._slot.in_use
         if artefact is None:
             return None if self._until is None else self._until.decide(query, context, cache)
-        last = next((each for each in reversed(cache) if each.asked.table == query.table), None)
+        last = next((cached for cached in reversed(cache) if cached.query.table == query.table), None)
         if last is None:
             return "remote"
-        said = _said(_place(query, context), context, 0.0) | {"age": last.age_s, "held": last.records}
-        there = _said(_place(last.asked, last.context), context, last.age_s)
-        said |= {f"cached_{name}": there[name] for name in ("lat", "lon", "hour")}
-        said |= {"distance": _distance_km(said), "density": _density(artefact, said)}
-        where = artefact.decide([said[name] for name in artefact.features])
+        values = _features(_place(query, context), context, 0.0) | {"age": last.age_s, "held": last.records}
+        cached = _features(_place(last.query, last.context), context, last.age_s)
+        values |= {f"cached_{name}": cached[name] for name in ("lat", "lon", "hour")}
+        values |= {"distance": _distance_km(values), "density": _density(artefact, values)}
+        where = artefact.decide([values[name] for name in artefact.features])
         return "local" if where == "local" else "remote"
 
 
 class ShippedWrites:
-    """The write policy that a slot holds.
-
-    Parameters
-    ----------
-    slot : PolicySlot
-    until : WritePolicy or None
-    """
+    """Write policy that evaluates the artefact in a slot."""
 
     def __init__(self, slot: PolicySlot, until: WritePolicy | None) -> None:
         self._slot = slot
@@ -157,22 +137,22 @@ class ShippedWrites:
         artefact = self._slot.in_use
         if artefact is None:
             return self._until.delay(write, context)
-        said = _NOTHING_CACHED | _said(point(context.get("loc")), context, 0.0)
-        said["density"] = _density(artefact, said)
-        delay = artefact.decide([said[name] for name in artefact.features])
+        values = _NOTHING_CACHED | _features(point(context.get("loc")), context, 0.0)
+        values["density"] = _density(artefact, values)
+        delay = artefact.decide([values[name] for name in artefact.features])
         return NEVER if isinstance(delay, str) else delay
 
 
 _NOTHING_CACHED: dict[str, float | None] = dict.fromkeys(FEATURES)
 
 
-def _place(query: Asked, context: Fields) -> tuple[float, float] | None:
-    """Tell where somebody asked: where the reader says, or else where the device was."""
+def _place(query: Query, context: Fields) -> tuple[float, float] | None:
+    """Return the place of a query: that of the reader's data, or else of the device."""
     return point(query.reader.get("loc")) or point(context.get("loc"))
 
 
-def _said(place: tuple[float, float] | None, context: Fields, age_s: float) -> dict[str, float | None]:
-    """Say where and when something was, ``age_s`` before now; hours are those of mean solar time."""
+def _features(place: tuple[float, float] | None, context: Fields, age_s: float) -> dict[str, float | None]:
+    """Return place and time of a query ``age_s`` ago; hours are those of mean solar time."""
     lat, lon = place or (None, None)
     hour = weekday = None
     clock_us, now_us = context.get("clock_us"), context.get("now_us")
@@ -183,15 +163,15 @@ def _said(place: tuple[float, float] | None, context: Fields, age_s: float) -> d
     return {"lat": lat, "lon": lon, "hour": hour, "weekday": weekday}
 
 
-def _density(artefact: Artefact, said: Mapping[str, float | None]) -> float | None:
-    lat, lon, hour = said["lat"], said["lon"], said["hour"]
+def _density(artefact: Artefact, values: Mapping[str, float | None]) -> float | None:
+    lat, lon, hour = values["lat"], values["lon"], values["hour"]
     if artefact.density is None or lat is None or lon is None or hour is None:
         return None
     return artefact.density.at(lat, lon, hour)
 
 
-def _distance_km(said: Mapping[str, float | None]) -> float | None:
-    lat, lon, cached_lat, cached_lon = (said[name] for name in ("lat", "lon", "cached_lat", "cached_lon"))
+def _distance_km(values: Mapping[str, float | None]) -> float | None:
+    lat, lon, cached_lat, cached_lon = (values[name] for name in ("lat", "lon", "cached_lat", "cached_lon"))
     if lat is None or lon is None or cached_lat is None or cached_lon is None:
         return None
     return float(distance_km(lat, lon, cached_lat, cached_lon))

@@ -1,70 +1,64 @@
-"""The client's reads: from the local store where the rules allow it, else from the cloud.
+"""Reads of a client: from the local store where the rules allow it, else from the cloud; and prefetching.
 
-Rules (Mobius 4.2, table 3), for each key that matches; R is the latest version held, R_base the latest that
-is committed:
+Rules (Mobius 4.2, table 3), for each key that matches; R is the latest version on the device, R_base the
+latest committed one:
 
 ==============  ==========================  ============================================================
 type            local                       remote
 ==============  ==========================  ============================================================
-uncommitted     R, if it is fresh           what the partitions hold; pending versions stand above it
-committed       R_base, if it is fresh      what the partitions hold
+uncommitted     R, if it is fresh           committed versions of the partitions, below pending ones
+committed       R_base, if it is fresh      committed versions of the partitions
 committed_wio   R_base, if it is fresh      the same, after all earlier writes and reads of this type of
                 and R = R_base              this client there
 ==============  ==========================  ============================================================
 
-What is held is in :mod:`~mudkit.systems.mud.device.cache`; whether it will do, a policy decides, or else the
-read's utility. An answer that is older than what this client has seen of a partition is asked for again.
+Freshness is decided by a policy, or else by the read's utility (:mod:`~mudkit.systems.mud.device.cache`,
+:mod:`~mudkit.systems.mud.device.planning`). An answer that is older than what this client has seen of a
+partition is requested again.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from mudkit.errors import MudkitError, ParameterError, PredicateError
-from mudkit.events import Complete, Effect, Record, size_bytes
+from mudkit.events import Complete, Effect, Record, SetTimer, size_bytes
 from mudkit.predicates import Aggregates
+from mudkit.sources.parameters import one_of
 from mudkit.systems.mud import messages
-from mudkit.systems.mud.device.cache import Cache, Held
-from mudkit.systems.mud.device.connection import Answer, Connection, PendingAsk, Query, error_in
+from mudkit.systems.mud.device.cache import Cache, CachedAnswer
+from mudkit.systems.mud.device.connection import Answer, Connection, PendingAsk, PendingRead, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
-from mudkit.systems.mud.messages import PlacedPart, ReadRequest, SentPredicate
-from mudkit.systems.mud.operations import Read
-from mudkit.systems.mud.policies.policies import Asked, ReadPolicy
-from mudkit.systems.mud.problems import decode_error
+from mudkit.systems.mud.messages import PlacedPart, Read, ReadRequest, decode_error
+from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, Query, ReadPolicy
+from mudkit.systems.mud.policies.utility import Plan, freshness
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names, keys_of, only_key, tables_of
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, detached
 from mudkit.wire import Fields
 
-__all__ = ["READ_TYPES", "ReadPath", "asked_of"]
+__all__ = ["LOOK", "READ_TYPES", "Prefetching", "ReadPath", "query_of"]
+
 
 READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
 
-def asked_of(read: Read) -> Asked:
+def query_of(read: Read) -> Query:
     """Return a read as policies see it."""
-    return Asked(read.table, read.predicate, read.type, dict(read.reader), read.utility)
+    return Query(read.table, read.predicate, read.type, dict(read.reader), read.utility)
 
 
 class ReadPath:
-    """The reads of one client.
-
-    Parameters
-    ----------
-    local : Local
-    cache : Cache
-    planner : Planner
-    connection : Connection
-    policy : ReadPolicy or None
-    writes : WritePath
-    order : ReadOrder
-    """
+    """Reads of one client."""
 
     def __init__(
         self,
@@ -84,49 +78,44 @@ class ReadPath:
         self._writes = writes
         self._order = order
         self.context: Fields = {}
-        self._waiting: list[tuple[Query, deque[int]]] = []
-        """Reads in order, each with the pending writes that it waits for."""
+        self._waiting: list[tuple[PendingRead, deque[int]]] = []
+        """Reads in order, each with the pending writes that precede it."""
 
     def read(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
-        """Answer a read, or begin to."""
+        """Answer a read from the local store, or request it."""
         name, kind = read.table, read.type
         if kind not in READ_TYPES:
-            raise ParameterError(
-                "There is no such type of read.",
-                where="type",
-                found=repr(kind),
-                expected=", ".join((*READ_TYPES, "continuous")),
-            )
+            one_of("type", kind, (*READ_TYPES, "continuous"))
         aggregates = None if read.aggregate is None else Aggregates(read.aggregate)
         if aggregates is not None and kind != "committed":
             raise ParameterError(
-                "Aggregates are of committed records.", where="type", found=kind, expected="committed"
+                "Aggregates need a committed read.", where="type", found=kind, expected="committed"
             )
         self.check_access(now_us, name)
         if kind == "committed" and (at_once := self._at_once(now_us, op_id, read)):
             return at_once
-        asked = asked_of(read)
-        if kind == "uncommitted" and tables_of(asked.predicate):
+        query = query_of(read)
+        if kind == "uncommitted" and tables_of(query.predicate):
             raise ParameterError(
-                "An uncommitted read looks into no other table: the cloud does not know what is pending.",
+                "An uncommitted read cannot look up records: the cloud does not know pending writes.",
                 where="type",
                 found=kind,
                 expected=", ".join(READ_TYPES[1:]),
             )
-        query = Query(op_id, asked, keys_of(asked.predicate), read.latest, aggregates)
+        pending = PendingRead(op_id, query, keys_of(query.predicate), read.latest, aggregates)
         if kind == "committed_wio":
-            before = self._before(query)
+            before = self._before(pending)
             is_first = self._order.first(name) is None
-            self._order.add(op_id, query)
+            self._order.add(op_id, pending)
             if before or not is_first:
-                self._waiting.append((query, deque(before)))
+                self._waiting.append((pending, deque(before)))
                 return self._writes.release(now_us, before)
-        return self._answer(now_us, query)
+        return self._answer(now_us, pending)
 
     def _at_once(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
-        """Answer the commonest read as :meth:`_answer` would: one record by its key, which anybody may see.
+        """Answer the most frequent read as :meth:`_answer` would: one record by its key, visible to all.
 
-        Nothing but the record and the utility has a say in it; empty: something has.
+        Only the record and the utility decide it; empty: this is another read, or the answer is not local.
         """
         predicate, name = read.predicate, read.table
         if self._policy is not None or read.latest or read.aggregate is not None or self._is_unverified():
@@ -140,209 +129,196 @@ class ReadPath:
             return ()
         return self._completed(now_us, op_id, name, {row.key: row}, ())
 
-    def fetch(self, now_us: int, asked: Asked) -> Sequence[Effect]:
-        """Ask the cloud for what no caller waits for, so that it is held."""
-        return self._ask(now_us, Query(None, asked, keys_of(asked.predicate), False, None))
+    def fetch(self, now_us: int, query: Query) -> Sequence[Effect]:
+        """Request an answer that no caller waits for, so that it is cached."""
+        return self._ask(now_us, PendingRead(None, query, keys_of(query.predicate), False, None))
 
     def refuse(self, now_us: int, error: MudkitError) -> Sequence[Effect]:
-        """Answer the reads that wait for writes with an error: those wait for another token."""
+        """Complete the reads that wait for writes with an error: those wait for another token."""
         effects: list[Effect] = []
         while self._waiting:
-            query, _ = self._waiting.pop()
-            assert query.op_id is not None
-            effects += [Complete(query.op_id, error=error), *self._over(now_us, query)]
+            pending, _ = self._waiting.pop()
+            assert pending.op_id is not None
+            effects += [Complete(pending.op_id, error=error), *self._over(now_us, pending)]
         return effects
 
     def settled(self, now_us: int) -> Sequence[Effect]:
-        """Continue reads that waited for writes, or for earlier reads in order, that are over now."""
+        """Continue reads that waited for writes or earlier reads which are completed now."""
         effects: list[Effect] = []
-        while (query := self._next_in_order()) is not None:
-            effects += self._answer(now_us, query)
+        while (pending := self._next_in_order()) is not None:
+            effects += self._answer(now_us, pending)
         return effects
 
-    def _next_in_order(self) -> Query | None:
-        """Remove and return a read that need wait no longer."""
-        for place, (query, before) in enumerate(self._waiting):
+    def _next_in_order(self) -> PendingRead | None:
+        """Remove and return a read that no longer waits."""
+        for place, (pending, before) in enumerate(self._waiting):
             while before and before[0] not in self._local.writes:
                 before.popleft()
-            if not before and self._order.first(query.asked.table) is query:
+            if not before and self._order.first(pending.query.table) is pending:
                 del self._waiting[place]
-                return query
+                return pending
         return None
 
     def check_access(self, now_us: int, name: str) -> None:
-        """Refuse what the cloud would refuse, as far as it is known here.
-
-        Raises
-        ------
-        AccessDenied
-        """
-        said = self._connection.claimed
-        if said is not None:
-            said.check(now_us / 1e6, self._connection.netid)
+        """Raise AccessDenied if the cloud is known to refuse this client."""
+        claims = self._connection.claimed
+        if claims is not None:
+            claims.check(now_us / 1e6, self._connection.netid)
         table = self._local.tables.get(name)
         if table is not None and not self._is_unverified():
             table.check_access(self._cache.claims)
 
     def _is_unverified(self) -> bool:
-        """Say whether there is a token that the cloud has not looked at yet: it is for the cloud to judge."""
+        """Return whether the cloud has not verified the token yet."""
         return self._cache.claims is None and self._connection.token is not None
 
-    def _before(self, query: Query) -> list[int]:
+    def _before(self, pending: PendingRead) -> list[int]:
         """Return the pending writes on the partitions that a read concerns."""
-        return [write.number for write in self._local.writes if self._order.concerns(query, write)]
+        return [write.number for write in self._local.writes if self._order.concerns(pending, write)]
 
-    def _answer(self, now_us: int, query: Query) -> Sequence[Effect]:
-        """Choose between what is held and the cloud."""
-        asked = query.asked
-        held = self._held(now_us, query)
+    def _answer(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
+        """Choose between the local store and the cloud."""
+        query = pending.query
+        cached = self._cached(now_us, pending)
         decided: str | None = None
         if self._policy is not None:
             decided = self._policy.decide(
-                asked, {**self.context, "now_us": now_us}, self._cache.answered(now_us)
+                query, {**self.context, "now_us": now_us}, self._cache.answered(now_us)
             )
         if decided is None:
-            quality = None if held is None else held.quality
-            decided = self._planner.choose(now_us, asked.table, asked.utility, quality)
-        if decided != "local" or held is None:
-            return self._ask(now_us, query)
-        return self._complete(now_us, query, held.versions, ())
+            quality = None if cached is None else cached.quality
+            decided = self._planner.choose(now_us, query.table, query.utility, quality)
+        if decided != "local" or cached is None:
+            return self._ask(now_us, pending)
+        return self._complete(now_us, pending, cached.versions, ())
 
-    def _held(self, now_us: int, query: Query) -> Held | None:
-        """Give what could be answered from here; None: nothing may, or can."""
-        if query.aggregates is not None or (self._is_unverified() and query.asked.type != "uncommitted"):
+    def _cached(self, now_us: int, pending: PendingRead) -> CachedAnswer | None:
+        """Return the local answer; None: it is not allowed or not possible."""
+        if pending.aggregates is not None or (self._is_unverified() and pending.query.type != "uncommitted"):
             return None
-        if query.latest and query.asked.type != "uncommitted":
+        if pending.latest and pending.query.type != "uncommitted":
             return None
-        if not self._has_all(query.asked):
-            return None  # the cloud says whether there is such a column by now
-        if tables_of(query.asked.predicate):
-            return None  # the cloud has what is joined
-        held = self._cache.find(now_us, query.asked, query.keys, latest=query.latest)
-        return None if held is None or (query.latest and held.quality.completeness < 1.0) else held
+        if not self._has_all(pending.query):
+            return None  # the table may have this column by now
+        if tables_of(pending.query.predicate):
+            return None  # only the cloud has the joined records
+        cached = self._cache.find(now_us, pending.query, pending.keys, latest=pending.latest)
+        return None if cached is None or (pending.latest and cached.quality.completeness < 1.0) else cached
 
-    def _has_all(self, asked: Asked) -> bool:
-        """Say whether a table, as it is known here, has what a read names."""
-        table = self._local.tables.get(asked.table)
+    def _has_all(self, query: Query) -> bool:
+        """Return whether a table, as known here, has the columns that a read names."""
+        table = self._local.tables.get(query.table)
         if table is not None and table.schema is not None:
             try:
-                check_names(table, asked.predicate)
+                check_names(table, query.predicate)
             except PredicateError:
                 return False
         return True
 
     # -- from the cloud
 
-    def request(self, query: Query) -> ReadRequest:
-        """Build the request of a read, as of now."""
-        asked = query.asked
+    def request(self, pending: PendingRead) -> ReadRequest:
+        """Build the request of a read as of now."""
+        query = pending.query
         return ReadRequest(
-            name=asked.table,
-            table=self._local.number_of(asked.table),
-            predicate=SentPredicate.of(asked.predicate),
-            keys=query.keys,
-            reader=asked.reader,
-            aggregate=None if query.aggregates is None else query.aggregates.text,
-            latest=query.latest,
-            seen=self._local.seen(asked.table),
+            name=query.table,
+            table=self._local.number_of(query.table),
+            predicate=SentPredicate.of(query.predicate),
+            keys=pending.keys,
+            reader=query.reader,
+            aggregate=None if pending.aggregates is None else pending.aggregates.text,
+            latest=pending.latest,
+            seen=self._local.seen(query.table),
         )
 
-    def _ask(self, now_us: int, query: Query) -> Sequence[Effect]:
-        return self._connection.ask(now_us, query, self.request(query))
+    def _ask(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
+        return self._connection.ask(now_us, pending, self.request(pending))
 
-    def answered(self, now_us: int, query: Query, ask: PendingAsk, last: Answer) -> Sequence[Effect]:
+    def answered(self, now_us: int, pending: PendingRead, ask: PendingAsk, last: Answer) -> Sequence[Effect]:
         """Process the answer of the cloud."""
         error = error_in(last)
         if error is not None:
             problem = decode_error(error)
-            failed = [] if query.op_id is None else [Complete(query.op_id, error=problem)]
-            return [*failed, *self._over(now_us, query)]
+            failed = [] if pending.op_id is None else [Complete(pending.op_id, error=problem)]
+            return [*failed, *self._over(now_us, pending)]
         assert isinstance(last, messages.Complete)
-        asked, name = query.asked, query.asked.table
+        query, name = pending.query, pending.query.table
         table = self._local.learn(last.table)
         if table.number != last.table.number:
-            return self._ask(now_us, query)  # it is of a table that was dropped since
+            return self._ask(now_us, pending)  # the answer is from a table that was dropped since
         seen = self._local.seen(name)
         places = {place for place in last.places if isinstance(place, int)}
         parts = [ask.parts[place] for place in last.places if isinstance(place, int) and place in ask.parts]
         if len(parts) < len(places) or any(part.lsn < seen.get(str(part.place), 0) for part in parts):
-            return self._ask(
-                now_us, query
-            )  # a part was lost on the way, or something newer was seen meanwhile
-        if query.aggregates is not None:
-            return self._aggregated(now_us, query, query.aggregates, parts)
+            return self._ask(now_us, pending)  # a part was lost, or something newer was seen since
+        if pending.aggregates is not None:
+            return self._aggregated(now_us, pending, pending.aggregates, parts)
         self._see(name, table.number, parts)
         rows = [row for part in parts if part.rows is not UNSET for row in part.rows]
         versions: dict[str, Version] = {row.key: HeldRow.of(row, table.number, now_us) for row in rows}
         for row in list(self._local.rows(name)):
             if row.key in versions or table.partition_of(row.key) not in places:
                 continue
-            if row.data is None or self._cache.may_match(asked, row):
-                self._local.let_go(name, row.key)  # it is gone, hidden, or matches no more
-        losses = self._local.losses[name].copy()  # of those that come, some may have to go again
+            if row.data is None or self._cache.may_match(query, row):
+                self._local.evict(name, row.key)  # it is deleted, hidden, or no longer matches
+        losses = self._local.losses[name].copy()  # storing the new rows may evict some of them
         known: dict[str, int] = {}
         for key, version in versions.items():
             assert isinstance(version, HeldRow)
             self._local.hold(name, version)
             known[key] = version.ver
-        compared = self._cache.note(now_us, asked, self.context, known, losses)
+        compared = self._cache.record_answer(now_us, query, self.context, known, losses)
         if compared is not None:
             self._planner.compared(name, compared[0], has_changed=compared[1])
         self._planner.answered(name, sum(size_bytes(part) for part in ask.parts.values()) / 1000)
-        if asked.type == "uncommitted":
+        if query.type == "uncommitted":
             try:
-                self._put_pending(query, versions)
+                self._put_pending(pending, versions)
             except PredicateError as problem:
-                return () if query.op_id is None else (Complete(query.op_id, error=problem),)
-        return self._complete(now_us, query, versions, known)
+                return () if pending.op_id is None else (Complete(pending.op_id, error=problem),)
+        return self._complete(now_us, pending, versions, known)
 
     def _see(self, name: str, table: int, parts: Sequence[PlacedPart]) -> None:
         for part in parts:
             self._local.see(name, table, part.place, part.lsn)
 
     def _aggregated(
-        self, now_us: int, query: Query, aggregates: Aggregates, parts: Sequence[PlacedPart]
+        self, now_us: int, pending: PendingRead, aggregates: Aggregates, parts: Sequence[PlacedPart]
     ) -> Sequence[Effect]:
         """Answer a read of aggregates, which is never committed_wio."""
         states = [part.state for part in parts if part.state is not UNSET]
         if not all(aggregates.is_state(state) for state in states):
-            return self._ask(now_us, query)
-        table = self._local.tables[query.asked.table]
-        self._see(query.asked.table, table.number, parts)
-        assert query.op_id is not None
+            return self._ask(now_us, pending)
+        table = self._local.tables[pending.query.table]
+        self._see(pending.query.table, table.number, parts)
+        assert pending.op_id is not None
         result = aggregates.result(aggregates.combine([tuple(state) for state in states]))
-        return (Complete(query.op_id, ReadResult(aggregates=result)),)
+        return (Complete(pending.op_id, ReadResult(aggregates=result)),)
 
-    def _put_pending(self, query: Query, versions: dict[str, Version]) -> None:
-        """Replace versions that the cloud has sent by pending ones.
-
-        Raises
-        ------
-        PredicateError
-            The predicate fails on one of them, which the cloud has not seen.
-        """
-        name = query.asked.table
+    def _put_pending(self, pending: PendingRead, versions: dict[str, Version]) -> None:
+        """Replace versions from the cloud by pending ones; raise PredicateError if the predicate fails."""
+        name = pending.query.table
         for key in self._local.pending_keys(name):
-            pending = self._local.latest(name, key)
-            assert pending is not None
-            is_named = query.keys is not None and key in query.keys
+            write = self._local.latest(name, key)
+            assert write is not None
+            is_named = pending.keys is not None and key in pending.keys
             versions.pop(key, None)
-            if self._cache.matches(query.asked, pending, is_named=is_named):
-                versions[key] = pending
+            if self._cache.matches(pending.query, write, is_named=is_named):
+                versions[key] = write
 
     def _complete(
-        self, now_us: int, query: Query, versions: Mapping[str, Version], remote: Collection[str]
+        self, now_us: int, pending: PendingRead, versions: Mapping[str, Version], remote: Collection[str]
     ) -> Sequence[Effect]:
-        """Answer with versions, and continue what waited for the read."""
-        if query.op_id is None:
+        """Complete a read with versions, and continue what waited for it."""
+        if pending.op_id is None:
             return ()
-        effects = self._completed(now_us, query.op_id, query.asked.table, versions, remote)
-        return [*effects, *self._over(now_us, query)]
+        effects = self._completed(now_us, pending.op_id, pending.query.table, versions, remote)
+        return [*effects, *self._over(now_us, pending)]
 
     def _completed(
         self, now_us: int, op_id: int, name: str, versions: Mapping[str, Version], remote: Collection[str]
     ) -> Sequence[Effect]:
-        """Answer with versions, and record which."""
+        """Return the result of a read, and record the versions."""
         effects: list[Effect] = []
         result = ReadResult()
         table, hash_of = self._local.tables.get(name), self._local.hash_of
@@ -363,8 +339,78 @@ class ReadPath:
         effects.append(Complete(op_id, result))
         return effects
 
-    def _over(self, now_us: int, query: Query) -> Sequence[Effect]:
+    def _over(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
         """Continue the writes and reads that waited for a read."""
-        if query.op_id is None or not self._order.remove(query.op_id):
+        if pending.op_id is None or not self._order.remove(pending.op_id):
             return ()
         return [*self._writes.unblocked(now_us), *self.settled(now_us)]
+
+
+LOOK: Final = "look"
+_MAX_HABITS: Final = 64
+
+
+@dataclass
+class _Habit:
+    query: Query
+    times: int
+    first_us: int
+    last_us: int
+
+
+class Prefetching:
+    """Prefetching of one client (Mobius 6).
+
+    Each read is counted, with its mean interval. When a link comes up, and at the policy's interval, the
+    policy selects among repeated reads; their answers are requested and cached.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        planner: Planner,
+        policy: PrefetchPolicy,
+        reads: ReadPath,
+    ) -> None:
+        self._cache = cache
+        self._planner = planner
+        self._policy = policy
+        self._reads = reads
+        self._habits: list[_Habit] = []
+        """Ordered by the time of the last read."""
+
+    def record_read(self, now_us: int, query: Query) -> None:
+        """Count a read."""
+        first = _Habit(query, 0, now_us, now_us)
+        habit = next((other for other in self._habits if other.query == query), first)
+        habit.times, habit.last_us = habit.times + 1, now_us
+        self._habits = [*(other for other in self._habits if other is not habit), habit][-_MAX_HABITS:]
+
+    def look(self, now_us: int, context: Fields) -> Sequence[Effect]:
+        """Fetch what the policy selects, and set the timer."""
+        if self._planner.remote(now_us, "").source != "remote":
+            return ()  # until there is a link
+        expected = [self._expected(now_us, habit) for habit in self._habits if habit.times > 1]
+        effects: list[Effect] = []
+        for query in self._policy.select(expected, context):
+            effects += self._reads.fetch(now_us, query)
+        return [*effects, SetTimer(LOOK, round(self._policy.every_s * 1e6))]
+
+    def _expected(self, now_us: int, habit: _Habit) -> Expected:
+        """Return when a read is expected again, and what a fetched answer would gain then."""
+        query = habit.query
+        gap_us = (habit.last_us - habit.first_us) / (habit.times - 1)
+        due_us = max(habit.last_us + gap_us - now_us, 0.0)
+        then_us = now_us + round(due_us)
+        cached = self._cache.find(then_us, query, keys_of(query.predicate), latest=False)
+        utility = query.utility if query.utility is not None else freshness(0.0)
+        plans = self._planner.plans(now_us, query.table, utility, None if cached is None else cached.quality)
+        changed = self._planner.changed_share(query.table, due_us / 1e6)
+        fetched = Plan("local", due_us / 1e6, 0.0, changed_share=changed)
+        without = max(utility.value(plan) - utility.cost(plan) for plan in plans)
+        # No caller waits for a prefetch: it has costs, but no latency.
+        cost = utility.cost(replace(self._planner.remote(now_us, query.table), latency_s=0.0))
+        # Probability that the read is repeated, by Laplace's rule of succession.
+        share = habit.times / (habit.times + 1)
+        gain_s = share * (utility.value(fetched) - utility.cost(fetched) - without) - cost
+        return Expected(query, habit.times, due_us / 1e6, gain_s)

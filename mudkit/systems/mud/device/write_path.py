@@ -4,15 +4,15 @@ Rules (Mobius 4.2):
 
 =================  ==================================================================================
 write, delete      stage 1: stored as pending, durably
-head of a record   stage 2: sent as soon as nothing holds it; the other writes of the record wait. A
+head of a record   stage 2: sent as soon as nothing blocks it; the other writes of the record wait. A
                    write made after a committed_wio read waits for its answer: the read must not see it
-committed          the version of the store is held, and the next write of the record stands on it
-conflict           the pending write is removed and the store's version is held, if it may be seen;
-                   conditional writes that stand on it conflict, too
-refused            the write is removed, with the reason; conditional writes that stand on it conflict
+committed          the version of the store is stored; the next write of the record is based on it
+conflict           the pending write is removed and the store's version is stored, if it is visible;
+                   conditional writes based on it conflict, too
+refused            the write is removed, with the reason; conditional writes based on it conflict
 token has expired  the write stays, listed as held, until there is a valid token
-due                a delay is over: all delayed writes go in the same message, but for those held for
-                   ever (Mobius 7.3)
+due                a delay is over: all delayed writes go in the same message, except those that stay
+                   until a read needs them (Mobius 7.3)
 =================  ==================================================================================
 """
 
@@ -26,15 +26,15 @@ from typing import Final, Literal, TypeAlias, get_args
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mudkit.errors import MudkitError, ParameterError, TokenExpired
+from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
-from mudkit.systems.mud import operations
-from mudkit.systems.mud.device.connection import Connection, Query, Writing, error_in
+from mudkit.sources.parameters import one_of
+from mudkit.systems.mud.device.connection import Connection, PendingRead, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.messages import Outcome, Refused, Row, SentPredicate, WriteRequest
+from mudkit.systems.mud.messages import Outcome, Refused, Row, Write, WriteRequest, decode_error
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
-from mudkit.systems.mud.problems import Conflict, decode_error
-from mudkit.systems.mud.tables.records import check_key, check_record, value_hash
+from mudkit.systems.mud.result import Conflict
+from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
 from mudkit.wire import Fields, as_wire
 
 __all__ = ["DUE", "WRITE_TYPES", "ReadOrder", "WritePath"]
@@ -45,59 +45,46 @@ WRITE_TYPES: Final[tuple[WriteType, ...]] = get_args(WriteType)
 
 
 class ReadOrder:
-    """The committed_wio reads that are not answered, each with the number of the last write before it.
-
-    Parameters
-    ----------
-    local : Local
-    """
+    """Unanswered committed_wio reads, each with the number of the last write before it."""
 
     def __init__(self, local: Local) -> None:
         self._local = local
-        self._reads: dict[int, tuple[Query, int]] = {}
+        self._reads: dict[int, tuple[PendingRead, int]] = {}
 
-    def add(self, op_id: int, query: Query) -> None:
-        """Add a read, which must not see writes from now on."""
-        self._reads[op_id] = query, self._local.writes.last_seq
+    def add(self, op_id: int, read: PendingRead) -> None:
+        """Add a read, which must not see later writes."""
+        self._reads[op_id] = read, self._local.writes.last_seq
 
     def remove(self, op_id: int) -> bool:
-        """Remove a read that is answered; return whether it was among them."""
+        """Remove an answered read; return whether it was there."""
         return self._reads.pop(op_id, None) is not None
 
-    def first(self, name: str) -> Query | None:
+    def first(self, name: str) -> PendingRead | None:
         """Return the oldest read of a table."""
-        return next((query for query, _ in self._reads.values() if query.asked.table == name), None)
+        return next((read for read, _ in self._reads.values() if read.query.table == name), None)
 
     def blocks(self, write: PendingWrite) -> bool:
-        """Return whether a read that must not see a write is not answered yet."""
+        """Return whether an unanswered read must not see a write."""
         return bool(self._reads) and any(
-            last < write.number and self.concerns(query, write) for query, last in self._reads.values()
+            last < write.number and self.concerns(read, write) for read, last in self._reads.values()
         )
 
-    def concerns(self, query: Query, write: PendingWrite) -> bool:
+    def concerns(self, read: PendingRead, write: PendingWrite) -> bool:
         """Return whether a write is on a partition that a read concerns."""
-        if write.name != query.asked.table:
+        if write.name != read.query.table:
             return False
-        table = self._local.tables.get(query.asked.table)
-        if query.keys is None or table is None:
+        table = self._local.tables.get(read.query.table)
+        if read.keys is None or table is None:
             return True
-        return table.partition_of(write.key) in {table.partition_of(key) for key in query.keys}
+        return table.partition_of(write.key) in {table.partition_of(key) for key in read.keys}
 
 
 class WritePath:
-    """The writes of one client.
+    """Writes of one client.
 
-    Only the head of a record, its oldest pending write, is sent. A head that is not under way is delayed by
-    the policy, blocked by a read, or held up by its token; each is looked at again when that changes, so that
-    an answer costs the same however many writes are pending.
-
-    Parameters
-    ----------
-    ports : Ports
-    local : Local
-    connection : Connection
-    policy : WritePolicy
-    order : ReadOrder
+    Only the head of a record, its oldest pending write, is sent. A head that is not in flight is delayed by
+    the policy, blocked by a read, or blocked by its token; each is checked again when that changes, so that
+    the cost of an answer does not grow with the number of pending writes.
     """
 
     def __init__(
@@ -111,23 +98,18 @@ class WritePath:
         self._calls: dict[int, int] = {}  # op_id by number: callers do not outlive the machine
         self._under_way: set[int] = set()
         self._new: set[int] = set(local.heads())
-        """Heads that :meth:`advance` has not looked at."""
+        """Heads that :meth:`advance` has to check."""
         self._delayed: list[tuple[int, int]] = []
         """Heads that are not due, ordered by due time: ``(due_us, number)``."""
         self._blocked: set[int] = set()
         self._refused: set[int] = set()
 
-    def write(self, now_us: int, op_id: int, asked: operations.Write, context: Fields) -> Sequence[Effect]:
-        """Store a write or a delete as pending (stage 1), and send it if nothing holds it."""
-        name, key = asked.table, asked.key
-        if asked.type not in WRITE_TYPES:
-            raise ParameterError(
-                "There is no such type of write.",
-                where="type",
-                found=repr(asked.type),
-                expected=", ".join(WRITE_TYPES),
-            )
-        data, predicate = asked.record, asked.predicate
+    def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
+        """Store a write or a delete as pending (stage 1), and send it if nothing blocks it."""
+        name, key = operation.table, operation.key
+        if operation.type not in WRITE_TYPES:
+            one_of("type", operation.type, WRITE_TYPES)
+        data, predicate = operation.record, operation.predicate
         table = self._local.tables.get(name)
         if data is not None:
             data = check_record(data)
@@ -137,16 +119,16 @@ class WritePath:
             predicate = predicate.bind(sender=context)
         number = self._local.writes.last_seq + 1
         key = check_key(self._own_key() if key is None else key)
-        held, before = self._local.row(name, key), self._local.latest(name, key)
+        current, before = self._local.row(name, key), self._local.latest(name, key)
         write = PendingWrite(
             number=number, name=name, key=key, data=data,
-            type="blind" if asked.type == "blind" else "conditional",
-            predicate=None if predicate is None else SentPredicate.of(predicate), reader=dict(asked.reader),
-            replaces=0 if held is None else held.ver, after=None if before is None else before.number,
-            base=None if held is None or held.data is None else held, invoked_us=now_us,
+            type="blind" if operation.type == "blind" else "conditional",
+            predicate=SentPredicate.of(predicate), reader=dict(operation.reader),
+            replaces=0 if current is None else current.ver, after=None if before is None else before.number,
+            base=None if current is None or current.data is None else current, invoked_us=now_us,
             table=self._local.number_of(name),
         )  # fmt: skip
-        write = self._delay(now_us, write, asked, context)
+        write = self._delay(now_us, write, operation, context)
         self._local.add(write)
         self._calls[number] = op_id
         written = Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, data)})
@@ -156,7 +138,7 @@ class WritePath:
         return (written, *self.advance(now_us))
 
     def pending(self) -> list[Fields]:
-        """List the writes that are not answered; ``held`` is what holds one up, if anything does."""
+        """List the unanswered writes; ``held`` is what blocks one, if anything does."""
         listed: list[Fields] = []
         for write in self._local.writes:
             shown = as_wire(write)
@@ -165,7 +147,7 @@ class WritePath:
         return listed
 
     def advance(self, now_us: int) -> Sequence[Effect]:
-        """Send the heads that nothing holds (stage 2)."""
+        """Send the heads that nothing blocks (stage 2)."""
         while self._delayed and self._delayed[0][0] <= now_us:
             self._new.add(self._delayed.pop(0)[1])
         begun: list[PendingWrite] = []
@@ -183,7 +165,7 @@ class WritePath:
             if self._delayed:
                 effects.append(SetTimer(DUE, self._delayed[0][0] - now_us))
             return effects
-        # A delay is over: a message goes, and takes along the delayed writes.
+        # A delay is over: the delayed writes go in the same message.
         waiting, self._delayed = sorted(number for _, number in self._delayed), []
         begun += [self._local.writes[number] for number in waiting]
         self._under_way.update(write.number for write in begun)
@@ -203,8 +185,8 @@ class WritePath:
         return self.advance(now_us)
 
     def release(self, now_us: int, numbers: Collection[int]) -> Sequence[Effect]:
-        """Send writes that the policy delays: a read waits for them."""
-        self._delayed = [each for each in self._delayed if each[1] not in numbers]
+        """Send writes that the policy delays, because a read waits for them."""
+        self._delayed = [delayed for delayed in self._delayed if delayed[1] not in numbers]
         for number in numbers:
             write = self._local.writes[number]
             if write.due_us is None:
@@ -216,7 +198,7 @@ class WritePath:
         return self.advance(now_us)
 
     def request(self, number: int) -> WriteRequest:
-        """Build the request of a pending write, as of now."""
+        """Build the request of a pending write as of now."""
         writes = self._local.writes
         write, named, first = writes[number], writes.name(number), writes.name(writes.first_seq)
         return WriteRequest(
@@ -227,7 +209,7 @@ class WritePath:
         )  # fmt: skip
 
     def answered(self, now_us: int, number: int, answer: Outcome | Refused) -> Sequence[Effect]:
-        """Process the outcome of stage 2; :meth:`advance` sends what it makes possible."""
+        """Process the outcome of stage 2; :meth:`advance` sends what it unblocks."""
         write = self._local.writes[number]
         self._under_way.discard(number)
         error = error_in(answer)
@@ -248,25 +230,23 @@ class WritePath:
     # -- inside
 
     def _own_key(self) -> str:
-        """Return a key that no other write has, from the name of the next one."""
+        """Return a unique key, from the name of the next write."""
         writes = self._local.writes
         named = writes.name(writes.last_seq + 1)
         return f"{self._connection.endpoint} {named.incarnation} {named.number}"
 
-    def _delay(
-        self, now_us: int, write: PendingWrite, asked: operations.Write, context: Fields
-    ) -> PendingWrite:
-        """Return a write with the time at which the policy has it sent."""
+    def _delay(self, now_us: int, write: PendingWrite, operation: Write, context: Fields) -> PendingWrite:
+        """Return a write with the due time of the policy."""
         if isinstance(self._policy, Now):
             return write
-        seen = {**as_wire(write), "utility": asked.utility}
+        seen = {**as_wire(write), "utility": operation.utility}
         delay = self._policy.delay(seen, {**context, "now_us": now_us})
         if delay is None:
             return write
         return replace(write, due_us=delay if delay == NEVER else now_us + round(delay * 1e6))
 
     def _admitted(self, now_us: int, number: int) -> PendingWrite | None:
-        """Return a head that may be sent now; note what holds any other."""
+        """Return a head that may be sent now; store what blocks any other."""
         write = None if number in self._under_way else self._local.writes.get(number)
         if write is None:
             return None
@@ -295,8 +275,8 @@ class WritePath:
         assert answer.lsn is not UNSET
         assert answer.table is not UNSET
         predicate = write.predicate
-        if write.data is None and (held := self._local.row(name, key)) is not None:
-            predicate = held.predicate  # a reader who could not see it does not see that it is gone
+        if write.data is None and (current := self._local.row(name, key)) is not None:
+            predicate = current.predicate  # who could not see the record does not see its deletion
         row = HeldRow(key, ver, write.data, predicate, answer.lsn, answer.table, now_us)
         self._local.hold(name, row)
         self._see(name, answer)
@@ -309,7 +289,7 @@ class WritePath:
         return self._complete(write, ver)
 
     def _hold_back(self, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
-        """Keep a write until there is another token than the expired one; there may be by now."""
+        """Keep a write until there is a valid token; there may be one by now."""
         self._local.change(write, is_refused=True)
         self._new.add(write.number)
         return ()
@@ -318,13 +298,13 @@ class WritePath:
         name, key = write.name, write.key
         row = answer.conflict if isinstance(answer.conflict, Row) else None
         if row is None:
-            self._local.let_go(name, key)
+            self._local.evict(name, key)
         elif answer.table is not UNSET:
             self._local.hold(name, HeldRow.of(row, answer.table, now_us))
         self._see(name, answer)
         return self._fail(write, Conflict(
             "The record is not the one that this write was to replace.", where=f"table {name!r}, key {key!r}",
-            found="nothing that you may see" if row is None else f"version {row.ver}",
+            found="no visible record" if row is None else f"version {row.ver}",
             expected=f"version {write.replaces}" if write.replaces else "no record",
             store=_shown(row), local=_shown(write), base=_shown(write.base),
             remedy="merge the records and write again",
@@ -335,7 +315,7 @@ class WritePath:
             self._local.see(name, answer.table, answer.partition, answer.lsn)
 
     def _fail(self, write: PendingWrite, error: MudkitError, row: Row | None) -> Sequence[Effect]:
-        """Remove a write that had no effect, and the conditional writes that stand on it."""
+        """Remove a write without effect, and the conditional writes based on it."""
         self._local.remove(write)
         effects = [*self._complete(write, None if row is None else row.ver, error)]
         following = self._local.head(write.name, write.key)
@@ -344,7 +324,7 @@ class WritePath:
                 self._local.change(following, after=None)
                 break
             error = Conflict(
-                "The write that this one stands on has failed.",
+                "The write that this one is based on has failed.",
                 found=error.summary,
                 where=f"table {write.name!r}, key {write.key!r}",
                 store=_shown(row),
@@ -354,7 +334,7 @@ class WritePath:
             )
             write = following
             self._local.remove(write)
-            effects += self._complete(write, None, error)  # it was not tried, and saw no version
+            effects += self._complete(write, None, error)  # it was not sent, and has no version
             following = self._local.head(write.name, write.key)
         return effects
 

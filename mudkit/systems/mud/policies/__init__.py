@@ -1,1 +1,1 @@
-"""What decides between device and cloud: utilities, policies, and what is learnt and shipped (Mobius 6)."""
+"""Policies that decide between device and cloud, utilities, and shipped artefacts (Mobius 6)."""

@@ -1,7 +1,7 @@
-"""What is learnt on the server and shipped to devices: a decision tree as one JSON document (Mobius 6).
+"""Artefact: a decision tree learnt on the server and shipped to devices as one JSON document (Mobius 6).
 
-It says of itself in which format it is, which version, what it decides, and its SHA-256: a device takes
-nothing else. A digest tells damage, not forgery: whoever can write to the notification channel can ship.
+A device accepts only a document whose format, version and SHA-256 are right. The digest detects damage, not
+forgery: who can write to the notification channel can ship.
 
 =============  ===============================================================================
 ``format``     2
@@ -9,11 +9,10 @@ nothing else. A digest tells damage, not forgery: whoever can write to the notif
 ``version``    whole number; only a higher one replaces another
 ``features``   names with their units, for instance ``["age", "s"]``: see :data:`FEATURES`
 ``nodes``      ``[feature, threshold, left, right, unknown]``: at most the threshold goes left,
-               more right, an unknown value where ``unknown`` says; or ``[action]``. The first is
+               more right, an unknown value to the child ``unknown``; or ``[action]``. The first is
                the root, children come after their parents
-``actions``    what leaves decide: ``local``, ``remote``; seconds of delay, ``never``
-``density``    how densely places are written to, for the feature of that name, or null: see
-               :mod:`mudkit.systems.mud.policies.density`
+``actions``    of the leaves: ``local``, ``remote``; seconds of delay, ``never``
+``density``    table for the feature of that name, or null: see :class:`Density`
 ``costs``      the cost matrix it was learnt with, or null
 ``manifest``   how it was learnt
 ``sha256``     of all the rest, as sorted compact JSON
@@ -36,10 +35,96 @@ from mudkit import words
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Branch, Displayed, View, tree
 from mudkit.errors import ParameterError, brief
-from mudkit.systems.mud.policies.density import Density
+from mudkit.sources import parameters
 from mudkit.wire import Fields, Value
 
-__all__ = ["FEATURES", "FORMAT", "Action", "Artefact", "action_text", "question", "sha256"]
+__all__ = [
+    "FEATURES",
+    "FORMAT",
+    "HOURS",
+    "Action",
+    "Artefact",
+    "Density",
+    "action_text",
+    "question",
+    "sha256",
+]
+
+
+HOURS: Final = 24
+_MAX_CELLS: Final = 100_000
+
+
+@check_init
+@dataclass(frozen=True)
+class Density:
+    """Write rate of places by hour: the table for the feature ``density``.
+
+    As JSON: ``{"cell_deg": 0.05, "cells": [[row, column, [24 numbers]], …]}``. Row and column of a cell are
+    its latitude and longitude divided by its size, rounded down. Cells that are not listed have no writes.
+
+    Parameters
+    ----------
+    cell_deg : float
+        Size of a cell, in degrees of latitude and of longitude.
+    cells : mapping of (int, int) to tuple of float
+        Points an hour, 24 numbers for each row and column, by the hour of mean solar time.
+    """
+
+    cell_deg: float
+    cells: Mapping[tuple[int, int], tuple[float, ...]]
+
+    def __post_init__(self) -> None:
+        parameters.number("cell_deg", self.cell_deg, 1e-9, 360.0)
+
+    def at(self, lat: float, lon: float, hour: float) -> float:
+        """Return the points an hour in the cell of a place.
+
+        Parameters
+        ----------
+        lat, lon : float
+            Degrees.
+        hour : float
+            Hour of mean solar time, from 0 to 24.
+        """
+        rates = self.cells.get((math.floor(lat / self.cell_deg), math.floor(lon / self.cell_deg)))
+        return 0.0 if rates is None else rates[int(hour) % HOURS]
+
+    def document(self) -> dict[str, Value]:
+        """Return it as JSON."""
+        cells: list[Value] = [[*place, list(rates)] for place, rates in sorted(self.cells.items())]
+        return {"cell_deg": self.cell_deg, "cells": cells}
+
+    @classmethod
+    def read(cls, document: Value) -> Density:
+        """Read a document; raise ParameterError if any part of it is malformed."""
+        match document:
+            case {"cell_deg": int() | float() as size, "cells": list() as cells, **rest} if (
+                not rest and not isinstance(size, bool) and 0 < size < math.inf
+            ):
+                pass
+            case _:
+                raise _refused(
+                    "density", brief(document, 200), "cell_deg, a number over 0, and cells, a list"
+                )
+        if len(cells) > _MAX_CELLS:
+            raise _refused("density.cells", f"{len(cells):,} cells", f"at most {_MAX_CELLS:,}")
+        read: dict[tuple[int, int], tuple[float, ...]] = {}
+        for index, cell in enumerate(cells):
+            match cell:
+                case [int(row), int(column), list() as rates] if (
+                    (row, column) not in read and len(rates) == HOURS and all(map(_is_rate, rates))
+                ):
+                    read[row, column] = tuple(float(rate) for rate in rates if _is_rate(rate))
+                case _:
+                    expected = f"[row, column, {HOURS} numbers, 0 or more], each cell once"
+                    raise _refused(f"density.cells[{index}]", brief(cell, 200), expected)
+        return cls(float(size), read)
+
+
+def _is_rate(rate: Value) -> TypeGuard[float]:
+    return isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate < math.inf
+
 
 FORMAT: Final = 2
 FEATURES: Final[Mapping[str, str]] = {
@@ -55,17 +140,19 @@ FEATURES: Final[Mapping[str, str]] = {
     "held": "points",
     "density": "points/h",
 }
-"""What a device can say, and in which unit: of a read and of a query that was answered before; of a write its
-place and time only. Hours (0 to 24) and weekdays (Monday is 0) are those of mean solar time, UTC and an hour
-for each 15 degrees of longitude: a device needs no table of time zones. ``held``: records in the answer.
-``density``: of writes at that hour in the cell of the read or write, by the table that comes with it."""
+"""Features and their units; those of a write are its place and time.
+
+Hours (0 to 24) and weekdays (Monday is 0) are those of mean solar time, UTC and an hour for each 15 degrees
+of longitude, so that a device needs no table of time zones. ``held``: records in the cached answer.
+``density``: write rate by the table that comes with the artefact.
+"""
 _NAMES: Final = tuple(FEATURES)
 _MAX_NODES: Final = 100_000
 _FLOAT32_ENDS: Final = 2.0**128 - 2.0**103
-"""From here on numbers are rounded to infinity."""
+"""Numbers from here are rounded to infinity."""
 
 Action = str | float
-"""``local`` or ``remote`` for a read; for a write seconds, or ``never``."""
+"""``local`` or ``remote`` for a read; seconds or ``never`` for a write."""
 
 _Node = tuple[int, float, int, int, int]
 _Tied: TypeAlias = Action | tuple[int, float, "_Tied", "_Tied", "_Tied"]
@@ -76,7 +163,7 @@ _WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Sat
 
 
 def question(feature: str, threshold: float) -> str:
-    """Return the test whether a feature is at most a threshold, in units that a person uses."""
+    """Return the test of a feature against a threshold in words, in everyday units."""
     whose = "the answer's " if feature.startswith("cached_") else ""
     match feature.removeprefix("cached_"):
         case "lat":
@@ -101,12 +188,12 @@ def question(feature: str, threshold: float) -> str:
 
 
 def action_text(action: Action) -> str:
-    """Return what a leaf decides in words: ``local``, ``never``, ``10 min``."""
+    """Return the decision of a leaf in words: ``local``, ``never``, ``10 min``."""
     return action if isinstance(action, str) else words.duration(action) if action else "at once"
 
 
 def sha256(document: Fields) -> str:
-    """Give the digest of a document, but for the digest that it holds."""
+    """Return the digest of a document, without its own digest."""
     rest = {name: value for name, value in document.items() if name != "sha256"}
     written = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(written.encode()).hexdigest()
@@ -115,7 +202,7 @@ def sha256(document: Fields) -> str:
 @check_init
 @dataclass(frozen=True, repr=False)
 class Artefact(Displayed):
-    """A tree that can decide.
+    """A decision tree as shipped to devices.
 
     Parameters
     ----------
@@ -124,9 +211,9 @@ class Artefact(Displayed):
     features : tuple of str
         Names, in the order of the values.
     nodes : tuple
-        See the module; a leaf has its action in place of a node.
+        See the module; a leaf is its action.
     document : mapping
-        What it was read from.
+        The JSON document.
     density : Density or None
         The table for the feature of that name.
     """
@@ -140,17 +227,17 @@ class Artefact(Displayed):
 
     def __post_init__(self) -> None:
         if not self.nodes:
-            raise _refused("nodes", "none", "one node at least")
+            raise _refused("nodes", "none", "at least one node")
 
     @cached_property
     def root(self) -> _Tied:
-        """Root of the nodes, each with its children, so that deciding looks nothing up."""
+        """Root node with its children nested, so that a decision needs no lookups."""
         tied: list[_Tied] = list(self.nodes)
         for number in range(len(tied) - 1, -1, -1):  # children come after their parents
             node = self.nodes[number]
             if isinstance(node, tuple):
                 feature, threshold, left, right, unknown = node
-                tied[number] = (feature, _most(threshold), tied[left], tied[right], tied[unknown])
+                tied[number] = (feature, _upper_bound(threshold), tied[left], tied[right], tied[unknown])
         return tied[0]
 
     @classmethod
@@ -167,12 +254,12 @@ class Artefact(Displayed):
         costs: Sequence[Sequence[float]] | None = None,
         manifest: Fields | None = None,
     ) -> Artefact:
-        """Make one, with its digest; see the module for what these are.
+        """Create an artefact and its digest; see the module for the parameters.
 
         Raises
         ------
         ParameterError
-            It could not be used.
+            A device could not use it.
         """
         document: dict[str, Value] = {
             "format": FORMAT,
@@ -189,12 +276,12 @@ class Artefact(Displayed):
 
     @classmethod
     def read(cls, document: Value) -> Artefact:
-        """Read one, and check all of it.
+        """Read a document and check all of it.
 
         Raises
         ------
         ParameterError
-            It is damaged, or in another format, or asks for what a device cannot say.
+            It is damaged, in another format, or needs an unknown feature.
         """
         if not isinstance(document, Mapping):
             raise _refused("document", type(document).__name__, "a JSON object")
@@ -203,7 +290,7 @@ class Artefact(Displayed):
         try:
             digest = sha256(document)
         except (TypeError, ValueError) as error:
-            raise _refused("document", str(error), "what JSON can hold") from None
+            raise _refused("document", str(error), "JSON values") from None
         if document.get("sha256") != digest:
             raise _refused("sha256", repr(document.get("sha256")), repr(digest))
         kind, version = document.get("kind"), document.get("version")
@@ -213,7 +300,9 @@ class Artefact(Displayed):
             raise _refused("version", repr(version), "a whole number, 1 or more")
         features = _features(document.get("features"))
         given = document.get("actions")
-        actions = [each for each in given if _is_action(kind, each)] if isinstance(given, list) else None
+        actions = (
+            [action for action in given if _is_action(kind, action)] if isinstance(given, list) else None
+        )
         if actions is None or actions != given:
             expected = "local, remote" if kind == "read" else "seconds, 0 or more, or never"
             raise _refused("actions", repr(given)[:200], expected)
@@ -221,7 +310,7 @@ class Artefact(Displayed):
         table = document.get("density")
         if ("density" in features) is (table is None):
             raise _refused(
-                "density", "a table" if table else "no table", "one where it is a feature, else none"
+                "density", "a table" if table else "no table", "a table if it is a feature, else none"
             )
         return cls(kind, version, features, nodes, document, None if table is None else Density.read(table))
 
@@ -256,7 +345,7 @@ class Artefact(Displayed):
     def with_override(
         self, action: Action, *, south: float, north: float, west: float, east: float, version: int
     ) -> Artefact:
-        """Make one that decides as this one does, but for a box, in which it always decides the same.
+        """Return an artefact with the same decisions, except for one action within a box.
 
         Parameters
         ----------
@@ -269,19 +358,46 @@ class Artefact(Displayed):
         Raises
         ------
         ParameterError
-            It could not be used.
+            A device could not use it.
         """
-        names = list(dict.fromkeys((*self.features, "lat", "lon")))
-        lat, lon = names.index("lat"), names.index("lon")
-        actions = list(dict.fromkeys([*(node for node in self.nodes if not isinstance(node, tuple)), action]))
-        rest = 5  # where this one's nodes begin
-        nodes: list[Value] = [
+        lat, lon, rest = "lat", "lon", 5
+        guard: list[list[str | float]] = [
             [lat, south, rest, 1, rest],
             [lat, north, 2, rest, rest],
             [lon, west, rest, 3, rest],
             [lon, east, 4, rest, rest],
-            [actions.index(action)],
         ]
+        inside = {"but inside": [south, north, west, east], "action": action}
+        return self._guarded(guard, action, version, inside)
+
+    def up_to_age(self, limit_s: float) -> Artefact:
+        """Return an artefact with the same decisions for answers up to an age, which asks for older ones.
+
+        A tree knows nothing of answers that are older than those it was learnt from.
+
+        Parameters
+        ----------
+        limit_s : float
+            Maximum age, in seconds.
+
+        Raises
+        ------
+        ParameterError
+            A device could not use it.
+        """
+        return self._guarded(
+            [["age", limit_s, 2, 1, 1]], "remote", self.version, {"up to an age of, s": limit_s}
+        )
+
+    def _guarded(
+        self, guard: Sequence[Sequence[str | float]], action: Action, version: int, noted: Mapping[str, Value]
+    ) -> Artefact:
+        """Put questions before the nodes: a leaf with ``action`` stands behind them, then the old nodes."""
+        names = list(dict.fromkeys((*self.features, *(str(name) for name, *_ in guard))))
+        actions = list(dict.fromkeys([*(node for node in self.nodes if not isinstance(node, tuple)), action]))
+        rest = len(guard) + 1
+        nodes: list[Value] = [[names.index(str(name)), *node] for name, *node in guard]
+        nodes.append([actions.index(action)])
         nodes += [
             [*node[:2], *(child + rest for child in node[2:])]
             if isinstance(node, tuple)
@@ -289,19 +405,18 @@ class Artefact(Displayed):
             for node in self.nodes
         ]
         manifest = self.document.get("manifest")
-        inside = {"but inside": [south, north, west, east], "action": action}
         document: dict[str, Value] = {
             **self.document,
             "version": version,
             "features": [[name, FEATURES[name]] for name in names],
             "nodes": nodes,
             "actions": actions,
-            "manifest": {**manifest, **inside} if isinstance(manifest, Mapping) else inside,
+            "manifest": {**manifest, **noted} if isinstance(manifest, Mapping) else noted,
         }
         return self._signed(document)
 
     def renewed(self, version: int) -> Artefact:
-        """Make the same as another version: what devices had instead goes back to it.
+        """Return the same decisions as another version, which replaces what devices have.
 
         Raises
         ------
@@ -316,11 +431,11 @@ class Artefact(Displayed):
         try:
             digest = sha256(document)
         except (TypeError, ValueError, RecursionError) as error:
-            raise _refused("nodes, manifest", brief(error), "what JSON can hold") from error
+            raise _refused("nodes, manifest", brief(error), "JSON values") from error
         return cls.read({**document, "sha256": digest})
 
     def decide(self, values: Sequence[float | None]) -> Action:
-        """Decide; as scikit-learn does, values are taken as float32.
+        """Return the decision; as in scikit-learn, values are compared as float32.
 
         Parameters
         ----------
@@ -342,10 +457,10 @@ class Artefact(Displayed):
         return node
 
 
-def _most(threshold: float) -> float:
-    """Give the largest number that is at most a threshold once it is rounded to float32.
+def _upper_bound(threshold: float) -> float:
+    """Return the largest number that is at most a threshold after rounding to float32.
 
-    So a device need not round: rounding keeps the order of numbers.
+    Rounding keeps the order of numbers, so a device need not round.
     """
     with np.errstate(over="ignore"):
         below = np.float32(threshold)
@@ -364,13 +479,13 @@ def _features(given: Value) -> tuple[str, ...]:
     if not isinstance(given, list):
         raise _refused("features", repr(given), "a list of names with their units")
     names = []
-    for each in given:
-        match each:
+    for feature in given:
+        match feature:
             case [str(name), unit] if FEATURES.get(name, ...) == unit:
                 names.append(name)
             case _:
                 expected = ", ".join(f"{name} in {unit}" for name, unit in FEATURES.items())
-                raise _refused("features", repr(each), expected)
+                raise _refused("features", repr(feature), expected)
     return tuple(names)
 
 
@@ -393,7 +508,7 @@ def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Nod
             case [int(feature), float() | int() as threshold, int(left), int(right), int(unknown)] if (
                 0 <= feature < features
                 and math.isfinite(threshold)
-                # Children come after their parents: so every way ends.
+                # Children come after their parents, so every path ends.
                 and all(number < child < len(given) for child in (left, right))
                 and unknown in (left, right)
             ):
@@ -404,5 +519,5 @@ def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Nod
     return tuple(nodes)
 
 
-def _refused(where: str, found: str, expected: str) -> ParameterError:
-    return ParameterError("This policy cannot be used.", where=where, found=found, expected=expected)
+def _refused(where: str, value: str, expected: str) -> ParameterError:
+    return ParameterError("The policy is not usable.", where=where, found=value, expected=expected)

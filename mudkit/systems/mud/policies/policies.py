@@ -1,7 +1,7 @@
-"""Cache policies: what a client answers by itself, and what it writes later (Mobius 6).
+"""Cache policies: which reads a client answers by itself, and when it sends writes (Mobius 6).
 
 A policy decides about age and completeness, never about consistency: pending writes, the order of versions
-and what a reader may see are not its business. What is learnt on the server comes as one of these.
+and visibility are not affected. What is learnt on the server is shipped as one of these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from mudkit.wire import Fields
 __all__ = [
     "NEVER",
     "AlwaysRemote",
-    "Asked",
     "Cached",
     "Expected",
     "Freshness",
@@ -32,16 +31,17 @@ __all__ = [
     "NearAndRecent",
     "Now",
     "PrefetchPolicy",
+    "Query",
     "ReadPolicy",
     "WritePolicy",
 ]
 
 NEVER: Final = "never"
-"""The delay of a write that stays on the device until something needs it."""
+"""Delay of a write that stays on the device until a read needs it."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A read, as a policy sees it."""
+class Query(msgspec.Struct, frozen=True):
+    """A read as a policy sees it."""
 
     table: str
     predicate: Predicate | None
@@ -52,77 +52,69 @@ class Asked(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Cached:
-    """A read that was answered by the cloud before, as a policy sees it: what is in the cache."""
+    """An answered read, whose answer is cached, as a policy sees it."""
 
-    asked: Asked
+    query: Query
     age_s: float
     context: Fields
     records: int | None = None
-    """In the answer; None: not known."""
+    """Number of records in the answer; None: unknown."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A read that has come more than once, as a prefetch policy sees it.
+    """A repeated read as a prefetch policy sees it.
 
-    Parameters
-    ----------
-    asked : Asked
-    times : int
-        How often it has come.
-    due_s : float
-        The time until it is expected again, in seconds: as far apart as they were on average; 0 when it is
-        overdue.
-    gain_s : float
-        What the read's utility gains by fetching the answer now, in seconds of waiting.
+    ``times`` counts its occurrences. ``due_s`` is the time until the next one, by their mean interval; 0:
+    overdue. ``gain_s`` is the utility of fetching the answer now, in seconds of waiting.
     """
 
-    asked: Asked
+    query: Query
     times: int
     due_s: float
     gain_s: float
 
 
 class ReadPolicy(Protocol):
-    """Says where a read is answered.
+    """Decides where a read is answered.
 
-    The context is the device's, and ``now_us``, the time of its clock. A device that knows the calendar says
-    in ``clock_us`` what time it was, in microseconds since 1970 (UTC), when that clock was 0.
+    The context is the device's, with the time of its clock as ``now_us``. If the device knows the calendar,
+    ``clock_us`` is the time in microseconds since 1970 (UTC) at which that clock was 0.
     """
 
     def decide(
-        self, query: Asked, context: Fields, cache: Sequence[Cached]
+        self, query: Query, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
-        """Say where; None: as the read's utility has it."""
+        """Return where to answer; None: the read's utility decides."""
         ...
 
 
 class WritePolicy(Protocol):
-    """Says when a write is sent; the context is as for a :class:`ReadPolicy`."""
+    """Decides when a write is sent; the context is as for a :class:`ReadPolicy`."""
 
     def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
-        """Give seconds, :data:`NEVER`, or None for now."""
+        """Return seconds, :data:`NEVER`, or None for now."""
         ...
 
 
 class PrefetchPolicy(Protocol):
-    """Says what is fetched before it is asked for."""
+    """Decides which answers are fetched in advance."""
 
     @property
     def every_s(self) -> float:
-        """Say how often to look."""
+        """Interval between two decisions."""
         ...
 
-    def wanted(self, expected: Sequence[Expected], context: Fields) -> Sequence[Asked]:
-        """Give what is to be fetched now."""
+    def select(self, expected: Sequence[Expected], context: Fields) -> Sequence[Query]:
+        """Return the queries to fetch now."""
         ...
 
 
 class AlwaysRemote:
-    """Everything is asked for anew."""
+    """Read policy: every read goes to the cloud."""
 
     def decide(
-        self, query: Asked, context: Fields, cache: Sequence[Cached]
+        self, query: Query, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
         """See :class:`ReadPolicy`."""
         return "remote"
@@ -135,6 +127,7 @@ class Freshness:
     Parameters
     ----------
     max_age_s : float
+        Maximum age of an answer about the same table.
     """
 
     def __init__(self, max_age_s: float) -> None:
@@ -142,47 +135,48 @@ class Freshness:
         self._max_age_s = max_age_s
 
     def decide(
-        self, query: Asked, context: Fields, cache: Sequence[Cached]
+        self, query: Query, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
         """See :class:`ReadPolicy`."""
-        same = [each for each in cache if each.asked.table == query.table]
-        return "local" if any(each.age_s < self._max_age_s for each in same) else "remote"
+        same = [cached for cached in cache if cached.query.table == query.table]
+        return "local" if any(cached.age_s < self._max_age_s for cached in same) else "remote"
 
 
 @check_init
 @dataclass(frozen=True)
 class NearAndRecent:
-    """The policy of the CarTel application (Mobius 7.3): local within 1 km of a query not older than 10 min.
+    """Read policy of the CarTel application (Mobius 7.3): local near a recent query.
 
     Parameters
     ----------
     within_km, within_s : float
+        Maximum distance from the place of an answered query, and its maximum age.
     """
 
     within_km: float = 1.0
     within_s: float = 600.0
 
     def decide(
-        self, query: Asked, context: Fields, cache: Sequence[Cached]
+        self, query: Query, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
         """See :class:`ReadPolicy`."""
         here = point(query.reader.get("loc")) or point(context.get("loc"))
-        for each in cache:
-            there = point(each.asked.reader.get("loc")) or point(each.context.get("loc"))
+        for cached in cache:
+            cached_at = point(cached.query.reader.get("loc")) or point(cached.context.get("loc"))
             if (
-                each.asked.table != query.table
-                or each.age_s >= self.within_s
+                cached.query.table != query.table
+                or cached.age_s >= self.within_s
                 or here is None
-                or there is None
+                or cached_at is None
             ):
                 continue
-            if distance_km(*here, *there) <= self.within_km:
+            if distance_km(*here, *cached_at) <= self.within_km:
                 return "local"
         return "remote"
 
 
 class Now:
-    """Every write is sent at once."""
+    """Write policy: every write is sent at once."""
 
     def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """See :class:`WritePolicy`."""
@@ -190,11 +184,12 @@ class Now:
 
 
 class Later:
-    """Every write waits so long for others (the baselines of Mobius 7.3: 10 and 30 minutes).
+    """Write policy: every write is delayed (the baselines of Mobius 7.3: 10 and 30 minutes).
 
     Parameters
     ----------
     delay_s : float
+        Delay, during which writes are collected for one message.
     """
 
     def __init__(self, delay_s: float) -> None:
@@ -207,24 +202,24 @@ class Later:
 
 @check_init
 class Habits:
-    """Prefetch policy: reads that recur are fetched shortly before they are expected, if their utility gains.
+    """Prefetch policy: repeated reads are fetched shortly before they are expected, if their utility gains.
 
     Parameters
     ----------
     min_reads : int
-        So often a read must have come.
+        Minimum number of occurrences of a read.
     every_s : float
-        How often to look; what is expected before the next look is fetched.
+        Interval between two decisions; what is expected before the next one is fetched.
     """
 
     def __init__(self, min_reads: int = 3, every_s: float = 60.0) -> None:
-        self._least_times = whole_number("min_reads", min_reads, 2, 1 << 31)
+        self._min_reads = whole_number("min_reads", min_reads, 2, 1 << 31)
         self.every_s = number("every_s", every_s, 1e-3, 1e9)
 
-    def wanted(self, expected: Sequence[Expected], context: Fields) -> Sequence[Asked]:
+    def select(self, expected: Sequence[Expected], context: Fields) -> Sequence[Query]:
         """See :class:`PrefetchPolicy`."""
         return [
-            each.asked
-            for each in expected
-            if each.times >= self._least_times and each.due_s < self.every_s and each.gain_s > 0.0
+            read.query
+            for read in expected
+            if read.times >= self._min_reads and read.due_s < self.every_s and read.gain_s > 0.0
         ]

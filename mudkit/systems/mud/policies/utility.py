@@ -1,6 +1,6 @@
-"""Utilities: what an answer is worth, less what it costs (Mobius 6), and the plan that is worth most.
+"""Utilities: the worth of an answer less its costs (Mobius 6).
 
-Worth and costs are in seconds of waiting: what somebody would wait for it.
+Worth and costs are in seconds of waiting: how long a user would wait for it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = [
     "latency",
 ]
 
-_WORTH_S: Final = 1e9
-"""More than anybody waits."""
+_FRESH_WORTH_S: Final = 1e9
+"""Longer than anybody waits."""
 
 PlanSource: TypeAlias = Literal["local", "remote", "wait"]
 
@@ -41,21 +41,22 @@ class Plan(msgspec.Struct, frozen=True):
     Parameters
     ----------
     source : {'local', 'remote', 'wait'}
-        The source: here, the cloud, or the cloud as soon as there is a link.
+        The device, the cloud, or the cloud as soon as there is a link.
     age_s : float
-        The age of the oldest part of the answer, in seconds.
+        Age of the oldest part of the answer, in seconds.
     latency_s : float
-        The time until it is there, in seconds, as far as one can say.
+        Expected time until the answer, in seconds.
     completeness : float
         Share of the answer's records that are certain to be in it.
     bias : float
-        The largest difference between the completeness of two partitions: 0 when what is missing is spread
-        evenly, 1 when all of one key range is there and nothing of another.
+        Largest difference between the completeness of two partitions: 0 if missing records are spread
+        evenly, 1 if all of one key range is there and nothing of another.
     changed_share : float
-        Probability that the cloud would by now answer something else than what is held.
+        Probability that the cloud's answer would differ from the cached one.
     size_kb : float
-        The size of what is sent and received, in kB.
+        Bytes sent and received, in kB.
     radio_mj : float
+        Energy of the radio, in mJ.
     """
 
     source: PlanSource
@@ -69,9 +70,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Utility:
-    """``value - cost`` of a plan; a utility of one's own says one or both.
+    """``value - cost`` of a plan; a subclass overrides one or both.
 
-    Utilities are added, and multiplied by a number.
+    Utilities can be added, and multiplied by a number.
 
     Examples
     --------
@@ -81,16 +82,16 @@ class Utility:
     """
 
     weighs_completeness = False
-    """Whether it says what an incomplete answer is worth; without, such an answer is none."""
+    """True if it values incomplete answers; otherwise these are not considered."""
     most = math.inf
-    """No plan is worth more: one that is worth as much need not be compared."""
+    """Upper bound of the utility: a plan that reaches it need not be compared with others."""
 
     def value(self, plan: Plan) -> float:
-        """Say what the answer is worth, in seconds of waiting."""
+        """Return the worth of the answer, in seconds of waiting."""
         return 0.0
 
     def cost(self, plan: Plan) -> float:
-        """Say what it costs, in seconds of waiting."""
+        """Return the cost, in seconds of waiting."""
         return 0.0
 
     def __add__(self, other: Utility) -> Utility:
@@ -146,10 +147,10 @@ class _Scaled(Utility):
 @dataclass(frozen=True)
 class _Freshness(Utility):
     max_age_s: float
-    most = _WORTH_S
+    most = _FRESH_WORTH_S
 
     def value(self, plan: Plan) -> float:
-        return _WORTH_S if plan.age_s < self.max_age_s or plan.source != "local" else 0.0
+        return _FRESH_WORTH_S if plan.age_s < self.max_age_s or plan.source != "local" else 0.0
 
     def cost(self, plan: Plan) -> float:
         return plan.latency_s
@@ -158,7 +159,7 @@ class _Freshness(Utility):
 @dataclass(frozen=True)
 class _Completeness(Utility):
     worth_s: float
-    least: float
+    min_share: float
     weighs_completeness = True
 
     @property
@@ -166,59 +167,59 @@ class _Completeness(Utility):
         return self.worth_s
 
     def value(self, plan: Plan) -> float:
-        return self.worth_s * plan.completeness if plan.completeness >= self.least else 0.0
+        return self.worth_s * plan.completeness if plan.completeness >= self.min_share else 0.0
 
 
 @dataclass(frozen=True)
 class _Costs(Utility):
-    """What is measured of a plan, times what it costs."""
+    """Cost in proportion to a field of the plan."""
 
-    of: str
-    each_s: float
+    name: str
+    unit_s: float
     most = 0.0
 
     def cost(self, plan: Plan) -> float:
-        return self.each_s * float(getattr(plan, self.of))
+        return self.unit_s * float(getattr(plan, self.name))
 
 
 @dataclass(frozen=True)
 class _Matrix(Utility):
     stale_s: float
-    needless_s: float
+    unnecessary_s: float
     most = 0.0
 
     def cost(self, plan: Plan) -> float:
         if plan.source == "local":
             return self.stale_s * plan.changed_share
-        return self.needless_s * (1.0 - plan.changed_share)
+        return self.unnecessary_s * (1.0 - plan.changed_share)
 
 
 @check_arguments
 def freshness(max_age_s: float) -> Utility:
     """Return a utility in which answers below a maximum age are worth much, and waiting costs.
 
-    Mobius 6: a step of the age, less a linear function of the latency.
+    Mobius 6: a step function of the age, less a linear function of the latency.
 
     Parameters
     ----------
     max_age_s : float
-        Younger than this is fresh; 0: nothing that is committed and held is.
+        Maximum age of a fresh answer; 0: no committed record on the device is fresh.
     """
     return _Freshness(number("max_age_s", max_age_s, 0.0, 1e9))
 
 
 @check_arguments
-def completeness(worth_s: float = _WORTH_S, least: float = 0.0) -> Utility:
-    """Return a utility in which an answer is worth more the more of its records it certainly contains.
+def completeness(worth_s: float = _FRESH_WORTH_S, min_share: float = 0.0) -> Utility:
+    """Return a utility in which an answer is worth its share of records that are certain to be in it.
 
     Parameters
     ----------
     worth_s : float
-        The worth of a complete answer, in seconds; others are worth their proportion.
-    least : float
-        An answer with a smaller share of its records is worth nothing.
+        Worth of a complete answer, in seconds.
+    min_share : float
+        An answer with a smaller share is worth nothing.
     """
-    return _Completeness(number("worth_s", worth_s, 0.0, 1e12), number("least", least, 0.0, 1.0))
+    return _Completeness(number("worth_s", worth_s, 0.0, 1e12), number("min_share", min_share, 0.0, 1.0))
 
 
 @check_arguments
@@ -228,7 +229,7 @@ def bias(worst_s: float) -> Utility:
     Parameters
     ----------
     worst_s : float
-        What an answer costs that has all of one partition and nothing of another.
+        Cost of an answer that has all of one partition and nothing of another.
     """
     return _Costs("bias", number("worst_s", worst_s, 0.0, 1e12))
 
@@ -240,7 +241,7 @@ def latency(per_s: float = 1.0) -> Utility:
     Parameters
     ----------
     per_s : float
-        What a second of waiting costs.
+        Cost of a second of waiting.
     """
     return _Costs("latency_s", number("per_s", per_s, 0.0, 1e12))
 
@@ -252,7 +253,7 @@ def bandwidth(per_kb_s: float) -> Utility:
     Parameters
     ----------
     per_kb_s : float
-        How long one would wait to save a kilobyte.
+        How long a user would wait to save a kilobyte.
     """
     return _Costs("size_kb", number("per_kb_s", per_kb_s, 0.0, 1e12))
 
@@ -264,36 +265,36 @@ def energy(per_j_s: float) -> Utility:
     Parameters
     ----------
     per_j_s : float
-        How long one would wait to save a joule.
+        How long a user would wait to save a joule.
     """
     return _Costs("radio_mj", number("per_j_s", per_j_s, 0.0, 1e12) / 1000.0)
 
 
 @check_arguments
-def cost_matrix(stale_s: float, needless_s: float) -> Utility:
+def cost_matrix(stale_s: float, unnecessary_s: float) -> Utility:
     """Return the utility of a cost matrix: stale answers against needless queries (Mobius 6).
 
-    What a right decision costs is nothing.
+    Right decisions cost nothing.
 
     Parameters
     ----------
     stale_s : float
-        What an answer from here costs that is no longer what the cloud holds.
-    needless_s : float
-        What it costs to ask for what is held.
+        Cost of a local answer that differs from the cloud's.
+    unnecessary_s : float
+        Cost of a query whose answer is cached.
     """
     stale_s = number("stale_s", stale_s, 0.0, 1e12)
-    needless_s = number("needless_s", needless_s, 0.0, 1e12)
-    if stale_s == needless_s == 0.0:
+    unnecessary_s = number("unnecessary_s", unnecessary_s, 0.0, 1e12)
+    if stale_s == unnecessary_s == 0.0:
         raise ParameterError(
-            "A cost matrix without costs decides nothing.",
-            where="stale_s, needless_s",
+            "A cost matrix needs a cost.",
+            where="stale_s, unnecessary_s",
             found="0, 0",
             expected="at least one above 0",
         )
-    return _Matrix(stale_s, needless_s)
+    return _Matrix(stale_s, unnecessary_s)
 
 
 def best(plans: Sequence[Plan], utility: Utility) -> Plan:
-    """Give the plan with the highest utility; of equals the first."""
+    """Return the plan with the highest utility; of equals the first."""
     return max(plans, key=lambda plan: utility.value(plan) - utility.cost(plan))

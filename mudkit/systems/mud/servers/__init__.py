@@ -1,1 +1,1 @@
-"""The machines of the cloud: gateways, processors, the back end, replicas, notifications (Mobius 4, 5)."""
+"""Machines of MUD's cloud, and the cloud of a lab."""

@@ -1,27 +1,27 @@
-"""Back-end store: one master of every record, whose commits are one log that others follow.
+"""Back-end store: the master of every record, whose commits form one log that others follow.
 
 Its rules (Mobius 3, 4.2):
 
 =============  ======================================================================================
 any message    dropped unless its sender may send it
 Describe       return the properties of a table, and of those that a read looks up records in
-Administer     create, alter or drop a table, once for each request, however often it is sent
+Administer     create, alter or drop a table, once for each request, however often it arrives
 RoutedWrite    at its first arrival: apply it, blind or conditional on the version that it replaces; the
                result is the next version and entry of the log, a conflict, or a refusal; it is stored
-               with the write and sent to every duplicate; a write whose token has expired is not
-               applied, so that the client can send it again with another token; one whose result the
-               client has acknowledged is refused: a restored client has it again
+               with the write and returned to every duplicate. A write whose token has expired is not
+               applied, so that the client can send it again with another token. A write whose result
+               the client has acknowledged is refused: a restored client sends it again
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
-start          of a store that is not empty: the log continues with another start in its lineage; clients and
-               followers that know another one learn which of the entries that they know are gone; so
-               they do of a store that was wiped, as soon as it hears of a start that it does not know
+start          the log of a non-empty store continues with another start in its lineage; clients and
+               followers that know another start learn which of the entries that they know are lost. A
+               wiped store does the same as soon as it receives a start that it does not know
 Has            acknowledgement of a follower; entries are retransmitted until they are acknowledged
 =============  ======================================================================================
 
-The paper's store compares and swaps. Added here: a write is applied once, however often it is sent, also
-after a crash. Results of a client's writes are kept by incarnation and number until the client
-acknowledges them, of its last incarnations.
+The paper's store compares and swaps. Added here: a write is applied once, however often it arrives, also
+after a crash. Results of a client's writes are stored by incarnation and number until the client acknowledges
+them, for its last incarnations.
 """
 
 from __future__ import annotations
@@ -57,15 +57,14 @@ from mudkit.systems.mud.messages import (
     RoutedWrite,
     Row,
     RowEntry,
-    SentPredicate,
     TableEntry,
     TableResult,
     WriteResult,
+    encode_error,
 )
-from mudkit.systems.mud.problems import encode_error
-from mudkit.systems.mud.servers.reading import answered
+from mudkit.systems.mud.servers.replica import answer_read
 from mudkit.systems.mud.tables.queries import check_names, tables_of
-from mudkit.systems.mud.tables.records import check_key, check_record
+from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record
 from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, shown
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
@@ -75,8 +74,11 @@ __all__ = ["BackEnd"]
 
 _AGAIN_US: Final = 200_000
 BEFORE_FIRST: Final = 1_000_000_000
-"""Position in the log before the first entry. All positions have the same number of digits, so that the
-length and the time of an answer do not reveal how much a reader may not see."""
+"""Position in the log before the first entry.
+
+All positions have the same number of digits, so that the length and the time of an answer do not reveal how
+many records are hidden from the reader.
+"""
 _ENTRY: Final = cast("type[LogEntry]", LogEntry)
 
 
@@ -84,14 +86,7 @@ _Message: TypeAlias = Describe | Administer | PartitionRead | RoutedWrite | Foll
 
 
 class BackEnd:
-    """The master.
-
-    Parameters
-    ----------
-    ports : Ports
-    gateways, processors, replicas : sequence of str
-        Addresses; the processors and replicas follow the log.
-    """
+    """Machine of the master; ``processors`` and ``replicas`` follow the log."""
 
     def __init__(
         self, ports: Ports, gateways: Sequence[str], processors: Sequence[str], replicas: Sequence[str]
@@ -111,14 +106,14 @@ class BackEnd:
         self._copy.load(self._store.get("lsn", int) or BEFORE_FIRST, tables, rows)
         self._lineage: Lineage = self._store.get("lineage", dict[str, int]) or {}
         self._restart = Incarnation(ports) if self._copy.lsn > BEFORE_FIRST else None
-        """True for a start that continues an existing log, until it has handled an event."""
+        """The start that continues an existing log, until it has handled an event."""
         self._has: dict[str, int] = dict.fromkeys((*replicas, *processors), -1)
-        """Acknowledged position of each follower; -1: not known."""
+        """Acknowledged position of each follower; -1: unknown."""
         self._unacknowledged: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
-        """Followers that have been sent something."""
+        """Followers with unacknowledged messages."""
 
     def overview(self) -> View:
-        """Return the tables, as a display shows them."""
+        """Return the tables as a display shows them."""
         tables = self._copy.tables
         rows = (
             (
@@ -136,7 +131,7 @@ class BackEnd:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        if self._restart is not None:  # what a backup had not seen is no part of this log
+        if self._restart is not None:  # entries after a backup are not in this log
             self._lineage = continued(self._lineage, self._copy.lsn, self._restart.id)
             self._store.put("lineage", self._lineage)
             self._restart = None
@@ -156,11 +151,11 @@ class BackEnd:
         return ()
 
     def _was_wiped(self, message: _Message) -> bool:
-        """Return whether a sender knows a start, and this store is in its first one."""
+        """Return whether a sender knows a start, but this store is in its first one."""
         return not self._lineage and not isinstance(message, FollowLog) and bool(message.start or "")
 
     def _begin_anew(self, now_us: int) -> Sequence[Effect]:
-        """Name this start, so that it is not taken for the first one that others remember."""
+        """Name this start, so that it is not taken for the first one that others know."""
         self._lineage = continued({}, BEFORE_FIRST, Incarnation(self._ports).id)
         self._store.put("lineage", self._lineage)
         self._has = dict.fromkeys(self._has, -1)
@@ -181,17 +176,17 @@ class BackEnd:
             case PartitionRead(start=start) | RoutedWrite(start=start) | Has(start=start) if self._is_other(
                 start
             ):
-                return ()  # the gateway had asked the former start; the client sends it again
+                return ()  # sent to the former start; the client will repeat it
             case Describe():
                 return (Send(source, self._describe(message)),)
             case Administer():
                 return self._administer(now_us, source, message)
             case PartitionRead():
-                return answered(self._copy, message)
+                return answer_read(self._copy, message)
             case RoutedWrite():
                 return self._write(now_us, message)
             case FollowLog(turn=turn):
-                # Its position is unknown until it acknowledges one of the states that it has requested.
+                # Its position is unknown until it acknowledges the state that it requests.
                 self._has[source] = -1
                 state = replace(self._copy.state(turn), lineage=self._lineage or UNSET)
                 return Send(source, state), *self._unacknowledged.sent(now_us, source)
@@ -200,16 +195,15 @@ class BackEnd:
                 return self._acknowledged(now_us, source, lsn) if is_possible else dropped(event)
 
     def _is_other(self, start: str | UnsetType) -> bool:
-        """Return whether the last start that a sender knows is not this one."""
+        """Return whether a sender knows another start than this one."""
         return (start or "") != last_start(self._lineage)
 
     def _restarted(self, identity: str, start: str) -> Restarted:
-        """Return what a client has to know that knows another start."""
+        """Build the answer to a client that knows another start."""
         shared = shared_since(self._lineage, start, self._copy.lsn)
         return Restarted(id=identity, start=last_start(self._lineage), before=start, shared=shared)
 
     def _describe(self, message: Describe) -> Described:
-        """Return the properties of a table, and of those that a read looks up records in."""
         known = self._copy.tables
         names = (message.name, *(message.joined or ()))
         for name in names:
@@ -222,6 +216,7 @@ class BackEnd:
     # -- writes
 
     def _write(self, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
+        """Apply a write at its first arrival, and return its stored result."""
         app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
         writer = f"{write.client}\n{app}\n{user}"
         client = _scope(write.incarnation, writer)
@@ -229,7 +224,7 @@ class BackEnd:
         result = self._results(client).get(str(write.number))
         pushed: Sequence[Effect] = ()
         if result is None:
-            if write.number < known:  # a late duplicate, or the client was restored and has it again
+            if write.number < known:  # a late duplicate, or the client was restored from a backup
                 return (_outcome(write, WriteResult(error=encode_error(_forgotten(write)))),)
             if write.refused is not None:  # not applied: the client may send it with another token
                 return (_outcome(write, WriteResult(error=write.refused)),)
@@ -239,7 +234,9 @@ class BackEnd:
             if not known:
                 self._begin_incarnation(writer, write.incarnation)
             known = max(write.known, known, 1)
-            results = {number: each for number, each in self._results(client).items() if int(number) >= known}
+            results = {
+                number: stored for number, stored in self._results(client).items() if int(number) >= known
+            }
             results[str(write.number)] = result
             self._store.put(f"applied {client}", to_builtins(results))
             self._store.put(f"known {client}", known)
@@ -248,7 +245,7 @@ class BackEnd:
         return (_outcome(write, result), *pushed)
 
     def _begin_incarnation(self, writer: str, incarnation: str) -> None:
-        """Remember the results of another incarnation of a client, and forget those of the oldest one."""
+        """Store the results of another incarnation of a client, and remove those of the oldest one."""
         key = f"incarnations {writer}"
         begun = [*(self._store.get(key, list[str]) or []), incarnation]
         for former in begun[:-MAX_INCARNATIONS]:
@@ -257,7 +254,7 @@ class BackEnd:
         self._store.put(key, begun[-MAX_INCARNATIONS:])
 
     def _results(self, client: str) -> Mapping[str, WriteResult]:
-        """Return the results that a client has not acknowledged, by the number of the write."""
+        """Return the unacknowledged results of a client, by the number of the write."""
         return self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
 
     def _decide(self, now_us: int, write: RoutedWrite) -> WriteResult:
@@ -282,9 +279,8 @@ class BackEnd:
             conflict = shown(row, table) if row is not None and is_shown else None
             return WriteResult(conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number)
         lsn = self._copy.lsn + 1
-        # Over a version that the writer may not see and has not seen, the next version is not the next
-        # number, which would reveal how often others have written. The position in the log is higher than
-        # the version of any record.
+        # If the writer cannot see the current version, the new one is not the next number, which would
+        # reveal how often others have written. The log position exceeds the version of any record.
         is_known = row is None or is_shown or write.replaces == version
         new = Row(
             key=write.key,
@@ -304,11 +300,8 @@ class BackEnd:
     ) -> SentPredicate | None:
         """Return a writer predicate in its normal form.
 
-        Raises
-        ------
-        MudkitError
-            The predicate is malformed, or names a column or a table that does not exist: it would show the
-            record to nobody.
+        Raise MudkitError if it is malformed, or names a column or table that does not exist: it would show
+        the record to nobody.
         """
         if sent is None:
             return None
@@ -337,22 +330,17 @@ class BackEnd:
         return (Send(source, Administered(id=message.id, **asdict(result))), *pushed)
 
     def _change(self, message: Administer) -> TableResult:
-        """Create, alter or drop a table.
-
-        Raises
-        ------
-        MudkitError
-        """
+        """Create, alter or drop a table; raise MudkitError if this is not possible or not allowed."""
         name, claims = message.name, message.claims
         table = self._copy.tables.get(name)
         lsn = self._copy.lsn + 1
         if message.op == "create":
             if claims is None:
                 raise AccessDenied(
-                    "Nobody creates a table without a token.",
+                    "A table can be created only with a token.",
                     where=f"table {name!r}",
                     found="no token",
-                    expected="a token of the app, which is then the only one that alters and drops it",
+                    expected="a token of the app, which alone can alter and drop the table later",
                     remedy="make the client with token=lab.token(user=…, app=…)",
                 )
             if table is not None:
@@ -387,7 +375,7 @@ class BackEnd:
         self._copy.apply(entry)
 
     def _push_to_followers_at(self, now_us: int, lsn: int) -> Sequence[Effect]:
-        """Send new entries to the followers that have all before; others have entries in flight."""
+        """Send new entries to the followers that have all earlier ones; others have entries in flight."""
         return self._push(now_us, [follower for follower, has in self._has.items() if has == lsn])
 
     def _push(self, now_us: int, followers: Iterable[str]) -> Sequence[Effect]:
@@ -407,7 +395,7 @@ class BackEnd:
         return effects
 
     def _acknowledged(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
-        """Store the position of a follower, and forget the entries that every follower has."""
+        """Store the position of a follower, and remove the entries that every follower has."""
         was_known = self._has[follower] >= 0
         self._has[follower] = max(lsn, self._has[follower])
         for number in range(min(self._has.values()), 0, -1):
@@ -420,7 +408,7 @@ class BackEnd:
 
 
 def _replaces(write: RoutedWrite, row: Row | None) -> bool:
-    """Check whether a conditional write may replace a row."""
+    """Return whether a conditional write may replace a row."""
     if write.replaces is None:
         return False  # it is based on a write that failed
     version = 0 if row is None else row.ver

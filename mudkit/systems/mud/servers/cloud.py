@@ -1,4 +1,4 @@
-"""The cloud of a lab: all that MUD clients talk to."""
+"""Cloud of a lab: the servers of MUD tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mudkit.display import Displayed, View
 from mudkit.events import Installed, Make, Network, Operation
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.arguments import check_lab
-from mudkit.systems.mud.operations import Ship
+from mudkit.systems.mud.messages import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway
@@ -24,31 +24,31 @@ from mudkit.wire import Fields
 __all__ = ["NAME", "PORT", "Cloud"]
 
 NAME: Final = "mud"
-"""Of the system, in traces and bills."""
+"""Name of the system in traces and bills."""
 PORT: Final = "mud"
-"""The name of each server's machine; a client's has its app's after it."""
+"""Name of each server's machine; that of a client ends with its app."""
 
 
 @check_calls
 class Cloud(Displayed):
-    """Cloud of MUD tables: the servers that clients talk to (Mobius 2).
+    """Servers of MUD tables (Mobius 2).
 
-    Gateways, processors, the back-end store with its replicas, notification servers, and what ships policies.
+    There are gateways, processors, the back-end store with its replicas, notification servers, and the policy
+    generator.
 
     Parameters
     ----------
     lab : Network
     replicas : int
-        0: every read goes to the master.
+        Number of replicas; 0: every read goes to the master.
     replica_lag_s : float
-        How long an entry of the log takes until it counts on a replica.
+        Time until an entry of the log takes effect on a replica.
     gateways, processors, servers : int
-        The number of machines of each kind; servers are those for notifications.
+        Number of machines of each kind; servers are those for notifications.
     max_waiting : int
-        The number of notifications that wait for one client that is not there.
-    longest_s : float
-        The longest time for which a notification waits, in seconds; then the client's continuous reads are
-        ended.
+        Maximum number of notifications that wait for a client that is not reached.
+    max_wait_s : float
+        Maximum time for which a notification waits, in seconds; then the client's continuous reads end.
 
     Raises
     ------
@@ -66,27 +66,22 @@ class Cloud(Displayed):
         processors: int = 2,
         servers: int = 2,
         max_waiting: int = 1000,
-        longest_s: float = 3600.0,
+        max_wait_s: float = 3600.0,
     ) -> None:
         check_lab(lab)
-        count = {
-            "replicas": (replicas, 0),
-            "gateways": (gateways, 1),
-            "processors": (processors, 1),
-            "servers": (servers, 1),
-        }
-        for name, (value, least) in count.items():
-            whole_number(name, value, least, 1000)
+        whole_number("replicas", replicas, 0, 1000)
+        for name, value in {"gateways": gateways, "processors": processors, "servers": servers}.items():
+            whole_number(name, value, 1, 1000)
         lag_us = round(number("replica_lag_s", replica_lag_s, 0.0, 1e6) * 1e6)
         whole_number("max_waiting", max_waiting, 1, 1 << 31)
-        number("longest_s", longest_s, 0.0, 1e9)
+        number("max_wait_s", max_wait_s, 0.0, 1e9)
         self.authority = lab.authority
         self.back_end = _address("mud-store")
-        self.replicas = [_address(f"mud-replica-{each}") for each in range(1, replicas + 1)]
-        self.processors = [_address(f"mud-processor-{each}") for each in range(1, processors + 1)]
-        self.gateways = [_address(f"mud-gateway-{each}") for each in range(1, gateways + 1)]
+        self.replicas = _addresses("replica", replicas)
+        self.processors = _addresses("processor", processors)
+        self.gateways = _addresses("gateway", gateways)
         self.generator = _address("mud-policies")
-        self.servers = [_address(f"mud-notifications-{each}") for each in range(1, servers + 1)]
+        self.servers = _addresses("notifications", servers)
 
         def install(address: str, make: Make) -> Installed:
             return lab.server(address.split("/")[0]).install(NAME, make, name=PORT)
@@ -105,21 +100,15 @@ class Cloud(Displayed):
                 replicas=self.replicas, gateways=self.gateways, servers=self.servers,
             ))  # fmt: skip
         for address in self.gateways:
-            install(
-                address,
-                partial(
-                    Gateway,
-                    authority=self.authority,
-                    back_end=self.back_end,
-                    processors=self.processors,
-                    replicas=self.replicas,
-                ),
-            )
+            install(address, partial(
+                Gateway, authority=self.authority, back_end=self.back_end, processors=self.processors,
+                replicas=self.replicas,
+            ))  # fmt: skip
         self.installed = install(self.generator, partial(Generator, servers=self.servers))
         for number_, address in enumerate(self.servers):
             install(address, partial(
                 NotificationServer, number=number_, servers=self.servers, processors=self.processors,
-                generator=self.generator, max_waiting=max_waiting, longest_s=longest_s,
+                generator=self.generator, max_waiting=max_waiting, max_wait_s=max_wait_s,
             ))  # fmt: skip
 
     def _view(self) -> View:
@@ -135,23 +124,24 @@ class Cloud(Displayed):
         return View("mud.Cloud", servers | dict(inner.facts), inner.tables)
 
     def ship(self, policy: Artefact | Fields, app: str, *, to: Sequence[str] | None = None) -> Operation:
-        """Ship a policy to all clients of an app that follow what the cloud ships, or to some of them.
+        """Ship a policy to the clients of an app that follow shipped policies.
 
-        It travels over the notification channel; a client that is not there now gets it when it is.
+        It travels over the notification channel; a client that is not reached gets it later.
 
         Parameters
         ----------
         policy : Artefact or mapping
-            What was learnt.
+            The artefact, or its document.
         app : str
         to : sequence of str, optional
-            The names of the only devices that are to have it, and to keep it until something newer comes. The
-            same policy may be shipped to more of them later.
+            Names of the only devices that receive it, and use it until a newer one arrives. The same
+            policy may be shipped to more devices later.
 
         Returns
         -------
         Operation
-            Done when the cloud keeps it; :meth:`~mudkit.systems.mud.Client.policies` says what a client uses.
+            Completed when the cloud has stored it. :meth:`~mudkit.systems.mud.Client.policies` returns what
+            a client uses.
         """
         document = policy.document if isinstance(policy, Artefact) else policy
         devices = None if to is None else list(to)
@@ -160,3 +150,7 @@ class Cloud(Displayed):
 
 def _address(server: str) -> str:
     return f"{server}/{PORT}"
+
+
+def _addresses(kind: str, count: int) -> list[str]:
+    return [_address(f"mud-{kind}-{number_}") for number_ in range(1, count + 1)]

@@ -1,21 +1,21 @@
-"""Gateway: checks who sends a request, finds the partitions concerned, and passes answers on.
+"""Gateway: verifies requests, routes them to the partitions concerned, and returns the answers.
 
-Its rules (Mobius 4.2). It keeps no durable state: a client without an answer sends its request again.
+Its rules (Mobius 4.2). It has no durable state: a client without an answer repeats its request.
 
 ====================  ==============================================================================
 any message           dropped unless its sender may send it; a client only in its own name
 Ask, AskBatch         verify the token; ask the back end for the table, and for those that a read
-                      looks up records in, which must be open to the client, too; then
+                      looks up records in, to which the client must have access, too; then
 ReadRequest           a part of it to the processor of each partition
 WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
-Restarted             to the client, which is to ask again
+Restarted             to the client, which is to repeat its request
 answers               to the client; :class:`Complete` after the last part of a read
 ====================  ==============================================================================
 
-The table is looked up at the back end for each request, half a millisecond away: an altered ACL is in effect
-as soon as the alteration was answered.
+The table is requested from the back end each time, half a millisecond away: an altered ACL is in effect as
+soon as the alteration is answered.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ from mudkit.systems.mud.messages import (
     Unregistration,
     UpdateDataRequest,
     WriteRequest,
+    encode_error,
+    netid_of,
+    processor_of,
 )
-from mudkit.systems.mud.problems import encode_error
-from mudkit.systems.mud.tables.partitioning import netid_of, processor_of
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.table import Table
@@ -79,7 +80,7 @@ _Answer: TypeAlias = Described | Administered | Outcome | Part | Registered | Re
 
 @dataclass
 class _Open:
-    """A request that is not answered yet.
+    """An unanswered request.
 
     ``refused`` is the error of a write whose token has expired; ``joined`` names the tables that a read looks
     up records in; ``missing`` are the partitions or processors that have not answered.
@@ -95,7 +96,7 @@ class _Open:
     missing: set[int | str] = field(default_factory=set)
 
     def fits(self, message: _Answer) -> bool:
-        """Check whether a message can be part of the answer."""
+        """Return whether a message can be part of the answer."""
         what = self.ask.what
         match message:
             case Restarted():
@@ -111,22 +112,12 @@ class _Open:
             case Described(table=table, joined=joined):
                 if isinstance(what, AdministrationRequest):
                     return False
-                names = [] if table is None else [table.name, *(each.name for each in joined or ())]
+                names = [] if table is None else [table.name, *(other.name for other in joined or ())]
                 return names in ([], [what.name, *self.joined])
 
 
 class Gateway:
-    """One gateway.
-
-    Parameters
-    ----------
-    ports : Ports
-    authority : Authority
-        The authority that issued the tokens.
-    back_end : str
-    processors, replicas : sequence of str
-        Addresses.
-    """
+    """Machine of a gateway; ``authority`` issued the tokens."""
 
     def __init__(
         self,
@@ -175,11 +166,11 @@ class Gateway:
             return None
         if isinstance(message, AskBatch):
             asks = [
-                Ask(each.id, message.client, message.token, each.what, message.start) for each in message.asks
+                Ask(ask.id, message.client, message.token, ask.what, message.start) for ask in message.asks
             ]
         else:
             asks = [message]
-        is_own = all(each.id.rpartition(" ")[0] == each.client for each in asks)
+        is_own = all(ask.id.rpartition(" ")[0] == ask.client for ask in asks)
         return asks if is_own else None
 
     def _begin(self, now_us: int, source: str, ask: Ask) -> Sequence[Effect]:
@@ -260,17 +251,12 @@ class Gateway:
         return self._route_continuous(request, what, joined)
 
     def _check(self, request: _Open, table: Table, joined: Sequence[Table]) -> None:
-        """Check that a client may access tables, and that they have the columns that a read names.
-
-        Raises
-        ------
-        MudkitError
-        """
+        """Raise MudkitError unless the client may access the tables, and they have the read's columns."""
         what, tables = request.ask.what, (table, *joined)
-        for each in tables:
-            each.check_access(request.claims)
+        for checked in tables:
+            checked.check_access(request.claims)
         if isinstance(what, ReadRequest | RegisterRequest) and any(
-            each.schema is not None for each in tables
+            checked.schema is not None for checked in tables
         ):
             predicate = None if what.predicate is None else what.predicate.predicate()
             text = what.aggregate if isinstance(what, ReadRequest) else None
@@ -332,7 +318,7 @@ class Gateway:
         for place in range(table.partitions):
             places.setdefault(self._processor(table, place), []).append(place)
         request.places, request.missing = list(places), set(places)
-        least = max(each.lsn for each in (table, *joined))
+        least = max(one.lsn for one in (table, *joined))
         return [
             Send(processor, self._routed(request, what, table.number, partitions, least))
             for processor, partitions in places.items()
@@ -345,7 +331,7 @@ class Gateway:
         ask = request.ask
         if isinstance(what, RegisterRequest):
             fields = asdict(what)
-            fields["table"] = what.table or table  # a table that was dropped is not another of its name
+            fields["table"] = what.table or table  # not a later table of the same name
             return Registration(
                 **fields,
                 id=ask.id,

@@ -1,6 +1,6 @@
-"""Policy generator's end of the notification channel: it ships policies to an app's clients (Mobius 6).
+"""Policy generator: ships policies to an app's clients (Mobius 6).
 
-It learns nothing itself: it ships what it is given. Its rules:
+Learning takes place elsewhere. Its rules:
 
 ==============  ======================================================================================
 Call            check the policy, store it, and send it to every notification server, with the devices
@@ -8,9 +8,9 @@ Call            check the policy, store it, and send it to every notification se
                 the same policy may be shipped again to more devices; one for all devices replaces all
                 earlier ones
 LinkUp          send every stored policy to every server
-FollowPolicies  a server has started and knows nothing: send it every stored policy
-StreamAck       the server has it
-TimerFired      retransmit what is overdue
+FollowPolicies  a server has started without policies: send it every stored one
+StreamAck       remove acknowledged items
+TimerFired      retransmit overdue items
 ==============  ======================================================================================
 """
 
@@ -26,11 +26,11 @@ from mudkit.systems.mud.messages import (
     GENERATOR_FROM_NOTIFICATION_SERVER,
     Following,
     FollowPolicies,
+    Ship,
     ShippedPolicy,
 )
-from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
-from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
+from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import dropped
 
 __all__ = ["Generator"]
@@ -39,14 +39,7 @@ _AGAIN_US: Final = 5_000_000
 
 
 class Generator:
-    """The machine that ships policies.
-
-    Parameters
-    ----------
-    ports : Ports
-    servers : sequence of str
-        Addresses of the notification servers.
-    """
+    """Machine that ships policies; ``servers`` are the notification servers."""
 
     def __init__(self, ports: Ports, servers: Sequence[str]) -> None:
         self._store = ports.store

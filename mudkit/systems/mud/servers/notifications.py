@@ -1,33 +1,34 @@
-"""Notification server: knows the addresses of the devices of its range, and sends them what changed.
+"""Notification server: knows the addresses of the devices in its range, and sends them changes.
 
 Its rules (Mobius 5):
 
 ============  ========================================================================================
 any message   dropped unless its sender may send it; a client only about its own endpoint
-Hello         redirect, if another server is responsible; of another start of the client: ask for one with
-              a nonce; a late copy: ignored; a known session continues at the address of the hello, and
-              waiting items are sent there; else a new session begins
+Hello         redirect, if another server is responsible; of another start of the client: request one
+              with a nonce; a late copy: ignored; a known session continues at the address of the hello,
+              and waiting items are sent there; a new address is sent to the processors with its reads
+              (Moved), until acknowledged; else a new session begins
 heartbeat     the same, but nothing is retransmitted
 StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: stored, and to
               every client of that app that follows such policies, or to those that it is for; one for
               all devices replaces all earlier ones
 StreamAck     remove from the queue
 SendFailed    the client is not reached until its next hello
-TimerFired    retransmit what is overdue; give up clients without heartbeats; a server that starts asks
-              the generator for the policies until it answers
+TimerFired    retransmit overdue items; give up clients without heartbeats; after a start, ask the
+              generator for the policies until it answers
 start         ask the clients that had a session for a hello, until they answer
-Whereabouts   ask a client that an old store does not know
+Whereabouts   of a processor: ask a client that is missing in an old store, or not at this address
 ============  ========================================================================================
 
-A client is given up, too, when an item has waited for too long, or too many wait while it is not reached.
-It gets a new session at its next hello, and registers its continuous reads again. The same happens after a
+A client is given up, too, when an item has waited for too long, or too many wait while it is not reached. It
+gets a new session at its next hello, and registers its continuous reads again. The same happens after a
 restart of the server, whose state is soft.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
@@ -37,7 +38,6 @@ from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Heard, Peer
 from mudkit.delivery.stream import Incoming, StreamAck, StreamItem
 from mudkit.events import (
-    CancelTimer,
     Effect,
     Event,
     LinkUp,
@@ -57,6 +57,7 @@ from mudkit.systems.mud.messages import (
     Hello,
     Identify,
     Life,
+    Moved,
     Notification,
     Policy,
     Redirect,
@@ -64,9 +65,11 @@ from mudkit.systems.mud.messages import (
     ShippedPolicy,
     Welcome,
     Whereabouts,
+    app_of,
+    netid_of,
+    server_of,
 )
-from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
-from mudkit.systems.mud.tables.partitioning import app_of, netid_of, server_of
+from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import dropped
 
 __all__ = ["HEARTBEAT_US", "NotificationServer"]
@@ -78,6 +81,7 @@ _DEAD_US: Final = 2 * HEARTBEAT_US + 60_000_000
 _SWEEP: Final = "sweep"
 _FOLLOW: Final = "follow"
 _IDENTIFY: Final = "identify"
+_MOVED: Final = "moved"
 _FOLLOW_US: Final = 10_000_000
 
 
@@ -86,7 +90,7 @@ class _Session:
     """Session of a client.
 
     ``number`` orders sessions by their beginning; ``policies`` has the version that the client has, or is
-    being sent, of each kind of policy that it follows.
+    being sent, of each kind of policy that it follows. ``processors`` are those with continuous reads of it.
     """
 
     number: int
@@ -95,32 +99,22 @@ class _Session:
     sender: StreamSender[Notification]
     policies: dict[str, int]
     peer: Peer
+    processors: set[str] = field(default_factory=set)
 
 
 @dataclass
 class _Unheard:
-    """Client that had a session before the start: its last address, and the question to it."""
+    """Client that had a session before the start: its possible addresses, and the request for a hello."""
 
-    address: str
-    peer: Peer
+    addresses: dict[str, None]
+    peer: Peer = field(default_factory=Peer)
 
 
 class NotificationServer:
-    """One notification server.
+    """Machine of a notification server.
 
-    Parameters
-    ----------
-    ports : Ports
-    number : int
-        Index of this server.
-    servers, processors : sequence of str
-        Addresses of all notification servers, and of the processors.
-    generator : str
-        Address of the policy generator.
-    max_waiting : int
-        Number of notifications that wait for one client.
-    longest_s : float
-        Longest time for which one waits, in seconds.
+    ``number`` is its index in ``servers``. At most ``max_waiting`` notifications wait for a client that is
+    not reached, each for at most ``max_wait_s``.
     """
 
     def __init__(
@@ -131,21 +125,21 @@ class NotificationServer:
         processors: Sequence[str],
         generator: str,
         max_waiting: int,
-        longest_s: float,
+        max_wait_s: float,
     ) -> None:
         self._store, self._entropy = ports.store, ports.entropy
         self._number, self._servers = number, servers
         self._generator, self._cloud = generator, {generator, *processors}
-        self._most_waiting, self._longest_us = max_waiting, round(longest_s * 1e6)
+        self._max_waiting, self._max_wait_us = max_waiting, round(max_wait_s * 1e6)
         self._life = 0
         self._begun_us = 0
-        """When the last clients were added to those that are asked for a hello."""
+        """Time at which clients were added last to those that are asked for a hello."""
         self._sessions: dict[str, _Session] = {}
-        """By name."""
+        """Sessions by name."""
         self._session_of: dict[str, str] = {}
         """Name of the session of an endpoint."""
         self._heard: dict[str, None] = {}
-        """Names of sessions, the last one heard at the end."""
+        """Names of sessions in the order of their last hello."""
         self._incoming: dict[str, Incoming[ServerNotification]] = {}
         """By the name of the stream."""
         self._latest: dict[str, Incoming[ServerNotification]] = {}
@@ -157,13 +151,16 @@ class NotificationServer:
         self._addresses = dict(self._store.items("address ", str))
         """Last address of each client with a session, as stored."""
         self._unheard = {
-            key.removeprefix("address "): _Unheard(to, Peer()) for key, to in self._addresses.items()
+            key.removeprefix("address "): _Unheard({to: None}) for key, to in self._addresses.items()
         }
         """Clients that have not said hello since the start, by endpoint."""
-        self._asked: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
+        self._policy_request: RetransmitTimer[str] = RetransmitTimer(_FOLLOW, _FOLLOW_US, _FOLLOW_US, 0)
+        self._hello_requests: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
+        self._moved: RetransmitTimer[tuple[str, str]] = RetransmitTimer(_MOVED, _FOLLOW_US, HEARTBEAT_US, 0)
+        """Unacknowledged new addresses, by processor and name of the session."""
         self._count = 0
         self._is_sweeping = False
-        """Whether the timer for missing heartbeats is set."""
+        """True while the timer for missing heartbeats is set."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -178,20 +175,27 @@ class NotificationServer:
                     self._life = max((self._store.get("life", int) or 0) + 1, now_us)
                     self._store.put("life", self._life)
                     self._begun_us = now_us
-                    return [*self._follow(), *self._identify(now_us, list(self._unheard))]
+                    return [*self._follow(now_us), *self._identify(now_us, list(self._unheard))]
             case SendFailed(to=to, message=Identify(endpoint=endpoint)):
-                if endpoint in self._unheard and self._unheard[endpoint].address == to:
-                    del self._unheard[endpoint]
-                    return self._asked.answered(now_us, endpoint)  # it says hello when it has a link
+                unheard = self._unheard.get(endpoint)
+                if unheard is not None:
+                    unheard.addresses.pop(to, None)
+                    if not unheard.addresses:
+                        del self._unheard[endpoint]
+                        return self._hello_requests.answered(
+                            now_us, endpoint
+                        )  # it says hello when it has a link
             case SendFailed(to=to, message=StreamItem(stream=name)):
                 session = self._sessions.get(name)
                 if session is not None and session.sender.address == to:
                     session.sender.is_reached = False
             case TimerFired(name=name):
                 if name == _FOLLOW:
-                    return self._follow()
+                    return [*self._follow(now_us), *self._policy_request.fired(now_us)]
                 if name == _IDENTIFY:
                     return self._identify_again(now_us)
+                if name == _MOVED:
+                    return self._resend_moves(now_us)
                 return self._sweep(now_us) if name == _SWEEP else self._again(now_us, name)
         return ()
 
@@ -200,12 +204,12 @@ class NotificationServer:
         source, is_generator = event.source, event.source == self._generator
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
             case Following() if is_generator:
-                return (CancelTimer(_FOLLOW),)
-            case Whereabouts(endpoint=endpoint, address=address) if not is_generator:
-                if endpoint in self._session_of or endpoint in self._unheard:
-                    return ()
-                self._begun_us, self._unheard[endpoint] = now_us, _Unheard(address, Peer())
-                return self._identify(now_us, [endpoint])
+                return self._policy_request.answered(now_us, _FOLLOW)
+            case Moved(session=name, address=address) if not is_generator:
+                session = self._sessions.get(name)
+                if session is None or session.sender.address == address:
+                    return self._moved.answered(now_us, (source, name))
+                return (self._move(session, source),)  # it acknowledges a late copy
             case StreamItem(stream=stream, body=body) as item if stream.rpartition(" ")[0] == source:
                 if isinstance(body, ShippedPolicy) is is_generator:
                     return self._stream(now_us, source, item)
@@ -225,8 +229,8 @@ class NotificationServer:
                     return session.sender.acked(now_us, seq)
         return None
 
-    def _follow(self) -> Sequence[Effect]:
-        return Send(self._generator, FollowPolicies()), SetTimer(_FOLLOW, _FOLLOW_US)
+    def _follow(self, now_us: int) -> Sequence[Effect]:
+        return Send(self._generator, FollowPolicies()), *self._policy_request.sent(now_us, _FOLLOW)
 
     def _identify(self, now_us: int, endpoints: Sequence[str]) -> Sequence[Effect]:
         """Ask clients for a hello: what waited for them before the start is lost."""
@@ -234,22 +238,38 @@ class NotificationServer:
         for endpoint in endpoints:
             if endpoint in self._unheard:
                 unheard = self._unheard[endpoint]
-                effects.append(Send(unheard.address, Identify(endpoint, unheard.peer.ask(self._entropy))))
-                effects += self._asked.sent(now_us, endpoint)
+                question = Identify(endpoint, unheard.peer.ask(self._entropy))
+                effects += [Send(address, question) for address in unheard.addresses]
+                effects += self._hello_requests.sent(now_us, endpoint)
         return effects
 
     def _identify_again(self, now_us: int) -> Sequence[Effect]:
-        """Ask again the clients that have not answered; forget those whose heartbeats are missing."""
-        late = self._asked.overdue(now_us)
+        """Ask again the clients that have not answered; remove those whose heartbeats are missing."""
+        late = self._hello_requests.overdue(now_us)
         if now_us - self._begun_us < _DEAD_US:
-            return [*self._identify(now_us, late), *self._asked.fired(now_us)]
+            return [*self._identify(now_us, late), *self._hello_requests.fired(now_us)]
         for endpoint in self._unheard:
             self._keep_address(endpoint, None)
         self._unheard.clear()
-        return self._asked.clear()
+        return self._hello_requests.clear()
+
+    def _move(self, session: _Session, processor: str) -> Send:
+        sender = session.sender
+        return Send(processor, Moved(sender.name, session.endpoint, sender.address))
+
+    def _resend_moves(self, now_us: int) -> Sequence[Effect]:
+        """Send new addresses again to processors that have not acknowledged them."""
+        effects: list[Effect] = []
+        for key in self._moved.overdue(now_us):
+            processor, name = key
+            if name in self._sessions:
+                effects.append(self._move(self._sessions[name], processor))
+            else:
+                effects += self._moved.answered(now_us, key)
+        return [*effects, *self._moved.fired(now_us)]
 
     def _keep_address(self, endpoint: str, address: str | None) -> None:
-        """Store the address of a client; None: it has no session any more."""
+        """Store the address of a client; None: it has no session."""
         key = f"address {endpoint}"
         if address is None:
             self._addresses.pop(key, None)
@@ -272,7 +292,7 @@ class NotificationServer:
         peer.take(hello.incarnation, hello.seq)
         effects: list[Effect] = []
         if self._unheard.pop(endpoint, None) is not None:
-            effects += self._asked.answered(now_us, endpoint)
+            effects += self._hello_requests.answered(now_us, endpoint)
         session = None if hello.session is None else self._sessions.get(hello.session)
         is_known = session is not None and session.endpoint == endpoint
         if session is None or not is_known:
@@ -284,22 +304,26 @@ class NotificationServer:
         self._heard[name] = None
         self._keep_address(endpoint, source)
         effects.append(Send(source, Welcome(name, hello.incarnation, hello.seq)))
-        if not is_known or sender.address != source or hello.is_new or not sender.is_reached:
+        has_moved = is_known and sender.address != source
+        if not is_known or has_moved or hello.is_new or not sender.is_reached:
             effects += sender.resume(now_us, source)
+        for processor in sorted(session.processors) if has_moved else ():
+            effects.append(self._move(session, processor))
+            effects += self._moved.sent(now_us, (processor, name))
         if not self._is_sweeping:
             self._is_sweeping = True
             effects.append(SetTimer(_SWEEP, _DEAD_US))
         return effects
 
     def _peer(self, endpoint: str) -> Peer:
-        """Return what is known of the hellos of a client."""
+        """Return the state of a client's hellos."""
         if endpoint in self._unheard:
             return self._unheard[endpoint].peer
         name = self._session_of.get(endpoint)
         return Peer() if name is None else self._sessions[name].peer
 
     def _begin(self, now_us: int, source: str, hello: Hello, peer: Peer) -> _Session:
-        """Begin a session, with the policies that its client lacks in the queue."""
+        """Begin a session; queue the policies that its client lacks."""
         self._count += 1
         name = f"{self._servers[self._number]} {self._life}.{self._count}"
         sender = StreamSender[Notification](name, name, source)
@@ -328,12 +352,19 @@ class NotificationServer:
         if isinstance(body, ShippedPolicy):
             return self._shipped(now_us, body)
         self._processors.add(source)
+        if isinstance(body, Whereabouts):
+            if body.endpoint in self._session_of:
+                return ()
+            self._begun_us = now_us
+            self._unheard.setdefault(body.endpoint, _Unheard({})).addresses[body.address] = None
+            return self._identify(now_us, [body.endpoint])
         if isinstance(body, Life):
             sessions = list(self._sessions.values())  # one may be given up
             return [effect for session in sessions for effect in self._queue(now_us, session, body)]
         session = self._sessions.get(body.session)
         if session is None or session.endpoint != body.endpoint:
             return (Send(source, Gone(body.session, body.endpoint)),)
+        session.processors.add(source)
         return self._queue(now_us, session, body)
 
     def _shipped(self, now_us: int, policy: ShippedPolicy) -> Sequence[Effect]:
@@ -342,7 +373,7 @@ class NotificationServer:
         if known.get(version) == policy:
             return ()
         if policy.to is None:
-            for older in [each for each in known if each < version]:
+            for older in [other for other in known if other < version]:
                 del known[older]
         known[version] = policy
         effects: list[Effect] = []
@@ -354,8 +385,8 @@ class NotificationServer:
     def _queue(self, now_us: int, session: _Session, body: Notification) -> Sequence[Effect]:
         sender = session.sender
         effects = sender.send(now_us, body)
-        is_full = len(sender) > self._most_waiting and not sender.is_reached
-        if is_full or sender.age_us(now_us) > self._longest_us:
+        is_full = len(sender) > self._max_waiting and not sender.is_reached
+        if is_full or sender.age_us(now_us) > self._max_wait_us:
             return self._give_up(sender.name)
         return effects
 
@@ -363,11 +394,11 @@ class NotificationServer:
         session = self._sessions.get(name.removeprefix(AGAIN))
         if session is None:
             return ()
-        is_too_late = session.sender.age_us(now_us) > self._longest_us
+        is_too_late = session.sender.age_us(now_us) > self._max_wait_us
         return self._give_up(session.sender.name) if is_too_late else session.sender.overdue(now_us)
 
     def _sweep(self, now_us: int) -> Sequence[Effect]:
-        """Give up the clients whose heartbeats are missing."""
+        """End the sessions of clients whose heartbeats are missing."""
         by_silence = (self._sessions[name] for name in self._heard)
         dead = list(takewhile(lambda session: now_us - session.heard_us >= _DEAD_US, by_silence))
         effects: list[Effect] = []
@@ -388,8 +419,8 @@ class NotificationServer:
         if self._session_of.get(session.endpoint) == name:
             del self._session_of[session.endpoint]
             self._keep_address(session.endpoint, None)
-        gone = [Send(each, Gone(name)) for each in sorted(self._processors)]
-        return [*session.sender.close(), *gone]
+        notices = [Send(processor, Gone(name)) for processor in sorted(self._processors)]
+        return [*session.sender.close(), *notices]
 
 
 def _number(session: _Session) -> int:
@@ -397,7 +428,7 @@ def _number(session: _Session) -> int:
 
 
 def _lacks(session: _Session, policy: ShippedPolicy) -> bool:
-    """Check whether a client follows policies of this app and kind, and has no version as new as this one."""
+    """Return whether a client follows policies of this app and kind, and has only older versions."""
     version = policy.version
     is_for = policy.to is None or netid_of(session.endpoint) in policy.to
     is_followed = policy.app == app_of(session.endpoint)
@@ -405,6 +436,6 @@ def _lacks(session: _Session, policy: ShippedPolicy) -> bool:
 
 
 def _for_client(session: _Session, policy: ShippedPolicy) -> Policy:
-    """Return a policy without the names of the other devices, and store its version."""
+    """Return a policy without the names of the other devices, and note its version."""
     session.policies[policy.policy] = policy.version
     return Policy(app=policy.app, policy=policy.policy, document=policy.document)

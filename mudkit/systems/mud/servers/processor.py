@@ -1,4 +1,4 @@
-"""Processor: passes reads and writes of its partitions on, and keeps the continuous reads over them.
+"""Processor: routes reads and writes of its partitions, and matches changes with their continuous reads.
 
 Its rules (Mobius 4.2, 5). Continuous reads are soft state, lost in a restart:
 
@@ -12,8 +12,9 @@ Log             match each changed row with the continuous reads; send a change 
 Registration    at one position of the log: existing records, as far as requested, then all changes
 DataUpdate      in effect for later writes, unless newer data of this reader arrived before
 Unregistration  end the read; a late duplicate of its registration does not begin it again
-Gone            end the reads of a session that the notification server has given up; if it does not know
-                the client any more: tell it the address
+Gone            end the reads of a session that the notification server has given up; if it does not
+                know the client any more, send it the address
+Moved           store the address of a session's client, which a restored notification server may lack
 ==============  ======================================================================================
 
 A ``Remove`` is sent only to readers that were sent the record before: "when the old version matched" would
@@ -22,7 +23,7 @@ name keys that a reader has never seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final, TypeAlias
@@ -31,8 +32,9 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from mudkit.delivery.stream import StreamAck
-from mudkit.errors import MudkitError, TokenExpired
+from mudkit.errors import MudkitError, PredicateError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
+from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
@@ -43,6 +45,7 @@ from mudkit.systems.mud.messages import (
     Gone,
     Life,
     Log,
+    Moved,
     PartitionRead,
     Registered,
     Registration,
@@ -56,22 +59,127 @@ from mudkit.systems.mud.messages import (
     Unregistration,
     Upsert,
     Whereabouts,
+    encode_error,
+    netid_of,
+    processor_of,
+    server_of,
 )
-from mudkit.systems.mud.problems import encode_error
-from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
-from mudkit.systems.mud.servers.matching import Handle, Matching
-from mudkit.systems.mud.servers.sender import AGAIN, StreamSender
-from mudkit.systems.mud.tables.partitioning import netid_of, processor_of, server_of
-from mudkit.systems.mud.tables.replica import Joined, is_visible, shown
+from mudkit.systems.mud.servers.replica import BEGIN, LogFollower
+from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
+from mudkit.systems.mud.tables.queries import tables_of
+from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of, shown
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.tokens import Claims
 from mudkit.wire import Fields
 
-__all__ = ["Processor"]
+__all__ = ["Handle", "Matching", "Processor"]
 
-_FIRST_US: Final = 1_000_000
-_MAX_US: Final = 10_000_000
+
+Handle: TypeAlias = tuple[str, str]
+"""Endpoint ``netid/appid``, and incarnation and number of the continuous read there."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    predicate: Predicate
+    data: Fields
+    auth: Mapping[str, str]
+
+
+class Matching:
+    """Matching of new versions with the continuous reads of one table.
+
+    The index finds all matches at once. If a predicate fails in it, each read is evaluated alone, so that
+    only reads whose predicates fail are affected. Reads that look up records in other tables are always
+    evaluated alone: each reader sees other records there. Changes of those tables affect later writes only.
+    """
+
+    def __init__(self, copy: TableReplica) -> None:
+        self._copy = copy
+        self._index = SubscriptionIndex()
+        self._joining: dict[Handle, _Reader] = {}
+        self._others: dict[Handle, _Reader] = {}
+        """Reads in the index."""
+
+    def add(self, handle: Handle, predicate: Predicate, data: Fields, auth: Mapping[str, str]) -> None:
+        """Add a continuous read with the data and the verified identity of its reader."""
+        reader = _Reader(predicate, data, auth)
+        if tables_of(predicate):
+            self._joining[handle] = reader
+            return
+        self._index.add(handle, predicate, receiver=data, auth=auth)
+        self._others[handle] = reader
+
+    def update(self, handle: Handle, data: Fields) -> None:
+        """Replace the data of a reader."""
+        if handle in self._joining:
+            self._joining[handle].data = data
+            return
+        self._index.update(handle, receiver=data)
+        self._others[handle].data = data
+
+    def remove(self, handle: Handle) -> None:
+        """Remove a continuous read."""
+        if self._joining.pop(handle, None) is None:
+            del self._others[handle]
+            self._index.remove(handle)
+
+    def match(self, row: Row, table: Table) -> tuple[list[Handle], dict[Handle, MudkitError]]:
+        """Return the continuous reads that a new version reaches, and those whose predicates fail on it.
+
+        The version has data. The first are those whose predicate is TRUE and to whose reader the writer shows
+        the record, in order of adding; reads that join come last. A writer predicate that fails hides the
+        record. Predicates are not evaluated on hidden records: a failure would reveal them.
+        """
+        record = record_of(row, table)
+        failed: dict[Handle, MudkitError] = {}
+        try:
+            reached = self._index.match(record, None if row.predicate is None else row.predicate.predicate())
+        except PredicateError:  # also if a writer predicate has a lookup, which the index does not support
+            reached = self._one_by_one(row, table, record, failed)
+        for handle, reader in self._joining.items():
+            if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed):
+                reached.append(handle)
+        return reached, failed
+
+    def _one_by_one(
+        self,
+        row: Row,
+        table: Table,
+        record: Fields,
+        failed: dict[Handle, MudkitError],
+    ) -> list[Handle]:
+        """Find those of the index that a version reaches, if the index fails."""
+        others = self._others
+        try:
+            matching = self._index.match(record)
+        except PredicateError:
+            return [
+                handle
+                for handle, reader in others.items()
+                if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed)
+            ]
+        return [handle for handle in matching if self._is_shown(row, table, others[handle])]
+
+    def _wants(
+        self, handle: Handle, reader: _Reader, record: Fields, failed: dict[Handle, MudkitError]
+    ) -> bool:
+        """Evaluate one read; store the error if its predicate fails."""
+        tables = Joined(self._copy, reader.data, reader.auth)
+        try:
+            return reader.predicate(record, tables=tables, receiver=reader.data, auth=reader.auth) is True
+        except MudkitError as error:
+            failed[handle] = error
+            return False
+
+    def _is_shown(self, row: Row, table: Table, reader: _Reader) -> bool:
+        tables = Joined(self._copy, reader.data, reader.auth)
+        return is_visible(row, reader.data, reader.auth, table, tables)
+
+
+_TIMEOUT_US: Final = 1_000_000
+_MAX_TIMEOUT_US: Final = 10_000_000
 _OfContinuousRead: TypeAlias = Registration | DataUpdate | Unregistration
 
 
@@ -80,7 +188,7 @@ class _Reading:
     """A continuous read, as far as it concerns this processor.
 
     ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
-    reader's data; the highest counts. ``keys`` are those that the reader was sent.
+    reader's data. ``keys`` are those of the records that the reader was sent.
     """
 
     request: int
@@ -94,19 +202,7 @@ class _Reading:
 
 
 class Processor:
-    """One processor.
-
-    Parameters
-    ----------
-    ports : Ports
-    number : int
-        Index of this processor.
-    processors : int
-        Number of processors.
-    back_end : str
-    replicas, gateways, servers : sequence of str
-        Addresses, the last of the notification servers.
-    """
+    """Machine of a processor; ``number`` is its index, ``servers`` are the notification servers."""
 
     def __init__(
         self,
@@ -120,7 +216,7 @@ class Processor:
     ) -> None:
         self._accepts: dict[
             str, Accepts[Log | State] | Accepts[PartitionRead | RoutedWrite | _OfContinuousRead]
-            | Accepts[Gone | StreamAck],
+            | Accepts[Gone | Moved | StreamAck],
         ] = {
             back_end: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
@@ -144,7 +240,7 @@ class Processor:
         """By the number of the table."""
         self._shown_to: dict[tuple[int, str], set[Handle]] = {}
         """Readers that were sent a record, by the number of the table and the key."""
-        self._senders: dict[str, StreamSender[Tell | Life]] = {}
+        self._senders: dict[str, StreamSender[Tell | Life | Whereabouts]] = {}
         """By the address of the notification server."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -158,7 +254,7 @@ class Processor:
                 return self._begin(now_us)
             case TimerFired(name=name):
                 if name == BEGIN:
-                    return self._log.begin()
+                    return self._log.overdue(now_us)
                 return self._senders[name.removeprefix(AGAIN)].overdue(now_us)
         return ()
 
@@ -166,7 +262,7 @@ class Processor:
         self,
         now_us: int,
         event: Received,
-        message: Log | State | PartitionRead | RoutedWrite | _OfContinuousRead | Gone | StreamAck,
+        message: Log | State | PartitionRead | RoutedWrite | _OfContinuousRead | Gone | Moved | StreamAck,
     ) -> Sequence[Effect]:
         match message:
             case Log() | State():
@@ -197,9 +293,14 @@ class Processor:
                 for handle in ended:
                     self._end(handle)
                 if isinstance(message.endpoint, str):
-                    return [Send(event.source, Whereabouts(message.endpoint, each)) for each in addresses][
-                        -1:
-                    ]
+                    sender = self._senders[event.source]
+                    for address in list(addresses)[-1:]:
+                        return sender.send(now_us, Whereabouts(message.endpoint, address))
+            case Moved(session=session, endpoint=endpoint, address=address):
+                for handle in self._handles.get(session, ()):
+                    if handle[0] == endpoint:  # a client cannot move another's reads
+                        self._readings[handle].address = address
+                return (Send(event.source, message),)
         return ()
 
     def _from_back_end(self, now_us: int, event: Received, message: Log | State) -> Sequence[Effect]:
@@ -211,23 +312,23 @@ class Processor:
         if not self._log.fits(message):
             return *effects, *dropped(event)
         if isinstance(message, State):
-            return *effects, *self._log.state(message)
+            return *effects, *self._log.state(now_us, message)
         return *effects, *self._follow(now_us, message)
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
         """Report to the notification servers that the continuous reads of the former life are lost."""
-        return () if self._life else [*self._begin_life(now_us), *self._log.begin()]
+        return () if self._life else [*self._begin_life(now_us), *self._log.begin(now_us)]
 
     def _begin_life(self, now_us: int) -> Sequence[Effect]:
-        """Begin another life, without continuous reads: after a start, or when the log has gone back."""
+        """Begin another life, without continuous reads: after a start, or when the log was restored."""
         self._readings, self._handles, self._ended, self._early_data = {}, {}, set(), {}
         self._matching, self._shown_to = {}, {}
         self._life = max((self._store.get("life", int) or 0) + 1, now_us)  # a restored store has an old one
         self._store.put("life", self._life)
         effects = [effect for sender in self._senders.values() for effect in sender.close()]
         for server in self._servers:
-            sender = StreamSender[Tell | Life](
-                f"{self._me} {self._life}", server, server, _FIRST_US, _MAX_US, us_per_byte=0
+            sender = StreamSender[Tell | Life | Whereabouts](
+                f"{self._me} {self._life}", server, server, _TIMEOUT_US, _MAX_TIMEOUT_US, us_per_byte=0
             )
             self._senders[server] = sender
             effects += sender.send(now_us, Life(self._me, self._life))
@@ -244,7 +345,7 @@ class Processor:
 
     def _follow(self, now_us: int, log: Log) -> Sequence[Effect]:
         if self._log.lsn < 0:
-            return self._log.begin()
+            return self._log.begin(now_us)
         effects: list[Effect] = []
         for entry in self._log.fresh(log):
             if isinstance(entry, RowEntry):
@@ -279,10 +380,7 @@ class Processor:
         return effects
 
     def _tell(self, now_us: int, handle: Handle, change: Row | Remove, lsn: int | None) -> Sequence[Effect]:
-        """Send a change to a reader: a new version, or that a record no longer belongs to the read.
-
-        ``lsn`` None: the record existed before the registration.
-        """
+        """Send a change to a reader; ``lsn`` None: the record existed before the registration."""
         reading = self._readings[handle]
         if reading.claims is not None and reading.claims.expires_s <= now_us / 1e6:
             return self._refuse(now_us, handle, "its token has expired")
@@ -362,7 +460,7 @@ class Processor:
     def _register(self, now_us: int, message: Registration) -> Sequence[Effect]:
         handle: Handle = message.endpoint, message.handle
         if self._log.lsn < message.least or handle in self._ended:
-            return ()  # not yet, or not any more: a client without an answer asks again
+            return ()  # not yet, or no longer: a client without an answer repeats it
         try:
             table = self._checked_table(now_us, message)
             known = self._readings.get(handle)
@@ -373,17 +471,12 @@ class Processor:
                 effects += self._send(now_us, handle, synced=self._log.lsn)
         except MudkitError as error:
             return (self._answer(message, message.data_seq, error=encode_error(error)),)
-        # To a late duplicate, too, the position of the registration: later changes may still be lost.
+        # A late duplicate, too, gets the position of the registration: later changes may be lost.
         reading = self._readings[handle]
         return [*effects, self._answer(message, reading.data_seq, lsn=reading.lsn)]
 
     def _checked_table(self, now_us: int, message: Registration) -> Table:
-        """Return the table; it and the token may have changed since the gateway checked them.
-
-        Raises
-        ------
-        MudkitError
-        """
+        """Return the table of a registration; raise MudkitError if it or the token is not valid any more."""
         tables, claims = self._log.copy.tables, message.claims
         table = tables.get(message.name)
         if table is None or not table.has(message.table, message.partitions):
@@ -398,10 +491,7 @@ class Processor:
     ) -> Sequence[Effect]:
         """Store a continuous read, and send the existing records that it requests.
 
-        Raises
-        ------
-        MudkitError
-            The predicate fails; nothing is stored.
+        Raise MudkitError if the predicate fails; then nothing is stored.
         """
         predicate, copy = message.predicate.predicate(), self._log.copy
         auth = {} if message.claims is None else message.claims.auth
@@ -419,27 +509,27 @@ class Processor:
         self._readings[handle] = reading
         self._handles.setdefault(reading.session, {})[handle] = None
         since, sync_us = message.since.get(self._me), message.sync_us
-        held = set(message.held)
+        delivered = set(message.delivered)
         stale: set[str] = set()
-        """Records that were told in versions that the log may have lost."""
+        """Records delivered in versions that the log may have lost."""
         if since is not None:
             shared = self._log.shared((message.starts or {}).get(self._me, ""))
             if since > shared:
-                since, stale = shared, held
+                since, stale = shared, delivered
         effects: list[Effect] = []
         for row in existing:
             if row.key in stale or (
                 row.lsn > since if since is not None else sync_us is not None and row.ts_us >= sync_us
             ):
                 effects += self._tell(now_us, handle, row, None)
-            elif row.key in held:
+            elif row.key in delivered:
                 self._show(handle, reading, row.key)
-        for key in sorted(held - reading.keys):
+        for key in sorted(delivered - reading.keys):
             if table.partition_of(key) not in message.partitions:
                 continue
             known = copy.get(table, key)
             if known is None or not is_visible(known, data, auth, table, Joined(copy, data, auth)):
-                # The reader learns that it may not see the record, not whether there is one.
+                # This reveals that the record is not visible, not whether it exists.
                 effects += self._tell(now_us, handle, Remove(key, None), None)
                 continue
             self._show(handle, reading, key)

@@ -1,41 +1,200 @@
-"""Replica: follows the master's log with a lag, and answers reads that may be as old as that."""
+"""Replica: a copy of the master's tables with a lag, which answers reads."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, SetTimer, TimerFired
+from msgspec import UNSET
+
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import Follower, Lineage, last_start, shared_seq, shared_since
+from mudkit.errors import MudkitError, TableProblem
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     REPLICA_FROM_PROCESSOR,
+    DropEntry,
+    FollowLog,
+    Has,
     Log,
     LogEntry,
+    Part,
     PartitionRead,
     State,
+    TableEntry,
+    encode_error,
 )
-from mudkit.systems.mud.servers.log_follower import LogFollower
-from mudkit.systems.mud.servers.reading import answered
+from mudkit.systems.mud.tables.replica import TableReplica, aggregate, claims_of
+from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
 
-__all__ = ["Replica"]
+__all__ = ["BEGIN", "LogFollower", "Replica", "answer_read"]
+
+
+BEGIN: Final = "begin"
+"""Name of the timer until the back end has sent its state."""
+_BEGIN_US: Final = 200_000
+_Place: TypeAlias = tuple[int, tuple[str, ...]]
+"""Number and split of a table, which never change."""
+
+
+class LogFollower:
+    """Copy of the tables that follows the back end's log, in order, across restarts of either side.
+
+    ``turn`` identifies this life of the machine: a state that an earlier life requested is too old.
+    """
+
+    def __init__(self, master: str, turn: str) -> None:
+        self._master = master
+        self._turn = turn
+        self.copy = TableReplica()
+        self.lsn = -1
+        """Last entry received, whether or not the copy has applied it; -1: no state yet."""
+        self._tables: dict[str, _Place] = {}
+        """Tables that exist at that entry, by name."""
+        self._history = Follower()
+        self._request: RetransmitTimer[str] = RetransmitTimer(BEGIN, _BEGIN_US, _BEGIN_US, 0)
+
+    @property
+    def lineage(self) -> Lineage:
+        """Last known lineage of the log."""
+        return self._history.lineage
+
+    @property
+    def start(self) -> str:
+        """Last known start of the log; empty: the first one."""
+        return last_start(self.lineage)
+
+    def hear(self, message: Log | State) -> bool:
+        """Return whether a message belongs to the current log.
+
+        Discard the state if the log was restored from a backup and does not contain all of it.
+        """
+        before = self.lineage
+        lineage: Lineage = {} if message.lineage is UNSET else message.lineage
+        if not self._history.hear(lineage, 0):
+            return False
+        if self.lsn > shared_seq(before, self.lsn, lineage, self.lsn):
+            self.copy, self.lsn, self._tables = TableReplica(), -1, {}
+        return True
+
+    def shared(self, start: str) -> int:
+        """Return the last position of a start that is still in the log."""
+        return shared_since(self.lineage, start, self.lsn)
+
+    def fits(self, message: Log | State) -> bool:
+        """Return whether a state, or the new ones of some entries, are consistent: rows have tables."""
+        if isinstance(message, Log):
+            return self.lsn < 0 or self._after(message.entries) is not None
+        tables = _places(message.tables)
+        has_own_numbers = len({number for number, _ in tables.values()}) == len(message.tables)
+        return has_own_numbers and all(name in tables for name, _ in message.rows)
+
+    def _after(self, entries: Sequence[LogEntry]) -> dict[str, _Place] | None:
+        """Return the tables after some entries; None: the entries are inconsistent."""
+        tables, lsn = self._tables, self.lsn
+        for entry in entries:
+            if entry.lsn != lsn + 1:
+                continue
+            lsn += 1
+            if not isinstance(entry, TableEntry):
+                if entry.name not in tables:
+                    return None
+                if isinstance(entry, DropEntry):
+                    tables = {name: place for name, place in tables.items() if name != entry.name}
+                continue
+            ((name, place),) = _places([entry.table]).items()
+            known = tables.get(name)
+            is_taken = any(number == place[0] for number, _ in tables.values())
+            if known != place and (known is not None or is_taken):
+                return None
+            tables = {**tables, name: place}
+        return tables
+
+    def begin(self, now_us: int) -> Sequence[Effect]:
+        """Request the whole state, until it has arrived."""
+        if self.lsn >= 0:
+            return ()
+        return Send(self._master, FollowLog(self._turn)), *self._request.sent(now_us, self._turn)
+
+    def overdue(self, now_us: int) -> Sequence[Effect]:
+        """Repeat an overdue request after the timer fired."""
+        effects = self.begin(now_us) if self._request.overdue(now_us) else ()
+        return [*effects, *self._request.fired(now_us)]
+
+    def state(self, now_us: int, message: State) -> Sequence[Effect]:
+        """Load the first state."""
+        if message.turn != self._turn:
+            return ()
+        if self.lsn < 0:
+            self.copy.load(message.lsn, message.tables, message.rows)
+            self.lsn = self.copy.lsn
+            self._tables = _places(message.tables)
+        return self.has(), *self._request.answered(now_us, self._turn)
+
+    def fresh(self, message: Log) -> Iterator[LogEntry]:
+        """Iterate over the new entries, in order."""
+        after = self._after(message.entries)
+        self._tables = self._tables if after is None else after
+        for entry in message.entries:
+            if self.lsn >= 0 and entry.lsn == self.lsn + 1:
+                self.lsn += 1
+                yield entry
+
+    def has(self) -> Send:
+        """Acknowledge the log up to the last entry received."""
+        return Send(self._master, Has(self.lsn, self.start or UNSET))
+
+
+def _places(tables: Iterable[Table]) -> dict[str, _Place]:
+    return {table.name: (table.number, tuple(table.split)) for table in tables}
+
+
+def answer_read(
+    copy: TableReplica, read: PartitionRead, master: str | None = None, *, is_other_start: bool = False
+) -> Sequence[Effect]:
+    """Answer a read of one partition from a copy, or pass it to the master if the copy is too old.
+
+    ``master`` None: this is the master, which is too old only if its store was wiped. ``is_other_start``: the
+    reader knows another start of the master than the copy.
+    """
+    table = copy.tables.get(read.name)
+    is_behind = copy.lsn < read.least
+    if master is not None and (is_behind or is_other_start or table is None):
+        return (Send(master, read),)
+    try:
+        if is_behind:
+            raise TableProblem(
+                "The store is older than what this client has read.",
+                where=f"table {read.name!r}",
+                found=f"entry {copy.lsn} of the log",
+                expected=f"entry {read.least} or a later one",
+                remedy="it was wiped: begin with an empty storage of the device",
+            )
+        if table is None or not table.has(read.table, [read.partition]):
+            raise no_such_table(read.name, copy.tables)
+        table.check_access(claims_of(read.auth))  # it may have changed since the gateway checked it
+        predicate = None if read.predicate is None else read.predicate.predicate()
+        rows = copy.select(table, read.partition, predicate, read.keys, read.reader, read.auth)
+        if read.aggregate is None:
+            part = Part(id=read.id, partition=read.partition, lsn=copy.lsn, rows=rows)
+        else:
+            state = aggregate(rows, read.aggregate)
+            part = Part(id=read.id, partition=read.partition, lsn=copy.lsn, state=state)
+    except MudkitError as error:
+        part = Part(id=read.id, partition=read.partition, lsn=copy.lsn, error=encode_error(error))
+    return (Send(read.reply, part),)
+
 
 _APPLY: Final = "apply"
 
 
 class Replica:
-    """One replica.
+    """Machine of a replica.
 
-    Parameters
-    ----------
-    ports : Ports
-    master : str
-        The back end's address.
-    processors : sequence of str
-        Addresses of the processors, which pass reads on.
-    lag_us : int
-        Time from receiving an entry to applying it, in µs.
+    ``processors`` pass reads on; ``lag_us`` is the time from receiving an entry to applying it.
     """
 
     def __init__(self, ports: Ports, master: str, processors: Sequence[str], lag_us: int) -> None:
@@ -55,8 +214,10 @@ class Replica:
                 accepts = self._accepts.get(event.source)
                 message = None if accepts is None else accepts.decode(event.message)
                 return dropped(event) if message is None else self._received(now_us, event, message)
-            case LinkUp() | TimerFired(name="begin"):
-                return self._log.begin()
+            case LinkUp():
+                return self._log.begin(now_us)
+            case TimerFired(name="begin"):
+                return self._log.overdue(now_us)
             case TimerFired():
                 return self._apply(now_us)
         return ()
@@ -66,7 +227,7 @@ class Replica:
     ) -> Sequence[Effect]:
         if isinstance(message, PartitionRead):
             is_other = (message.start or "") != self._log.start
-            return answered(self._log.copy, message, self._master, is_other_start=is_other)
+            return answer_read(self._log.copy, message, self._master, is_other_start=is_other)
         copy = self._log.copy
         if not self._log.hear(message):
             return (self._log.has(),)  # a late message of a former start, or the store was wiped
@@ -75,9 +236,9 @@ class Replica:
         if not self._log.fits(message):
             return dropped(event)
         if isinstance(message, State):
-            return self._log.state(message)
+            return self._log.state(now_us, message)
         if self._log.lsn < 0:
-            return self._log.begin()
+            return self._log.begin(now_us)
         self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.fresh(message)]
         return self._log.has(), *self._apply(now_us)
 

@@ -1,8 +1,4 @@
-"""What can be said of a query without asking anybody.
-
-Which keys it can match, what it is a part of, into which tables it looks, and whether they
-have what it names.
-"""
+"""Static analysis of queries: possible keys, containment, joined tables, and unknown names."""
 
 from __future__ import annotations
 
@@ -12,11 +8,11 @@ from typing import Final
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Aggregates, Language, Predicate
-from mudkit.predicates.form import Form
 from mudkit.predicates.language import MOBIUS
+from mudkit.predicates.predicate import Form
 from mudkit.predicates.tree import And, Call, Compare, Constant, In, Name, Node, walk
 from mudkit.predicates.values import Members
-from mudkit.systems.mud.messages import SentPredicate
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 from mudkit.wire import Value
 
@@ -37,13 +33,13 @@ _KINDS: Final = {
     "point": "point",
     "any": "struct",
 }
-"""Of a table's types, in the language; whatever a struct has may have any name."""
+"""Kinds of the predicate language by type of a column; a struct accepts any field name."""
 
 
 def keys_of(predicate: Predicate | None) -> list[str] | None:
-    """Give the only primary keys that a predicate can match; None: any.
+    """Return the only primary keys that a predicate can match; None: any.
 
-    It sees ``key = 'a'`` and ``key IN ('a', 'b')``, alone or joined to something else by AND.
+    It recognises ``key = 'a'`` and ``key IN ('a', 'b')``, alone or in a conjunction.
     """
     if predicate is None:
         return None
@@ -53,39 +49,38 @@ def keys_of(predicate: Predicate | None) -> list[str] | None:
     constants, first = predicate.constants, slots[0]
     if len(slots) == 1 and type(constants[first]) is str:
         return [constants[first]]
-    return sorted(frozenset.intersection(*(_named(constants[slot]) for slot in slots)))
+    return sorted(frozenset.intersection(*(_keys_in(constants[slot]) for slot in slots)))
 
 
-def _named(constant: Value | Members) -> frozenset[str]:
-    """Give the keys that a constant names."""
+def _keys_in(constant: Value | Members) -> frozenset[str]:
     if isinstance(constant, Members):
         return constant.strings
     return frozenset((constant,)) if isinstance(constant, str) else frozenset()
 
 
 def asks_for_keys_only(predicate: Predicate | None) -> bool:
-    """Say whether a predicate matches the records of :func:`keys_of` whatever they hold, and no others."""
+    """Return whether a predicate matches exactly the records of :func:`keys_of`, whatever they contain."""
     return predicate is not None and _key_slots(predicate.form)[1]
 
 
 def only_key(predicate: Predicate) -> str | None:
-    """Return the key of a predicate that matches the record of one key whatever it holds, and no other."""
+    """Return the key of a predicate that matches exactly the record of one key, whatever it contains."""
     slots, is_all = _key_slots(predicate.form)
     key = predicate.constants[slots[0]] if is_all and len(slots) == 1 else None
     return key if type(key) is str else None
 
 
 def contains(larger: Predicate | None, smaller: Predicate | None) -> bool:
-    """Say whether everything that the smaller one matches is certainly matched by the larger one.
+    """Return whether every record that ``smaller`` matches is certain to match ``larger``.
 
-    That is so when all conditions that the larger one joins by AND are among the smaller one's.
+    It is certain if all conditions of the conjunction ``larger`` are conditions of ``smaller``.
     """
     if larger is None:
         return True
     if smaller is None:
         return False
-    known = {_written(part, smaller) for part in _parts(smaller)}
-    return all(_written(part, larger) in known for part in _parts(larger))
+    known = {_canonical(part, smaller) for part in _parts(smaller.form)}
+    return all(_canonical(part, larger) in known for part in _parts(larger.form))
 
 
 def check_names(
@@ -94,33 +89,23 @@ def check_names(
     aggregates: Aggregates | None = None,
     joined: Iterable[Table] = (),
 ) -> None:
-    """Refuse a read that names what its tables have not: it would read NULL, and most likely is misspelt.
+    """Raise PredicateError for a read of a column that its table, or a table in ``joined``, does not have.
 
-    Parameters
-    ----------
-    table : Table
-        Without a schema it may have any column. One that was taken out reads NULL.
-    predicate : Predicate or None
-    aggregates : Aggregates, optional
-    joined : iterable of Table
-        Those that the predicate looks into.
-
-    Raises
-    ------
-    PredicateError
+    It would read NULL, and is most likely misspelt. A table without a schema has all columns; a removed
+    column reads NULL.
     """
     if aggregates is not None:
         _check_paths(table, aggregates.text, aggregates.looks_at)
     if predicate is None:
         return
     root = predicate.form.root
-    _check_paths(table, predicate.text, (each for each in walk(root) if isinstance(each, Name)))
-    by_name = {each.name: each for each in joined}
+    _check_paths(table, predicate.text, (node for node in walk(root) if isinstance(node, Name)))
+    by_name = {other.name: other for other in joined}
     for node in walk(root) if by_name else ():
         if isinstance(node, Call) and node.function.name == "lookup":
             name, column = (
-                predicate.constants[each.slot] if isinstance(each, Constant) else None
-                for each in (node.args[0], node.args[2])
+                predicate.constants[argument.slot] if isinstance(argument, Constant) else None
+                for argument in (node.args[0], node.args[2])
             )
             if isinstance(column, str) and name in by_name:
                 _check_path(_language(by_name[name]), tuple(column.split(".")), predicate.text, node.at)
@@ -139,7 +124,6 @@ def _check_path(language: Language, path: tuple[str, ...], text: str, at: tuple[
 
 
 def _language(table: Table) -> Language:
-    """Give the language in which a table is read."""
     if table.schema is None:
         return MOBIUS
     columns = {name: _KINDS[kind] for name, kind in table.schema.items()}
@@ -147,21 +131,21 @@ def _language(table: Table) -> Language:
 
 
 def tables_of(predicate: Predicate | None) -> list[str]:
-    """Give the tables that a predicate looks into: the limited joins of Mobius 3.1.
+    """Return the tables that a predicate looks up records in: the limited joins of Mobius 3.1.
 
     Raises
     ------
     PredicateError
-        It does not name one of them by a text: who may ask could not be said before it is evaluated.
+        A table is not named by a constant: access could not be checked before the evaluation.
     """
-    if predicate is None or not (tables := _looked_into(predicate.form)):
+    if predicate is None or not (tables := _joined_tables(predicate.form)):
         return []
     names = []
     for node in tables:
         name = predicate.constants[node.slot] if isinstance(node, Constant) else None
         if not isinstance(name, str):
             raise PredicateError(
-                "A lookup names its table by a text.",
+                "The table of a lookup must be a text.",
                 text=predicate.text,
                 at=node.at,
                 expected="for instance lookup('members', author, 'city'), or a parameter",
@@ -171,30 +155,29 @@ def tables_of(predicate: Predicate | None) -> list[str]:
 
 
 def tables_of_sent(sent: SentPredicate | None) -> list[str]:
-    """Return the same for an encoded predicate."""
+    """Return the result of :func:`tables_of` for an encoded predicate."""
     if sent is None or "lookup" not in sent.text.lower():
         return []
     return tables_of(sent.predicate())
 
 
 @functools.lru_cache(maxsize=4096)
-def _looked_into(form: Form) -> tuple[Node, ...]:
-    calls = [each for each in walk(form.root) if isinstance(each, Call) and each.function.name == "lookup"]
-    return tuple(each.args[0] for each in calls)
+def _joined_tables(form: Form) -> tuple[Node, ...]:
+    calls = [node for node in walk(form.root) if isinstance(node, Call) and node.function.name == "lookup"]
+    return tuple(call.args[0] for call in calls)
 
 
-def _parts(predicate: Predicate) -> tuple[Node, ...]:
-    root = predicate.form.root
-    return root.args if isinstance(root, And) else (root,)
+def _parts(form: Form) -> tuple[Node, ...]:
+    return form.root.args if isinstance(form.root, And) else (form.root,)
 
 
-def _written(part: Node, predicate: Predicate) -> str:
-    """Write a condition down with its constants in place, wherever in the text it stands."""
+def _canonical(part: Node, predicate: Predicate) -> str:
+    """Return a condition as text with its constants in place, wherever it stands in the predicate."""
     if isinstance(part, Constant):
         constant = predicate.constants[part.slot]
         if isinstance(constant, Members):
             members = (constant.numbers, constant.strings, constant.booleans, constant.points)
-            return f"in {[sorted(each) for each in members]} {constant.kinds}"
+            return f"in {[sorted(kind) for kind in members]} {constant.kinds}"
         return f"constant {constant!r}"
     fields = {name: getattr(part, name) for name in part.__dataclass_fields__ if name != "at"}
     inner = []
@@ -203,19 +186,19 @@ def _written(part: Node, predicate: Predicate) -> str:
             inner.append(
                 name
                 + "="
-                + ",".join(_written(each, predicate) if hasattr(each, "at") else repr(each) for each in value)
+                + ",".join(
+                    _canonical(item, predicate) if hasattr(item, "at") else repr(item) for item in value
+                )
             )
         else:
-            inner.append(f"{name}={_written(value, predicate) if hasattr(value, 'at') else repr(value)}")
+            inner.append(f"{name}={_canonical(value, predicate) if hasattr(value, 'at') else repr(value)}")
     return f"{type(part).__name__}({'; '.join(inner)})"
 
 
 @functools.lru_cache(maxsize=4096)
 def _key_slots(form: Form) -> tuple[tuple[int, ...], bool]:
-    """Say which constants of a form are the keys that it can match, and whether it says nothing else."""
-    root = form.root
-    parts = root.args if isinstance(root, And) else (root,)
-    slots = [_key_slot(part) for part in parts]
+    """Return the constants that are the possible keys, and whether the form has no other condition."""
+    slots = [_key_slot(part) for part in _parts(form)]
     return tuple(slot for slot in slots if slot is not None), None not in slots
 
 

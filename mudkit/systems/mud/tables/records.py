@@ -1,4 +1,4 @@
-"""Records and their keys: what may be one, and how others will see it."""
+"""Records and their keys: checks of what applications give, and the form in which it is stored and sent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import msgspec
 
 from mudkit.errors import ParameterError
 from mudkit.events import size_bytes
+from mudkit.predicates import Predicate
+from mudkit.predicates.exchange import from_json, to_json
 from mudkit.wire import Fields, Value
 
 __all__ = [
     "MAX_KEY_BYTES",
     "MAX_RECORD_BYTES",
+    "SentPredicate",
     "check_key",
     "check_record",
     "is_line",
@@ -24,13 +27,32 @@ __all__ = [
 ]
 
 MAX_RECORD_BYTES: Final = 64 * 1024
-"""Of a record as JSON."""
-_LEAST: Final = -(1 << 63)
+"""Size of a record as JSON."""
+_MIN_INT: Final = -(1 << 63)
 MAX_KEY_BYTES: Final = 512
 
 
+class SentPredicate(msgspec.Struct, frozen=True):
+    """Bound predicate as text and constants, as messages and stores have it."""
+
+    text: str
+    constants: list[Value]
+
+    @classmethod
+    def of(cls, predicate: Predicate | None) -> SentPredicate | None:
+        """Encode a predicate; raise PredicateError if it is not bound."""
+        sent = to_json(predicate)
+        return None if sent is None else cls(sent["text"], sent["constants"])
+
+    def predicate(self) -> Predicate:
+        """Decode the predicate; raise PredicateError if the text or a constant is malformed."""
+        predicate = from_json({"text": self.text, "constants": self.constants})
+        assert predicate is not None
+        return predicate
+
+
 def is_line(text: Value) -> TypeGuard[str]:
-    """Say whether something is a text of one line that UTF-8 can hold."""
+    """Check for a non-empty text of one line that can be encoded as UTF-8."""
     if not isinstance(text, str) or not text or "\n" in text:
         return False
     if text.isascii():
@@ -43,13 +65,13 @@ def is_line(text: Value) -> TypeGuard[str]:
 
 
 def _is_flat(data: Value) -> TypeGuard[dict[str, Value]]:
-    """Say whether something is plain already, as nearly all records are: names and single values."""
+    """Check for names with single values: nearly all records are such, and need no conversion."""
     if type(data) is not dict:
         return False
     for name, value in data.items():
         if type(name) is not str or not (
             type(value) is str
-            or (type(value) is int and _LEAST <= value < -_LEAST)
+            or (type(value) is int and _MIN_INT <= value < -_MIN_INT)
             or (type(value) is float and isfinite(value))
             or value is None
             or type(value) is bool
@@ -59,47 +81,36 @@ def _is_flat(data: Value) -> TypeGuard[dict[str, Value]]:
 
 
 def plain(value: Value) -> Value:
-    """Give a value as others will see it: what JSON and a store hold, pairs as lists.
-
-    Raises
-    ------
-    ValueError
-        It is something else.
-    """
+    """Return a value as JSON and a store hold it, tuples as lists; raise ValueError if they cannot."""
     if isinstance(value, str):
         return _plain_text(value)
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, int) and _LEAST <= value < -_LEAST:
+    if isinstance(value, int) and _MIN_INT <= value < -_MIN_INT:
         return int(value)
     if isinstance(value, float) and isfinite(value):
         return float(value)
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, Mapping) and all(isinstance(each, str) for each in value):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping) and all(isinstance(item, str) for item in value):
         return _plain_fields(value)
     raise ValueError(f"{type(value).__name__}: {value!r}"[:120])
 
 
 def _plain_text(text: str) -> str:
     text.encode()
-    return str.__str__(text)  # of a kind of its own, such as numpy's, it could not be sent
+    return str.__str__(text)  # subclasses of str, such as numpy's, cannot be encoded
 
 
 def _plain_fields(data: Fields) -> dict[str, Value]:
-    return {_plain_text(name): plain(each) for name, each in data.items()}
+    return {_plain_text(name): plain(item) for name, item in data.items()}
 
 
 def check_key(key: Value) -> str:
-    """Refuse what is no primary key.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Return a primary key; raise ParameterError if it is not usable."""
     if not is_line(key) or len(key.encode()) > MAX_KEY_BYTES:
         raise ParameterError(
-            "This is no primary key.",
+            "The primary key is not usable.",
             where="key",
             found=f"{type(key).__name__}: {key!r}"[:120],
             expected=f"a text of one line, 1 to {MAX_KEY_BYTES} bytes",
@@ -108,19 +119,19 @@ def check_key(key: Value) -> str:
 
 
 def check_record(data: Value, names: Collection[str] = ("key",)) -> dict[str, Value]:
-    """Refuse what is no record.
+    """Return the columns of a record; ``names`` are reserved.
 
     Raises
     ------
     ParameterError
-        It is no mapping of names to what JSON can hold, or too large.
+        It is not a mapping of names to JSON values, or it is too large.
     """
     problem = None
     is_flat = _is_flat(data)
-    if not isinstance(data, (dict, Mapping)) or not (is_flat or all(isinstance(each, str) for each in data)):
+    if not isinstance(data, (dict, Mapping)) or not (is_flat or all(isinstance(name, str) for name in data)):
         problem = f"{type(data).__name__}: {data!r}"[:120]
     elif any(map(data.__contains__, names)):
-        problem = "a column 'key': the primary key is given apart"
+        problem = "a column 'key': the primary key is a parameter of its own"
     else:
         try:
             record = dict(data) if is_flat else _plain_fields(data)
@@ -134,10 +145,10 @@ def check_record(data: Value, names: Collection[str] = ("key",)) -> dict[str, Va
                 return record
             problem = f"{size:,} bytes"
     raise ParameterError(
-        "This is no record.",
+        "The record is not usable.",
         where="data",
         found=problem,
-        expected=f"a mapping of names to what JSON can hold, at most {MAX_RECORD_BYTES:,} bytes of it",
+        expected=f"a mapping of names to JSON values, at most {MAX_RECORD_BYTES:,} bytes",
     )
 
 
@@ -145,7 +156,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def value_hash(data: Fields | None) -> str | None:
-    """Give 16 hexadecimal digits of a record's columns, by which a history tells values apart, or None."""
+    """Return 16 hexadecimal digits that identify the columns of a record in a history; None for None."""
     if data is None:
         return None
     return blake2b(_encode(data), digest_size=8).hexdigest()

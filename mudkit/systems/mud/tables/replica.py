@@ -1,8 +1,8 @@
-"""In-memory copy of all tables, held by the back end, its replicas and the processors.
+"""In-memory copy of all tables, used by the back end, its replicas and the processors.
 
-Changes are entries of one log, numbered by ``lsn``. A copy that has applied every entry up to a number is
-the state at that time. Replicas apply entries later, but in the same order: the timeline consistency of
-PNUTS, for all records at once.
+Changes are entries of one log, numbered by ``lsn``. A copy that has applied every entry up to a number is the
+state at that time. Replicas apply entries later, but in the same order: the timeline consistency of PNUTS,
+for all records at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NESTED: Final = frozenset({dict, list})
 
 
 def columns_of(version: Version, table: Table | None = None) -> dict[str, Value]:
-    """Return the columns of a version; without those removed from the table later, if it is known."""
+    """Return the columns of a version; without those removed later if the table is known."""
     return dict(version.data or {}) if table is None else table.seen(version)
 
 
@@ -44,7 +44,7 @@ def detached(data: Fields) -> dict[str, Value]:
 
 
 def claims_of(auth: Mapping[str, str]) -> Claims | None:
-    """Return the claims of a reader, as far as a table's level depends on them."""
+    """Return the claims of a reader as far as access to tables depends on them."""
     return Claims(auth["app"], auth.get("user"), None, inf) if "app" in auth else None
 
 
@@ -55,9 +55,9 @@ def is_visible(
     table: Table | None = None,
     tables: Joined | None = None,
 ) -> bool:
-    """Check whether the writer of a version shows it to a reader (Mobius 3); False if its predicate fails.
+    """Return whether the writer of a version shows it to a reader (Mobius 3); False if its predicate fails.
 
-    ``tables`` are those that the predicate may look up records in.
+    ``tables`` are those in which the predicate may look up records.
     """
     if version.predicate is None:
         return True
@@ -96,7 +96,7 @@ class TableReplica:
             self._place(self.tables[name], row.key)[row.key] = row
 
     def state(self, turn: str) -> State:
-        """Return the whole state, for :meth:`load`."""
+        """Return the whole state for :meth:`load`."""
         rows = [
             (name, row)
             for name, table in self.tables.items()
@@ -106,7 +106,7 @@ class TableReplica:
         return State(turn, self.lsn, list(self.tables.values()), rows)
 
     def size(self, table: Table) -> int:
-        """Return the number of keys of a table, with those of deleted records."""
+        """Return the number of keys of a table, including deleted records."""
         return sum(map(len, self._rows[table.number]))
 
     def get(self, table: Table, key: str) -> Row | None:
@@ -141,28 +141,26 @@ class TableReplica:
         reader: Fields,
         auth: Mapping[str, str],
     ) -> list[Row]:
-        """Return the rows that a read requests and its reader may see.
+        """Return the rows of a partition that a read requests and its reader may see.
 
-        ``predicate`` None: all; ``keys`` are the only keys that can match, None: any. Deleted rows are
-        returned only for named keys.
+        ``keys`` are the only keys that can match, None: any. Deleted rows are returned only for named keys.
+        The predicate is not evaluated on hidden rows: its failure would reveal them.
 
         Raises
         ------
         MudkitError
-            The predicate fails on a row that the reader may see, or looks up records in a table that does not
-            exist or is not open to the reader. It is not evaluated on hidden rows: its failure would reveal
-            them.
+            The predicate fails on a visible row, or looks up records in a table closed to the reader.
         """
         tables = Joined(self, reader, auth)
         place = self._rows[table.number][partition]
         candidates = place.values() if keys is None else [place[key] for key in keys if key in place]
         rows = []
         for row in candidates:
-            is_gone = row.data is None
-            if (is_gone and keys is None) or not is_visible(row, reader, auth, table, tables):
+            is_deleted = row.data is None
+            if (is_deleted and keys is None) or not is_visible(row, reader, auth, table, tables):
                 continue
             if (
-                is_gone
+                is_deleted
                 or predicate is None
                 or predicate(record_of(row, table), tables=tables, receiver=reader, auth=auth) is True
             ):
@@ -180,7 +178,7 @@ class TableReplica:
 class Joined(Mapping[str, "_Joined"]):
     """Tables of a copy as ``lookup`` shows them to one reader: only what a read would return.
 
-    Every copy has all tables: a record and what it is joined with are of the same age.
+    Every copy has all tables: a record and the records joined with it are of the same age.
     """
 
     def __init__(self, copy: TableReplica, reader: Fields, auth: Mapping[str, str]) -> None:

@@ -1,22 +1,20 @@
-"""Tables: their properties, what a record may be, into which partition a key falls, and who may come in."""
+"""Tables: properties, partitions, columns, and access."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
-from mudkit.systems.mud.tables.records import is_line
+from mudkit.sources.parameters import one_of
+from mudkit.systems.mud.tables.records import SentPredicate, is_line
 from mudkit.systems.receiving import Count, Name
 from mudkit.tokens import Claims
 from mudkit.wire import Fields, Value
-
-if TYPE_CHECKING:
-    from mudkit.systems.mud.messages import SentPredicate
 
 __all__ = [
     "LEVELS",
@@ -71,26 +69,11 @@ class Version(Protocol):
 class Table(Struct, frozen=True, forbid_unknown_fields=True):
     """Properties of a table; also a part of messages and stores.
 
-    Parameters
-    ----------
-    name : str
-    owner : str
-        The app that created it: it alone alters and drops it.
-    acl : str
-        One of :data:`LEVELS`.
-    apps : sequence of str or None
-        Which apps come in at the level ``app``; None: every app that proves who it is.
-    split : sequence of str
-        First keys of all partitions but the first.
-    schema : mapping of str to str or None
-        Types of columns; None: any columns.
-    removed : mapping of str to (int or None)
-        Columns that were taken out, which read NULL; the number is that of the entry of the log with which
-        one was added again: what older rows hold of it reads NULL still.
-    number : int
-        Which no other table has or had, also none of the same name.
-    lsn : int
-        When it last changed.
+    ``owner`` is the app that created it, which alone alters and drops it. ``apps`` are those that have access
+    at the level ``app``; None: every app with a token. ``split`` has the first keys of all partitions but the
+    first. ``schema`` has the types of columns; None: any columns. ``removed`` columns read NULL; the number
+    is the entry of the log with which one was added again: values of older rows read NULL still. ``number``
+    is unique also among dropped tables. ``lsn`` is the entry of the last change.
     """
 
     name: Name
@@ -105,24 +88,19 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def partitions(self) -> int:
-        """How many there are."""
+        """Number of partitions."""
         return len(self.split) + 1
 
     def partition_of(self, key: str) -> int:
-        """Say into which partition a key falls."""
+        """Return the partition of a key."""
         return bisect_right(self.split, key)
 
     def has(self, number: int, partitions: Sequence[int]) -> bool:
-        """Say whether this is the table of a number, and these are partitions of it."""
-        return self.number == number and all(each < self.partitions for each in partitions)
+        """Check that a number is this table's, and that it has these partitions."""
+        return self.number == number and all(partition < self.partitions for partition in partitions)
 
     def check_access(self, claims: Claims | None) -> None:
-        """Let those in who have shown enough.
-
-        Raises
-        ------
-        AccessDenied
-        """
+        """Raise AccessDenied if the verified claims of a client do not admit it."""
         if self.acl == "public":
             return
         if claims is None or (self.acl == "user" and claims.user is None):
@@ -130,19 +108,19 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
             raise AccessDenied(
                 "This table is not open to you.",
                 where=f"table {self.name!r}",
-                found=_shown(claims),
+                found=claims_text(claims),
                 expected=expected,
             )
         if self.apps is not None and claims.app not in self.apps:
             raise AccessDenied(
                 "This table is not open to this app.",
                 where=f"table {self.name!r}",
-                found=_shown(claims),
+                found=claims_text(claims),
                 expected=f"one of {', '.join(self.apps)}",
             )
 
     def admits(self, claims: Claims | None) -> bool:
-        """Say whether :meth:`check_access` lets somebody in."""
+        """Return whether :meth:`check_access` admits a client."""
         try:
             self.check_access(claims)
         except AccessDenied:
@@ -150,39 +128,23 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         return True
 
     def check_owner(self, claims: Claims | None) -> None:
-        """Let only the app in that created the table.
-
-        Raises
-        ------
-        AccessDenied
-        """
+        """Raise AccessDenied for any app but the one that created the table."""
         if claims is None or claims.app != self.owner:
             raise AccessDenied(
-                "Only the app that created a table alters or drops it.",
+                "Only the app that created a table can alter or drop it.",
                 where=f"table {self.name!r}",
                 found="no token" if claims is None else f"app {claims.app!r}",
                 expected=f"app {self.owner!r}",
             )
 
     def check_columns(self, data: Fields) -> None:
-        """Refuse a record that the schema does not allow.
-
-        Raises
-        ------
-        ParameterError
-        """
+        """Raise ParameterError for a record that the schema does not allow."""
         if self.schema is None:
             return
         for column, value in data.items():
             kind = self.schema.get(column)
             if kind is None:
-                raise ParameterError(
-                    "The table has no such column.",
-                    where=f"table {self.name!r}",
-                    found=repr(column),
-                    expected=", ".join(self.schema),
-                    remedy=did_you_mean(column, self.schema),
-                )
+                raise self._no_such_column(column)
             fits = kind == "any" or (
                 isinstance(value, TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
             )
@@ -193,6 +155,16 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                     found=f"{type(value).__name__}: {value!r}"[:120],
                     expected=kind,
                 )
+
+    def _no_such_column(self, column: str) -> ParameterError:
+        known = self.schema or {}
+        return ParameterError(
+            "The table has no such column.",
+            where=f"table {self.name!r}",
+            found=repr(column),
+            expected=", ".join(known),
+            remedy=did_you_mean(column, known),
+        )
 
     def seen(self, version: Version) -> dict[str, Value]:
         """Return the columns of a version without those that were removed after it was written."""
@@ -206,40 +178,30 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         }
 
     def altered(self, properties: Fields, lsn: int) -> Table:
-        """Give the table as it is after ``alter``.
-
-        Raises
-        ------
-        ParameterError
-        """
+        """Return the table after ``alter``; raise ParameterError for unusable properties."""
         add = _schema("add", properties.get("add") or {})
         remove = _texts("remove", properties.get("remove") or ())
         if both := sorted(add.keys() & set(remove)):
             raise ParameterError(
-                "A column is added or removed.",
+                "A column is both added and removed.",
                 where="add, remove",
                 found=", ".join(both),
-                expected="one of them",
+                expected="each column in one of them",
             )
         for column, kind in add.items():
             known = (self.schema or {}).get(column, kind)
             if known != kind:  # its values would be of the other type
                 raise ParameterError(
-                    "The table has this column already, of another type.",
+                    "The table already has this column, with another type.",
                     where=f"table {self.name!r}, column {column!r}",
                     found=kind,
                     expected=known,
-                    remedy="remove it first, which forgets its values, and then add it",
+                    remedy="remove it first, which discards its values, and then add it",
                 )
         schema = None if self.schema is None else {**self.schema, **add}
         for column in remove:
             if schema is not None and schema.pop(column, None) is None:
-                raise ParameterError(
-                    "The table has no such column.",
-                    where=f"table {self.name!r}",
-                    found=repr(column),
-                    expected=", ".join(self.schema or ()),
-                )
+                raise self._no_such_column(column)
         removed = {**self.removed, **dict.fromkeys(remove)}
         removed |= {column: lsn for column in add if column in removed and removed[column] is None}
         acl = _level(properties.get("acl") or self.acl)
@@ -247,23 +209,18 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def created(cls, name: Value, owner: str, properties: Fields, number: int) -> Table:
-        """Give a new table.
-
-        Raises
-        ------
-        ParameterError
-            A property cannot be.
-        """
+        """Return a new table; raise ParameterError for unusable properties."""
         if not is_line(name) or len(name) > MAX_NAME:
             raise ParameterError(
-                "This is no name of a table.",
+                "The name of the table is not usable.",
+                where="table",
                 found=repr(name)[:120],
                 expected=f"a text of one line, 1 to {MAX_NAME} characters",
             )
         split = _texts("split", properties.get("split") or ())
         if split != sorted(set(split)):
             raise ParameterError(
-                "Partitions begin at keys in ascending order.",
+                "The first keys of partitions must ascend.",
                 where="split",
                 found=repr(split),
                 expected="texts such as ['g', 'p'], each greater than the one before",
@@ -276,53 +233,47 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         )  # fmt: skip
 
 
-def _shown(claims: Claims | None) -> str:
+def claims_text(claims: Claims | None) -> str:
+    """Return the identity of a client for an error."""
     return "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
 
 
 def _level(acl: Value) -> Level:
-    for level in LEVELS:
-        if acl == level:
-            return level
-    raise ParameterError("There is no such level.", where="acl", found=repr(acl), expected=", ".join(LEVELS))
+    one_of("acl", acl, LEVELS)
+    return next(level for level in LEVELS if level == acl)
 
 
 def _texts(where: str, given: Value) -> list[str]:
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        texts = [str.__str__(each) for each in given if is_line(each)]
+        texts = [str.__str__(text) for text in given if is_line(text)]
         if len(texts) == len(given):
             return texts
-    raise ParameterError(
-        "These are no texts.",
-        where=where,
-        found=repr(given)[:120],
-        expected="a list of texts of one line",
-    )
+    raise _unusable(where, repr(given), "a list of texts of one line")
 
 
 def _schema(where: str, given: Value) -> dict[str, str]:
     if not isinstance(given, Mapping):
-        raise ParameterError(
-            "This is no schema.", where=where, found=repr(given)[:120], expected="a type by column"
-        )
+        raise _unusable(where, repr(given), "a mapping of columns to types")
     schema: dict[str, str] = {}
     for column, kind in given.items():
         if not is_line(column) or column == "key" or not isinstance(kind, str) or kind not in TYPES:
-            raise ParameterError(
-                "This is no column of a schema.",
-                where=where,
-                found=f"{column!r}: {kind!r}",
-                expected=f"a name other than 'key', and one of {', '.join(TYPES)}",
-            )
+            expected = f"a name other than 'key', and one of {', '.join(TYPES)}"
+            raise _unusable(where, f"{column!r}: {kind!r}", expected)
         schema[str.__str__(column)] = str.__str__(kind)
     return schema
+
+
+def _unusable(name: str, value: str, expected: str) -> ParameterError:
+    return ParameterError(
+        f"The parameter {name} is not usable.", where=name, found=value[:120], expected=expected
+    )
 
 
 def no_such_table(
     name: Value, tables: Mapping[str, Table] | None = None, claims: Claims | None = None
 ) -> TableProblem:
-    """Give the error for a table that is not there; of the others it names those that admit who asks."""
-    known = [each.name for each in (tables or {}).values() if each.admits(claims)]
+    """Return the error for an unknown table; it names only tables that admit the client."""
+    known = [table.name for table in (tables or {}).values() if table.admits(claims)]
     return TableProblem(
         "There is no such table.",
         where="table",
@@ -333,12 +284,7 @@ def no_such_table(
 
 
 def check_name(name: Value) -> str:
-    """Refuse what no table can be called, as the cloud would: it takes no message with such a name.
-
-    Raises
-    ------
-    TableProblem
-    """
+    """Return the name of a table; raise TableProblem if the cloud would accept no message with it."""
     if not is_line(name) or len(name) > MAX_NAME:
         raise no_such_table(name)
     return str.__str__(name)

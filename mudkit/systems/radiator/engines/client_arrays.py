@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_arguments, check_init
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.groups import Groups
 from mudkit.systems.radiator.engines.literal import Entry
@@ -48,6 +49,7 @@ _NEVER: Final = np.iinfo(np.int64).max
 _INITIAL_SIZE: Final = 16
 
 
+@check_arguments
 def engine_for_many(
     function: Aggregability, retention_us: int, *, echo: bool = False
 ) -> Groups | ClientArrays:
@@ -65,6 +67,7 @@ def engine_for_many(
     return (Groups if function.key is not None else ClientArrays)(function, retention_us, echo=echo)
 
 
+@check_init
 class ClientArrays:
     """Engine for many clients and a function without a key; same methods as :class:`ClientLists`.
 

@@ -23,6 +23,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from mudkit.arguments import check_init
 from mudkit.errors import ParameterError
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.literal import Entry
@@ -74,6 +75,7 @@ class _Cohort:
         self.must_walk = False
 
 
+@check_init
 class Groups:
     """Engine for many clients and a function with a key; same methods as :class:`ClientLists`.
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from mudkit.arguments import check_init
 from mudkit.systems.radiator.engines.pending import Batch, Contexts, Decide, Message, Pending
 from mudkit.systems.radiator.functions import Problems
 from mudkit.systems.radiator.thresholds import Aggregability, Key
@@ -33,6 +34,7 @@ class Entry(NamedTuple):
     recipients: list[str]
 
 
+@check_init
 class ClientLists:
     """Literal engine, for up to thousands of clients.
 
@@ -125,7 +127,7 @@ class ClientLists:
         return list(entries.values())
 
     def drop(self, count: int) -> None:
-        """Count messages dropped for receivers because they cannot be joined."""
+        """Add ``count`` messages that were dropped for receivers because they cannot be joined."""
         self._dropped += count
 
     def put_back(self, entry: Entry, retry_us: int) -> None:

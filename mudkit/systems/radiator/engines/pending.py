@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.thresholds import Key
@@ -135,6 +136,7 @@ class _Queue:
         return self.messages[0].arrived_us + wait_us
 
 
+@check_init
 class Pending:
     """Pending messages of a receiver, or of several with the same messages, in one queue per threshold.
 
@@ -221,7 +223,7 @@ class Pending:
         return tuple(messages)
 
     def walk(self, now_us: int, decide: Decide, new: Message | None = None) -> list[Batch]:
-        """Apply the current thresholds to all pending messages and a new one; return released batches."""
+        """Apply the current thresholds (``decide``) to all pending messages and a new one; return batches."""
         waiting = self.messages()
         if new is not None:
             waiting.append(new)
@@ -247,7 +249,7 @@ class Pending:
         return released
 
     def put_back(self, messages: Iterable[Message], retry_us: int) -> None:
-        """Restore messages that could not be joined, and schedule the next attempt."""
+        """Restore messages that could not be joined, and schedule the next attempt at ``retry_us``."""
         queue = self._queues.setdefault(None, _Queue(None))
         queue.messages = sorted([*queue.messages, *messages], key=_number)
         queue.retry_us = retry_us if queue.retry_us is None else min(queue.retry_us, retry_us)

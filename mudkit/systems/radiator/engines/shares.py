@@ -24,6 +24,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from mudkit.arguments import check_init
 from mudkit.errors import MudkitError, ParameterError, PropagationProblem, brief
 from mudkit.sources.parameters import number
 from mudkit.systems.radiator.context import Context
@@ -158,6 +159,7 @@ class Share:
         return outputs + [(now_us, (), (), None, str(problem)) for problem in self._engine.problems.news()]
 
 
+@check_init
 @dataclass(frozen=True)
 class Shares:
     """Factory of the shares' engines: ``pipeline.aggregate_stream(events, Shares(g), path)``.

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
+from mudkit.arguments import check_arguments, check_init
 from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.joining import check_join
@@ -43,6 +44,7 @@ _NOISE_DB: Final = (45.0, 0.5)
 """Noise of an empty street, and increase per km/h: an assumption, because no trace contains noise."""
 
 
+@check_init
 @dataclass(frozen=True)
 class Application:
     """Content, aggregability and join of an application.
@@ -58,7 +60,7 @@ class Application:
     sense : callable
         Function of a device's name, place (degrees) and speed (km/h) that returns the attributes to send;
         None: nothing.
-    tells : str
+    quantity : str
         Quantity and unit of the cells on its maps.
 
     Raises
@@ -71,7 +73,7 @@ class Application:
     aggregability: Aggregability
     join: Join
     sense: Sense
-    tells: str = "people"
+    quantity: str = "people"
 
     def __post_init__(self) -> None:
         check_join(self.join)
@@ -118,6 +120,7 @@ def _near_sooner(sender: Cell, receiver: Cell) -> Time:
     return Time(seconds=60 if sender.is_beside(receiver) else 1800)
 
 
+@check_arguments
 def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:
     """Return the application that shows nearby friends.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from mudkit.arguments import check_arguments
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.joining import Engine, check_join, join_entry
 from mudkit.systems.radiator.engines.literal import Entry
@@ -23,7 +24,7 @@ class Aggregate(NamedTuple):
 
     Parameters
     ----------
-    gone_us : int
+    sent_us : int
         Time at which it leaves the server, µs.
     batch : tuple of Message
         Its messages, oldest first.
@@ -35,13 +36,14 @@ class Aggregate(NamedTuple):
         Client ids.
     """
 
-    gone_us: int
+    sent_us: int
     batch: Batch
     context: Context
     size_bytes: int
     recipients: list[str]
 
 
+@check_arguments
 def broadcast(
     engine: Engine,
     messages: Iterable[Message],

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ContextProblem, ParameterError, PropagationProblem
+from mudkit.arguments import check_arguments
+from mudkit.errors import ContextProblem, ParameterError, PropagationProblem, brief
 from mudkit.sources.parameters import number
 from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from mudkit.trace import Loaded
 
-__all__ = ["Heard", "Place", "Played", "Track", "heard", "play", "rows"]
+__all__ = ["Place", "Played", "ReceivedCell", "Track", "play", "received_cells", "rows"]
 
 Place = tuple[float, float]
 """Latitude and longitude, degrees."""
@@ -37,8 +38,8 @@ Track = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 """Positions of a device: ascending seconds, latitudes and longitudes."""
 
 
-class Heard(NamedTuple):
-    """Cell of an aggregate at a receiver: a row of :func:`heard`, without the distance."""
+class ReceivedCell(NamedTuple):
+    """Cell of an aggregate at a receiver: a row of :func:`received_cells`, without the distance."""
 
     t_s: float
     receiver: str
@@ -48,7 +49,7 @@ class Heard(NamedTuple):
     km: float
     value: float
     messages: int
-    said_s: float
+    reported_s: float
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,10 @@ class Played:
     aggregates : pandas.DataFrame
         One row per aggregate: ``ts, messages, people, recipients, size_bytes, wait_s`` (mean wait of its
         messages at the server).
-    heard : pandas.DataFrame
-        One row per watched receiver, aggregate and cell, in order of time; columns as of :func:`heard`, times
-        in seconds since the first position. If the join returns no cells, the value is the number of people
-        in cells of 1 km.
+    cells : pandas.DataFrame
+        One row per watched receiver, aggregate and cell, in order of time; columns as of
+        :func:`received_cells`, times in seconds since the first position. If the join returns no cells, the
+        value is the number of people in cells of 1 km.
     received : pandas.DataFrame
         One row per watched receiver and message: ``ts, receiver, sender, lat, lon`` (of the sender) and
         ``age_s`` when it was sent on.
@@ -71,22 +72,23 @@ class Played:
         One row per watched receiver: ``receiver, aggregates, messages, bytes`` (gzip, without addresses).
     problems : list of PropagationProblem
         Problems of the application's functions. A device that fails to sense sends nothing; an aggregate from
-        which no cells can be derived has no rows in ``heard``.
+        which no cells can be derived has no rows in ``cells``.
     """
 
     aggregates: pd.DataFrame
-    heard: pd.DataFrame
+    cells: pd.DataFrame
     received: pd.DataFrame
     sent: pd.DataFrame
     problems: list[PropagationProblem]
 
 
+@check_arguments
 def play(
     application: Application,
     positions: pd.DataFrame | pa.Table | Loaded,
     *,
     watch: Collection[str] = (),
-    stand: Mapping[str, Place] | None = None,
+    stationary: Mapping[str, Place] | None = None,
     every_s: float = 60.0,
     max_retention_s: float = 3600.0,
 ) -> Played:
@@ -101,7 +103,7 @@ def play(
         :class:`mudkit.trace.Loaded`. Without a speed, it is computed from the previous position.
     watch : collection of str
         Devices whose receptions are kept.
-    stand : mapping of str to (float, float), optional
+    stationary : mapping of str to (float, float), optional
         Additional receivers that stand still, with their places (degrees); they are watched, too.
     every_s : float
         Minimum interval between reports of a device.
@@ -117,16 +119,14 @@ def play(
 
     number("every_s", every_s, 0.0, 1e9)
     retention_us = round(number("max_retention_s", max_retention_s, 1e-6, 1e9) * 1e6)
-    table: pd.DataFrame | pa.Table = getattr(positions, "positions", positions)
-    frame: pd.DataFrame = table if isinstance(table, pd.DataFrame) else table.to_pandas()
-    frame = frame.sort_values(["ts", "device"], kind="stable", ignore_index=True)
-    names, stand = set(frame["device"].unique()), dict(stand or {})
-    if not names or not set(watch) <= names or names & stand.keys():
+    frame = _frame(positions).sort_values(["ts", "device"], kind="stable", ignore_index=True)
+    names, stationary = set(frame["device"].unique()), dict(stationary or {})
+    if not names or not set(watch) <= names or names & stationary.keys():
         raise ParameterError(
             "There are no such devices in these positions.",
-            where="watch, stand",
-            found=", ".join(map(repr, [*watch, *stand])),
-            expected=f"watch: of {', '.join(sorted(names)[:10]) or 'none'}; stand: others",
+            where="watch, stationary",
+            found=", ".join(map(repr, [*watch, *stationary])),
+            expected=f"watch: of {', '.join(sorted(names)[:10]) or 'none'}; stationary: others",
         )
     since = pd.to_datetime(frame["ts"], utc=True) - pd.Timestamp(0, tz="UTC")
     times_us = np.array(since // pd.Timedelta(microseconds=1), dtype=np.int64)
@@ -136,21 +136,21 @@ def play(
     firsts = frame.drop_duplicates("device")
     for name, lat, lon in zip(firsts["device"], firsts["lat"], firsts["lon"], strict=True):
         engine.register(0, str(name), {"loc": [float(lat), float(lon)]})
-    for name, place in stand.items():
+    for name, place in stationary.items():
         engine.register(0, name, {"loc": list(place)})
     events = _events(application, frame, times_us.tolist(), round(every_s * 1e6), engine.problems)
-    watched = {*watch, *stand}
+    watched = {*watch, *stationary}
     sums = {name: [0, 0, 0] for name in sorted(watched)}
     aggregates: list[tuple[float, ...]] = []
-    cells: list[Heard] = []
+    cells: list[ReceivedCell] = []
     received: list[tuple[int, str, str, float, float, float]] = []
     until_us = int(times_us[-1]) + retention_us
     for aggregate in broadcast(engine, events, application.join, until_us=until_us):
-        waits_s = [(aggregate.gone_us - message.arrived_us) / 1e6 for message in aggregate.batch]
+        waits_s = [(aggregate.sent_us - message.arrived_us) / 1e6 for message in aggregate.batch]
         people = len({name for message in aggregate.batch for name in message.context.people})
         aggregates.append(
             (
-                aggregate.gone_us,
+                aggregate.sent_us,
                 len(aggregate.batch),
                 people,
                 len(aggregate.recipients),
@@ -164,9 +164,9 @@ def play(
             cells += _cells(application, aggregate, receiver, sums[receiver][0], engine.problems)
             for message, wait_s in zip(aggregate.batch, waits_s, strict=True):
                 received.append(
-                    (aggregate.gone_us, receiver, message.sender, *_place(message.context), wait_s)
+                    (aggregate.sent_us, receiver, message.sender, *_place(message.context), wait_s)
                 )
-    tracks = {name: _track(frame, times_us, name) for name in watched - stand.keys()}
+    tracks = {name: _track(frame, times_us, name) for name in watched - stationary.keys()}
     for_columns = ["ts", "messages", "people", "recipients", "size_bytes", "wait_s"]
     tables = [
         pd.DataFrame(aggregates, columns=for_columns),
@@ -176,7 +176,7 @@ def play(
         each_table["ts"] = pd.to_datetime(each_table["ts"] + start_us, unit="us", utc=True)
     return Played(
         tables[0],
-        heard(cells, tracks | {name: _still(place) for name, place in stand.items()}),
+        received_cells(cells, tracks | {name: _still(place) for name, place in stationary.items()}),
         tables[1],
         pd.DataFrame(
             [[name, *three] for name, three in sums.items()],
@@ -188,12 +188,12 @@ def play(
 
 def _cells(
     application: Application, aggregate: Aggregate, receiver: str, number: int, problems: Problems
-) -> list[Heard]:
+) -> list[ReceivedCell]:
     context = aggregate.context
     try:
         if context.get("cells") is None:
             context = joins.count_per_cell([message.context for message in aggregate.batch])
-        return rows(aggregate.gone_us / 1e6, receiver, number, context)
+        return rows(aggregate.sent_us / 1e6, receiver, number, context)
     except Exception as error:
         where = f"{application.name}, receiver {receiver!r}"
         remedy = "it is not among what was heard"
@@ -212,31 +212,33 @@ def _place(context: Context) -> Place:
         return math.nan, math.nan
 
 
-def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[Heard]:
-    """Return a row of :func:`heard` for each cell of an aggregate of a join by cell.
+def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[ReceivedCell]:
+    """Return a row of :func:`received_cells` for each cell of an aggregate of a join by cell.
 
     ``aggregate`` is its number among those of the receiver.
     """
     km = context["km"]
     return [
-        Heard(t_s, receiver, aggregate, lat, lon, km, value, count, said_s)
-        for lat, lon, value, count, said_s in context["cells"]
+        ReceivedCell(t_s, receiver, aggregate, lat, lon, km, value, count, reported_s)
+        for lat, lon, value, count, reported_s in context["cells"]
     ]
 
 
-def heard(rows: list[Heard], tracks: Mapping[str, Track]) -> pd.DataFrame:
+def received_cells(rows: list[ReceivedCell], tracks: Mapping[str, Track]) -> pd.DataFrame:
     """Return the table of received cells, from which maps are drawn.
 
     Returns
     -------
     pandas.DataFrame
         ``t_s`` (time of reception), ``receiver, aggregate, lat, lon`` (centre of the cell), ``km`` (its
-        side), ``value, messages, said_s`` (mean time of the messages), ``distance_km`` (from the receiver to
-        the cell at that time), in order of time.
+        side), ``value, messages, reported_s`` (mean time of the messages), ``distance_km`` (from the receiver
+        to the cell at that time), in order of time.
     """
     import pandas as pd
 
-    table = pd.DataFrame(rows, columns=Heard._fields).sort_values(["t_s", "aggregate"], ignore_index=True)
+    table = pd.DataFrame(rows, columns=ReceivedCell._fields).sort_values(
+        ["t_s", "aggregate"], ignore_index=True
+    )
     table["distance_km"] = np.nan
     for name, those in table.groupby("receiver"):
         t_s, lat, lon = tracks[str(name)]
@@ -252,6 +254,26 @@ def _track(frame: pd.DataFrame, times_us: NDArray[np.int64], name: str) -> Track
 
 def _still(place: Place) -> Track:
     return np.zeros(1), np.array([place[0]]), np.array([place[1]])
+
+
+def _frame(positions: object) -> pd.DataFrame:
+    """Return positions as a DataFrame, or raise ParameterError if they are no table of positions."""
+    import pandas as pd
+
+    table = getattr(positions, "positions", positions)
+    converted = getattr(table, "to_pandas", None)
+    frame = converted() if callable(converted) else table
+    columns = list(frame.columns) if isinstance(frame, pd.DataFrame) else None
+    missing = {"device", "ts", "lat", "lon"}.difference(columns or ())
+    if missing or not isinstance(frame, pd.DataFrame):
+        raise ParameterError(
+            f"The positions lack columns: {', '.join(sorted(missing))}.",
+            where="positions",
+            found=brief(positions) if columns is None else ", ".join(map(str, columns)) or "no columns",
+            expected="a table with device, ts, lat and lon, or an object with one as its positions",
+            remedy="take lab.trace.positions, or what mudkit.trace.load returns",
+        )
+    return frame
 
 
 def _events(

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_init
 from mudkit.sources.parameters import whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems.radiator.api import NAME
@@ -53,6 +54,7 @@ BATCHES: Final = pa.schema(
 """One row per (batch, group); columns as in the deliveries where names are equal."""
 
 
+@check_init
 class Tally:
     """Counts of a broadcast's deliveries, without contexts and lists of recipients.
 
@@ -76,15 +78,26 @@ class Tally:
 
     Examples
     --------
+    >>> from mudkit.systems.radiator import Aggregability, ClientLists, Context, Message, Volume, broadcast
+    >>> pairs = Aggregability(lambda sender, receiver: Volume(2))
+    >>> engine = ClientLists(pairs, retention_us=60_000_000)
+    >>> for client in ("ann", "bob", "cy"):
+    ...     _ = engine.register(0, client, {})
+    >>> times_us = [1_000_000, 2_000_000, 3_000_000, 4_000_000]
+    >>> messages = [Message(n, "ann", us, Context({"ann"}, {}, (us, us))) for n, us in enumerate(times_us)]
     >>> tally = Tally(seed=7)
     >>> for aggregate in broadcast(engine, messages):
     ...     tally.add(aggregate)
-    >>> tally.measures()["deliveries"], tally.batches(), tally.deliveries()
+    >>> tally.measures()["deliveries"], tally.batches()["receivers"].to_pylist()
+    (8.0, [2, 2])
     """
 
     def __init__(self, *, seed: int = 0, start_us: int = 0, limit: int = DEFAULT_LIMIT) -> None:
         self._start_us = whole_number("start_us", start_us, -(1 << 62), 1 << 62)
-        self._sample = _Sample(Stream(seed, "radiator deliveries"), whole_number("limit", limit, 1, 1 << 40))
+        self._sample = _Sample(
+            Stream(whole_number("seed", seed, -(1 << 63), (1 << 64) - 1), "radiator deliveries"),
+            whole_number("limit", limit, 1, 1 << 40),
+        )
         self._gone_us, self._size_bytes, self._receivers = array("q"), array("q"), array("q")
         self._messages = array("q")
         """Number of messages by row; the next two arrays contain them row after row."""
@@ -92,7 +105,7 @@ class Tally:
 
     def add(self, aggregate: Aggregate) -> None:
         """Count an aggregate and its recipients."""
-        self._gone_us.append(aggregate.gone_us)
+        self._gone_us.append(aggregate.sent_us)
         self._size_bytes.append(aggregate.size_bytes)
         self._receivers.append(len(aggregate.recipients))
         self._messages.append(len(aggregate.batch))
@@ -168,8 +181,8 @@ class Tally:
         )
 
     def _latency_s(self) -> _Float:
-        gone_us = np.repeat(_ints(self._gone_us), _ints(self._messages))
-        return np.asarray((gone_us - _ints(self._created_us)) / 1e6)
+        sent_us = np.repeat(_ints(self._gone_us), _ints(self._messages))
+        return np.asarray((sent_us - _ints(self._created_us)) / 1e6)
 
     def _times(self, t_us: _Int) -> pa.Array:
         return pa.array(t_us + self._start_us).cast(_TS)

@@ -32,7 +32,7 @@ from typing import ClassVar, Final, TypeAlias, TypeGuard
 
 from mudkit.errors import brief
 from mudkit.predicates import Language
-from mudkit.predicates.expression import Expression
+from mudkit.predicates.expressions import Expression
 from mudkit.systems.arguments import is_storable
 from mudkit.systems.sublim._policy.function import Watched
 from mudkit.systems.sublim._policy.message import compress, method_of, resize, thawed, thawed_fields

@@ -185,7 +185,7 @@ class FunctionPolicy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> list[Seen]:
-        """Return the values passed to the function, as a single rule."""
+        """Return the values passed to the function as a single rule; arguments as of :meth:`decide`."""
         values = {f"message.{name}": value for name, value in message.items()}
         values |= {f"state.{name}": value for name, value in {**variables, **automatic}.items()}
         return [Seen(0, self.name, None, True, values)]

@@ -18,7 +18,7 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from mudkit.arguments import check_arguments, check_init
-from mudkit.display import Displayed, View, first_rows, one_line
+from mudkit.display import Cell, Displayed, View, first_rows, one_line
 from mudkit.errors import MudkitError, brief
 from mudkit.events import size_bytes
 from mudkit.files import existing
@@ -62,6 +62,7 @@ _PARTS: Final = ("policy", "message", "variables", "rules")
 _RULE: Final = ("name", "when", "do")
 _FIELD_KINDS: Final = (*KINDS, "bytes")
 _LANGUAGE: Final = Language(SCOPES, bound=())
+_MAX_CONDITION: Final = 200
 
 
 @check_init
@@ -257,7 +258,7 @@ class Policy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> int | None:
-        """Return the rule that fires, from 0; None: none does."""
+        """Return the index of the rule that fires, or None; arguments as of :meth:`decide`."""
         state = {**variables, **automatic}
         clock, tables = {"now_s": now_s}, Tables(state)
         for number, matches, constants, _ in self._decides:
@@ -307,7 +308,7 @@ class Policy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> list[Seen]:
-        """Return what each rule saw, up to the one that fired; the arguments are not changed."""
+        """Return the values of each rule up to the one that fires; arguments as of :meth:`decide`."""
         scopes = {"message": message, "state": {**variables, **automatic}, "clock": {"now_s": now_s}}
         seen = []
         for number, compiled in enumerate(self._compiled):
@@ -330,7 +331,12 @@ class Policy(Displayed):
 
     def _view(self) -> View:
         rows = (
-            (number, rule.name, rule.when or "always", "; ".join(map(_action_text, rule.actions)) or "send")
+            (
+                number,
+                rule.name,
+                Cell(one_line(rule.when or "always", _MAX_CONDITION)),
+                [Cell(_action_text(action)) for action in rule.actions] or "send",
+            )
             for number, rule in enumerate(self.rules, start=1)
         )
         return View(

@@ -99,11 +99,11 @@ class State(Fields):
         return self._is_own
 
     def get_property(self, name: str) -> Any:
-        """Return a variable, None if it is absent (the paper's ``getProperty``)."""
+        """Return the variable ``name``; None if it is absent (the paper's ``getProperty``)."""
         return self.all.get(name)
 
     def set_property(self, name: str, value: Value) -> None:
-        """Set a manual variable; setting an automatic one has no effect (``setProperty``)."""
+        """Set the manual variable ``name`` to ``value``; automatic ones do not change (``setProperty``)."""
         if name in AUTOMATIC:
             return
         self._own()[name] = thawed(value)
@@ -111,11 +111,11 @@ class State(Fields):
         self.all[name] = value
 
     def set_books(self, name: str, books: dict[str, Value]) -> None:
-        """Set the books of a rate limit or a summary, which are bounded and storable."""
+        """Set the ``books`` of the rate limit or summary ``name``, which are bounded and storable."""
         self._own()[name] = self.all[name] = books
 
     def remove_property(self, name: str) -> None:
-        """Remove a manual variable; removing an automatic one has no effect (``removeProperty``)."""
+        """Remove the manual variable ``name``; automatic ones do not change (``removeProperty``)."""
         if name not in AUTOMATIC and name in self.variables:
             del self._own()[name]
             del self.all[name]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.predicates import Language, Predicate, tree
-from mudkit.predicates.expression import Expression
+from mudkit.predicates.expressions import Expression
 from mudkit.predicates.values import Constant, Members, kind_of
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim._policy.actions import (

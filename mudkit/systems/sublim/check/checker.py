@@ -49,8 +49,8 @@ __all__ = [
     "UNKNOWN",
     "UNREACHABLE",
     "Finding",
-    "checked",
     "findings",
+    "validate",
 ]
 
 UNKNOWN: Final = "unknown name"
@@ -105,7 +105,7 @@ def findings(policy: Policy) -> list[Finding]:
 
 
 @check_arguments
-def checked(policy: Policy) -> Policy:
+def validate(policy: Policy) -> Policy:
     """Return the policy if the checker finds no error.
 
     Parameters

@@ -4,7 +4,8 @@ Rules:
 
 ================  ====================================================================================
 Messages          decide each in order, for each subscriber whose next message it is; request missing ones
-start             with stored subscribers: ask them to attach, and serve them once they have
+start             with stored subscribers, or those that the publish server names: ask them to attach, and
+                  serve them once they have
 Attach, Left      see :mod:`~mudkit.systems.sublim.servers.handover`; so are messages of access points
 Report            store the automatic variables; the newest count
 SetPolicy         check it, and apply it starting at the next message
@@ -44,7 +45,7 @@ from mudkit.systems.receiving import dropped
 from mudkit.systems.sublim._policy.function import FunctionPolicy, error_text
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError
-from mudkit.systems.sublim.check.checker import checked
+from mudkit.systems.sublim.check.checker import validate
 from mudkit.systems.sublim.messages import (
     FROM_CLIENT,
     FROM_POINT,
@@ -70,6 +71,7 @@ from mudkit.systems.sublim.messages import (
     Served,
     SetPolicy,
     StateTransfer,
+    Whereabouts,
 )
 from mudkit.systems.sublim.servers.agent import AGAIN, Agent, AnyPolicy
 from mudkit.systems.sublim.servers.handover import HANDOVER, Handover, HandoverMessage
@@ -114,6 +116,12 @@ class AccessPointMachine:
         self._handover = Handover(ports, self._agents, self._begin, self._log)
         self._unconfirmed: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY)
         """Subscribers that are asked to attach."""
+        self._sought: dict[str, Whereabouts] = {}
+        """Subscribers that the publish server knows at another address than the store."""
+        self._noted: dict[str, Whereabouts] = {}
+        """Addresses that the publish server has noted since the start."""
+        self._moved: dict[str, None] = {}
+        """Subscribers whose address it may not have noted."""
         self._is_awake = False
 
     def overview(self) -> View:
@@ -174,16 +182,38 @@ class AccessPointMachine:
         effects: list[Effect] = []
         for name in names:
             agent = self._agents.get(name)
-            if agent is None or agent.is_confirmed:
+            if agent is not None and agent.is_confirmed:
+                self._sought.pop(name, None)
+            places = {agent.record.address: agent.record.incarnation} if agent is not None else {}
+            if name in self._sought:
+                places[self._sought[name].address] = self._sought[name].incarnation
+            if not places or (agent is not None and agent.is_confirmed):
                 effects += self._unconfirmed.answered(now_us, name)
             else:
-                effects.append(Send(agent.record.address, Identify(agent.record.incarnation)))
+                effects += [Send(address, Identify(incarnation)) for address, incarnation in places.items()]
                 effects += self._unconfirmed.sent(now_us, name)
         return effects
 
+    def _seek(self, now_us: int, served: Mapping[str, Whereabouts]) -> Sequence[Effect]:
+        """Ask subscribers that the publish server names to attach, unless the store has the same address."""
+        for name, where in served.items():
+            agent = self._agents.get(name)
+            if agent is None or (not agent.is_confirmed and self._where(agent) != where):
+                self._sought[name] = where
+        return self._identify(now_us, list(self._sought))
+
+    def _where(self, agent: Agent) -> Whereabouts:
+        return Whereabouts(agent.record.address, agent.record.incarnation)
+
     def _stop_asking(self, now_us: int, address: str) -> Sequence[Effect]:
         """Stop asking the subscribers at an address: they attach when they are connected."""
-        names = [name for name in self._unconfirmed if self._address(name) in ("", address)]
+        for name in [name for name, where in self._sought.items() if where.address == address]:
+            del self._sought[name]
+        names = [
+            name
+            for name in self._unconfirmed
+            if name not in self._sought and self._address(name) in ("", address)
+        ]
         return [effect for name in names for effect in self._unconfirmed.answered(now_us, name)]
 
     def _address(self, name: str) -> str:
@@ -223,6 +253,8 @@ class AccessPointMachine:
                 self._plain.subscribe(source, message)
             case DeliveryAck(seq=seq) if agent is not None:
                 return agent.acknowledge(now_us, seq)
+            case Report() | SetPolicy() if agent is not None and not agent.is_confirmed:
+                return (Send(source, Identify(message.incarnation)),)
             case Report() if agent is not None:
                 return self._report(source, agent, message)
             case SetPolicy() if agent is not None:
@@ -237,6 +269,11 @@ class AccessPointMachine:
             return []
         moved = self._handover.handle(now_us, source, message)
         self._behind.add(message.subscriber)
+        agent = self._agents.get(message.subscriber)
+        if agent is not None and agent.is_confirmed and self._noted.get(agent.name) != self._where(agent):
+            is_new = agent.name not in self._moved
+            self._moved[agent.name] = None
+            moved = [*moved, *([Send(self._server, self._have())] if is_new else [])]
         return [*moved, *self._identify(now_us, list(self._unconfirmed)), *self._catch_up(now_us)]
 
     def _is_readable(self, state: StateTransfer) -> bool:
@@ -274,9 +311,19 @@ class AccessPointMachine:
         ):
             self._requested_seq = None
             effects += self._unanswered.answered(now_us, _REPLAY)
-        have = Have(self._log.last_seq or 0, last_start(lineage) or UNSET)
+        if message.served is not UNSET:
+            effects += self._seek(now_us, message.served)
+        if message.noted is not UNSET:
+            self._noted |= message.noted
         flooded = self._plain.flood(message)
-        return [*effects, *flooded, *self._catch_up(now_us), Send(self._server, have)]
+        return [*effects, *flooded, *self._catch_up(now_us), Send(self._server, self._have())]
+
+    def _have(self) -> Have:
+        """Acknowledge messages; name subscribers whose address the publish server has not noted."""
+        moved = {name: self._where(self._agents[name]) for name in self._moved if name in self._agents}
+        moved = {name: where for name, where in moved.items() if self._noted.get(name) != where}
+        self._moved = dict.fromkeys(moved)
+        return Have(self._log.last_seq or 0, last_start(self._log.lineage) or UNSET, moved or UNSET)
 
     def _catch_up(self, now_us: int) -> Sequence[Effect]:
         """Request the messages that a subscriber lacks, unless already requested."""
@@ -316,7 +363,7 @@ class AccessPointMachine:
         if "function" not in sent and size_bytes(sent) > MAX_TEXT:
             raise PolicyError("The policy is too long.", expected=f"at most {MAX_TEXT} bytes")
         policy = self._read(sent)
-        return checked(policy) if isinstance(policy, Policy) else policy
+        return validate(policy) if isinstance(policy, Policy) else policy
 
     def _read(self, sent: PolicyText) -> AnyPolicy:
         """Return the policy in a message or in the store."""

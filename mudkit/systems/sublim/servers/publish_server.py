@@ -4,9 +4,10 @@ The paper's is "a simple router". This one also stores the last messages, for ac
 
 =============  =======================================================================================
 publish        assign the next number, store, send to all access points
-Join           register the access point; send it the last number
+Join           register the access point; send it the last number, and where its subscribers were
 Replay         send stored messages starting at a number, a batch at a time; skip deleted ones
-Have           record that the access point has all messages up to a number
+Have           record that the access point has all messages up to a number; store where its subscribers are
+               for an access point that comes back from a backup, and note it with the next message
 start          with a store that is not empty: add a start to the log's lineage; announce it to the access
                points, which may know messages that a restored backup lacks
 timer          announce the last number to access points that have not acknowledged it
@@ -18,14 +19,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mudkit.delivery.session import Incarnation, Lineage, continued, last_start
 from mudkit.display import View
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.receiving import dropped
-from mudkit.systems.sublim.messages import TO_PUBLISHER, Have, Join, Messages, Publish, Published, Replay
+from mudkit.systems.sublim.messages import (
+    TO_PUBLISHER,
+    Have,
+    Join,
+    Messages,
+    Publish,
+    Published,
+    Replay,
+    Whereabouts,
+)
 from mudkit.systems.sublim.sites import Site
 
 __all__ = ["MAX_STORED", "REPLAY_BATCH", "PublishServerMachine"]
@@ -36,6 +46,14 @@ REPLAY_BATCH: Final = 50
 """Messages in a replay batch."""
 _TIMEOUT_US: Final = 5_000_000
 _ANNOUNCE: Final = "again"
+_AT: Final = "at "
+
+
+class _At(Struct, frozen=True):
+    """Address of a subscriber, and that of its access point."""
+
+    point: str
+    where: Whereabouts
 
 
 class PublishServerMachine:
@@ -56,6 +74,8 @@ class PublishServerMachine:
         if points is not None or self._last:
             self._restart = Incarnation(ports)
             self._points = dict.fromkeys([*(points or []), *(site.address for site in sites)], -1)
+        self._noted: dict[str, dict[str, Whereabouts]] = {}
+        """Addresses of subscribers stored since the last message, by access point."""
         self._is_waiting = False
 
     def overview(self) -> View:
@@ -93,13 +113,21 @@ class PublishServerMachine:
                 if source not in self._points:
                     self._points[source] = 0
                     self._store.put("points", list(self._points))
-                return (Send(source, self._announcement()),)
+                return (Send(source, replace(self._announcement(), served=self._served(source) or UNSET)),)
             case Replay(first=first):
                 return (Send(source, self._replayed(first)),)
-            case Have(last=last, start=start):
+            case Have(last=last, start=start, moved=moved):
+                if moved is not UNSET:
+                    for name, where in moved.items():
+                        self._store.put(_AT + name, _At(source, where))
+                    self._noted.setdefault(source, {}).update(moved)
                 if (start or "") == last_start(self._lineage):  # else it refers to another log
                     self._points[source] = max(self._points.get(source, 0), last)
         return ()
+
+    def _served(self, point: str) -> dict[str, Whereabouts]:
+        known = self._store.items(_AT, _At)
+        return {key.removeprefix(_AT): at.where for key, at in known if at.point == point}
 
     def _remaining_us(self, now_us: int, last: int) -> int | None:
         """Return the time left to acknowledge the message after ``last``; None if there is none."""
@@ -128,7 +156,9 @@ class PublishServerMachine:
         self._store.put(_key(self._last), kept)
         self._store.delete(_key(self._last - self._kept))
         flooded = replace(self._announcement(), messages=[kept])
-        sent = [Send(point, flooded) for point in self._points]
+        noted = {point: replace(flooded, noted=names) for point, names in self._noted.items()}
+        self._noted.clear()
+        sent = [Send(point, noted.get(point, flooded)) for point in self._points]
         timer = [] if self._is_waiting else [SetTimer(_ANNOUNCE, _TIMEOUT_US)]
         self._is_waiting = True
         return [*sent, *timer, Complete(op_id, self._last)]

@@ -171,7 +171,7 @@ def test_a_full_queue_is_told_to_the_publisher_and_only_concerns_its_device(plac
         assert isinstance(there.publish(ports["ann"], marked(f"{number}"), f"{number}").result(), Published)
         there.run(35)
     full = there.publish(ports["ann"], marked("3"), "3").result()
-    assert full == Backlogged((("bob", "app"),), taken=(("cyd", "app"),))
+    assert full == Backlogged((("bob", "app"),), accepted=(("cyd", "app"),))
     newer = there.publish(ports["ann"], marked("2 again"), "2").result()
     assert isinstance(newer, Published)  # it stands in place of one that waits
     there.lab.faults.mend("bob")

@@ -24,8 +24,8 @@ def queued(count, link):
     return place.lab, [ann.write("news", f"k{number}", {"n": number}) for number in range(count)]
 
 
-def test_writes_that_are_lost_in_a_burst_are_answered_soon_after():
-    lab, writes = queued(2_000, "lte")
+def test_writes_that_are_lost_in_a_burst_are_answered_soon_after(scaled):
+    lab, writes = queued(scaled(2_000, 500), "lte")
     lab.faults.messages(loss_share=1.0)
     lab.faults.mend("ann")
     lab.run(seconds=2)

@@ -232,7 +232,7 @@ def test_a_late_answer_of_a_table_that_was_dropped_leaves_no_ghost(place, kind):
     lab.run(minutes=1)
     assert old.done()
     assert ann.read("news", "key = 'k'", utility=FRESH).result().records in ({}, {"k": {"x": "of bob"}})
-    assert all(each["record"] != {"x": "old"} for each in ann.held("news").result())
+    assert all(each["record"] != {"x": "old"} for each in ann.holdings("news").result())
 
 
 def test_a_write_for_a_table_that_was_dropped_is_none_into_the_next(place):

@@ -42,13 +42,13 @@ def came_from(place, client, utility):
         (freshness(3600), "local"),
         (freshness(60), "remote"),
         # What half an hour has probably changed is worth asking for, unless waiting, bytes or joules cost more.
-        (cost_matrix(stale_s=2, needless_s=0), "remote"),
-        (cost_matrix(stale_s=2, needless_s=0) + latency(), "remote"),
-        (cost_matrix(stale_s=2, needless_s=0) + 100 * latency(), "local"),
-        (cost_matrix(stale_s=2, needless_s=0) + bandwidth(per_kb_s=0.01), "remote"),
-        (cost_matrix(stale_s=2, needless_s=0) + bandwidth(per_kb_s=1.0), "local"),
-        (cost_matrix(stale_s=2, needless_s=0) + energy(per_j_s=0.01), "remote"),
-        (cost_matrix(stale_s=2, needless_s=0) + energy(per_j_s=1.0), "local"),
+        (cost_matrix(stale_s=2, unnecessary_s=0), "remote"),
+        (cost_matrix(stale_s=2, unnecessary_s=0) + latency(), "remote"),
+        (cost_matrix(stale_s=2, unnecessary_s=0) + 100 * latency(), "local"),
+        (cost_matrix(stale_s=2, unnecessary_s=0) + bandwidth(per_kb_s=0.01), "remote"),
+        (cost_matrix(stale_s=2, unnecessary_s=0) + bandwidth(per_kb_s=1.0), "local"),
+        (cost_matrix(stale_s=2, unnecessary_s=0) + energy(per_j_s=0.01), "remote"),
+        (cost_matrix(stale_s=2, unnecessary_s=0) + energy(per_j_s=1.0), "local"),
     ],
 )
 def test_the_plan_that_is_worth_most_is_taken(place, utility, expected):
@@ -58,7 +58,7 @@ def test_the_plan_that_is_worth_most_is_taken(place, utility, expected):
 def test_energy_asks_while_the_radio_is_awake(place):
     """The same utility at the same age: the radio's tail decides."""
     jane, other = reader(place), "a record elsewhere"
-    utility = cost_matrix(stale_s=5, needless_s=0) + energy(per_j_s=0.5)
+    utility = cost_matrix(stale_s=5, unnecessary_s=0) + energy(per_j_s=0.5)
     assert came_from(place, jane, utility) == "local"
     jane.write("news", other, {"n": 0}).result()  # this wakes it
     assert came_from(place, jane, utility) == "remote"
@@ -67,7 +67,7 @@ def test_energy_asks_while_the_radio_is_awake(place):
 def test_what_is_seen_of_a_table_changes_the_plan(place):
     """Of a table that changes at each look an answer is worth less than of one that never does."""
     jane, bob = reader(place), place.client("bob")
-    utility = cost_matrix(stale_s=1.0, needless_s=0.2)
+    utility = cost_matrix(stale_s=1.0, unnecessary_s=0.2)
     for number in range(8):
         bob.write("news", "a1", {"n": 100 + number}).result()
         jane.read("news", latest=True).result()
@@ -92,7 +92,7 @@ def test_without_a_link_one_waits_or_takes_what_is_held(place):
     place.lab.faults.cut("jane", minutes=20)
     place.lab.run(seconds=1)
     begun_us = place.lab.world.now_us
-    assert came_from(place, jane, cost_matrix(stale_s=5, needless_s=0) + latency()) == "local"
+    assert came_from(place, jane, cost_matrix(stale_s=5, unnecessary_s=0) + latency()) == "local"
     assert place.lab.world.now_us == begun_us
     jane.read("news", utility=freshness(60)).result()
     assert place.lab.world.now_us - begun_us > 19 * 60e6

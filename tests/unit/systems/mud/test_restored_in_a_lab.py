@@ -7,6 +7,7 @@ import pytest
 from mudkit import Lab
 from mudkit.errors import TableProblem
 from mudkit.systems.mud import Client, Cloud, Conflict
+from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 
 
 class Place:
@@ -218,3 +219,67 @@ def test_a_notification_server_asks_a_client_that_its_backup_does_not_know(is_wi
         ann.write("t", key, {}).result()
         lab.run(minutes=1)
     assert heard == ["a", "b", "c"]
+
+
+class Moving:
+    """Bob reads continuously, his phone changes its address, and the notification server has backups."""
+
+    server = "mud-notifications-1"
+
+    def __init__(self, processors: int = 1) -> None:
+        self.lab = lab = Lab(seed=3)
+        self.cloud = Cloud(lab, replicas=0, gateways=1, processors=processors, servers=1)
+        self.without_bob = lab.faults.backup(self.server)
+        self.ann, bob = (
+            Client(lab.device(name), self.cloud, app="app", token=lab.token(name, "app", hours=9))
+            for name in ("ann", "bob")
+        )
+        self.heard: list[str] = []
+        self.ann.create("t", split=["g"]).result()
+        bob.read("t", type="continuous", callback=lambda change: self.heard.append(change.key)).result()
+        lab.run(minutes=1)
+        self.with_bob = lab.faults.backup(self.server)
+
+    def write(self, *keys: str) -> None:
+        for key in keys:
+            self.ann.write("t", key, {}).result()
+            self.lab.run(seconds=30)
+
+
+@pytest.mark.parametrize("processors", [1, 3])
+@pytest.mark.parametrize("loss_share", [0.0, 0.5])
+@pytest.mark.parametrize("knows_bob", [False, True])
+def test_a_restored_notification_server_reaches_a_client_at_its_new_address(
+    knows_bob, loss_share, processors
+):
+    place = Moving(processors)
+    place.lab.faults.messages(loss_share=loss_share)
+    for _ in range(3):
+        place.lab.faults.change_address("bob")
+        place.lab.run(minutes=2)
+    place.lab.faults.restore(place.server, place.with_bob if knows_bob else place.without_bob)
+    place.lab.run(minutes=1)
+    place.write("a", "b", "c")
+    place.lab.faults.messages()
+    place.lab.run(minutes=3)
+    assert place.heard == ["a", "b", "c"]
+
+
+def test_a_client_that_no_server_knows_any_more_waits_for_its_heartbeat_at_most():
+    """Restored server and restarted processor: only the client has its address."""
+    place = Moving()
+    place.lab.faults.change_address("bob")
+    place.lab.run(minutes=1)
+    place.lab.faults.restore(place.server, place.without_bob)
+    place.lab.faults.kill("mud-processor-1")
+    place.lab.faults.restart("mud-processor-1")
+    place.lab.run(minutes=1)
+    servers = [host for host in place.lab.world.hosts.values() if host.link is None]
+    stored = repr([dict(each.store.items()) for host in servers for each in host.processes])
+    assert "bob@1" not in stored
+    place.write("a")
+    assert place.heard == []
+    place.lab.run(seconds=HEARTBEAT_US / 1e6)
+    assert place.heard == ["a"]
+    place.write("b")
+    assert place.heard == ["a", "b"]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 
 import pytest
 
-from mudkit.systems.mud.result import Change, ReadResult
+from mudkit.errors import (
+    MudkitError,
+)
+from mudkit.systems.mud.result import Change, Conflict, ReadResult
 
 NEWS = ReadResult(
     records={"b": {"topic": "arts", "n": 2}, "a": {"topic": "<b>&"}},
@@ -94,3 +98,27 @@ def test_a_change_stays_as_it_was():
     assert change != Change("remove", "a", None, 4)
     with pytest.raises(dataclasses.FrozenInstanceError):
         change.kind = "upsert"
+
+
+def test_a_conflict_shows_three_records():
+    store, local, base = {"ver": 2}, {"number": 7}, {"ver": 1}
+    conflict = Conflict("Another one came first.", store=store, local=local, base=base, found="version 2")
+    assert (conflict.store, conflict.local, conflict.base) == (store, local, base)
+    assert isinstance(conflict, MudkitError)
+    assert isinstance(conflict, RuntimeError)
+    assert str(conflict) == "Another one came first.\n  found:    version 2"
+
+
+def test_a_conflict_that_hides_everything_says_so():
+    conflict = Conflict("Another one came first.")
+    assert (conflict.store, conflict.local, conflict.base) == (None, None, None)
+
+
+def test_a_conflict_can_be_pickled():
+    conflict = Conflict(
+        "No.", store={"ver": 2}, local={"n": 1}, base={"ver": 1}, where="table 'x'", remedy="merge"
+    )
+    came = pickle.loads(pickle.dumps(conflict))
+    assert type(came) is Conflict
+    assert (came.store, came.local, came.base) == ({"ver": 2}, {"n": 1}, {"ver": 1})
+    assert str(came) == str(conflict)

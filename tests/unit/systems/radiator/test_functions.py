@@ -69,18 +69,6 @@ def test_a_join_that_would_only_fail_when_used(join, says):
 
 
 @pytest.mark.parametrize(
-    "join",
-    [
-        joins.concatenation, joins.mean, joins.bounding_box, joins.count_per_cell, joins.mean_per_cell,
-        partial(joins.people_count, k=3), partial(joins.top_k, by="x"), partial(joins.mean, of=["x", "y"]),
-        partial(joins.people_count, k=3, loc=None), lambda contexts, more=1: contexts[0], max,
-    ],
-)  # fmt: skip
-def test_a_join_that_can_be_used(join):
-    Server(Lab(), at_once, join)
-
-
-@pytest.mark.parametrize(
     ("where", "given"),
     [
         ("aggregability", lambda sender: Volume(1)),
@@ -150,6 +138,48 @@ class Fleet:
 
     def counts(self):
         return [len(got) for got in self.got.values()]
+
+
+def join_of_two(join):
+    """Return what a device receives of the contexts of two others, and the problems of the server."""
+    fleet = Fleet(lambda sender, receiver: Volume(2), join=join)
+    for place, name in enumerate("ab"):
+        attributes = {"loc": (38.7, -9.1), "speed_kmh": 10.0, "x": 1.0 + place}
+        fleet.clients[name].propagate_context(Context({name}, attributes)).result()
+    fleet.lab.run(minutes=1)
+    return [context.attributes for context in fleet.got["c"]], fleet.server.problems["detail"].tolist()
+
+
+BOX = [38.7, -9.1, 38.7, -9.1]
+LISTS = {"loc": [[38.7, -9.1]] * 2, "speed_kmh": [10.0, 10.0], "x": [1.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    ("join", "expected"),
+    [
+        (joins.concatenation, LISTS),
+        (joins.mean, {"box": BOX, "messages": 2, "speed_kmh": 10.0}),
+        (
+            partial(joins.mean, of=["speed_kmh", "x"]),
+            {"box": BOX, "messages": 2, "speed_kmh": 10.0, "x": 1.5},
+        ),
+        (joins.bounding_box, {"box": BOX, "messages": 2, "speed_kmh": [10.0, 10.0], "x": [1.0, 2.0]}),
+        (joins.count_per_cell, {"cells": [[38.70225, -9.09743, 2, 2, 60.2]], "elsewhere": 0, "km": 1.0}),
+        (joins.mean_per_cell, {"cells": [[38.70225, -9.09743, 10.0, 2, 60.2]], "of": "speed_kmh", "km": 1.0}),
+        (partial(joins.top_k, by="x"), {**LISTS, "x": [2.0, 1.0]}),
+        (partial(joins.people_count, k=2), {"count": 2}),
+        (partial(joins.people_count, k=2, loc="loc"), {"box": BOX, "count": 2}),
+        (lambda contexts, more=1: contexts[1], {"loc": [38.7, -9.1], "speed_kmh": 10.0, "x": 2.0}),
+    ],
+)
+def test_a_join_that_can_be_used(join, expected):
+    assert join_of_two(join) == ([expected], [])
+
+
+def test_a_builtin_without_a_signature_is_taken_as_a_join():
+    heard, (problem,) = join_of_two(max)
+    assert heard == []
+    assert problem.startswith("The join max has failed: TypeError")
 
 
 @pytest.mark.parametrize("chainability", [*WRONG, lambda *_: 10**400])
@@ -280,7 +310,7 @@ def test_who_says_no_place_ends_nothing(said):
     )
     assert len(played.received)
     assert played.received["lat"].isna().all()
-    assert not len(played.heard)
+    assert not len(played.cells)
     assert played.problems
 
 
@@ -291,7 +321,7 @@ def test_cells_of_another_form_end_nothing(cells):
 
     played = play(replace(APPLICATIONS["traffic"], join=join), POSITIONS, watch=["a"])
     assert len(played.received)
-    assert not len(played.heard)
+    assert not len(played.cells)
     assert played.problems
 
 

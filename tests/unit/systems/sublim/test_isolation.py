@@ -7,7 +7,7 @@ import pytest
 from mudkit import Lab
 from mudkit.systems.sublim import AccessPoint, Policy, PolicyError, PublishServer, Rule, Subscriber, policy
 from mudkit.systems.sublim._policy.actions import Keep, Remember, SetField
-from mudkit.systems.sublim.check.checker import checked
+from mudkit.systems.sublim.check.checker import validate
 from mudkit.systems.sublim.messages import InstallPolicy
 
 
@@ -73,7 +73,7 @@ def test_the_others_notice_nothing(bad):
 def test_nobody_reads_the_state_of_another():
     mine = Policy("mine", [Rule(None, [SetField({"seen": "state.secret"})])], variables={"secret": 7})
     with pytest.raises(PolicyError, match="unknown name"):
-        checked(Policy("theirs", [Rule(None, [SetField({"seen": "state.secret"})])]))
+        validate(Policy("theirs", [Rule(None, [SetField({"seen": "state.secret"})])]))
     theirs = Policy("theirs", [Rule(None, [SetField({"seen": "state.secret"})])], variables={"secret": None})
     lab, net, subscribers = ward(mine=mine, theirs=theirs)
     net.publish({})

@@ -148,3 +148,49 @@ def test_a_plain_restart_is_no_incident(place):
     place.publish(1)
     assert place.heard == [0, 1]
     assert place.incidents() == []
+
+
+@pytest.mark.parametrize("knows_bob", [False, True])
+@pytest.mark.parametrize("loss_share", [0.0, 0.4])
+def test_a_silent_subscriber_is_found_at_its_new_address(place, knows_bob, loss_share):
+    """It attached, or moved, since the backup, and has nothing to say: the publish server knows where it is."""
+    backup = place.lab.faults.backup("here")
+    place.arrive()
+    if knows_bob:
+        place.publish(0)
+        backup = place.lab.faults.backup("here")
+        place.lab.faults.change_address("bob")
+        place.lab.run(minutes=1)
+    place.lab.faults.messages(loss_share=loss_share)
+    place.publish(1, 2, 3, 4, 5, 6)
+    place.restore(backup)
+    place.publish(7, 8)
+    place.lab.faults.messages()
+    place.lab.run(minutes=3)
+    place.publish(9)
+    assert place.heard[-3:] == [7, 8, 9]  # what was published before the restore may be lost
+    assert loss_share or place.heard[-9:] == list(range(1, 10))
+    assert place.is_quiet()
+
+
+def test_a_subscriber_that_came_just_before_the_restore_is_found(place):
+    backup = place.lab.faults.backup("here")
+    place.arrive()
+    place.restore(backup)
+    place.publish(1, 2)
+    assert place.heard == [1, 2]
+
+
+def test_a_subscriber_that_no_server_knows_any_more_is_found_when_it_reports(place):
+    """Restored access point and publish server: only the device knows that it has subscribed."""
+    backups = {host: place.lab.faults.backup(host) for host in ("here", "publish-server")}
+    place.arrive()
+    for host, backup in backups.items():
+        place.lab.faults.restore(host, backup)
+    place.publish(1, 2)
+    assert place.heard == []
+    place.bob.set_policy(POLICY)
+    place.lab.run(minutes=1)
+    assert place.heard == [1, 2]
+    place.publish(3, 11)
+    assert place.heard == [1, 2, 11]

@@ -7,8 +7,7 @@ import pytest
 from mudkit import trace
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats import recognise
-from mudkit.trace.options import Options
-from mudkit.trace.plan import LoadPlan
+from mudkit.trace.options import LoadPlan, Options
 
 HEADER = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
 FIRST = [

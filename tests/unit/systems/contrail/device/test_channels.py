@@ -218,4 +218,4 @@ def test_a_rule_of_ones_own_takes_the_place_of_the_channels(place):
     assert [each["epoch"] for each in seen if each["kind"] == "data"] == [1, 1, 2, 2]
     assert [(set(each.to), set(each.holders)) for each in answer] == [({"bob"}, {"bob"})] * 3
     assert [each.age_s > 30 for each in answer] == [True, True, True]
-    assert {each.lasts_s for each in answer} == {86_400.0}
+    assert {each.lifetime_s for each in answer} == {86_400.0}

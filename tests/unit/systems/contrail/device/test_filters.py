@@ -144,7 +144,7 @@ def test_an_item_that_comes_because_of_a_filter_taken_back_is_not_accepted(place
 def test_a_filter_that_raises_matches_nothing_is_reported_and_stops_nobody(place, request):
     there = place("ann bob cyd")
 
-    @function("contrail_trap", returns="number", takes=("string",))
+    @function("contrail_trap", returns="number", argument_kinds=("string",))
     def trap(text):
         raise ZeroDivisionError("trapped")
 
@@ -160,7 +160,7 @@ def test_a_filter_that_raises_matches_nothing_is_reported_and_stops_nobody(place
     there.lab.faults.restart("ann")
     there.run(1)
     assert who(there, ann, marked("x")) == ["cyd"]
-    trapped = function("contrail_trap", returns="number", takes=("string",))
+    trapped = function("contrail_trap", returns="number", argument_kinds=("string",))
     trapped(trap)  # for the finalizer
 
 

@@ -10,9 +10,9 @@ from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.messages import SentPredicate
-from mudkit.systems.mud.policies.policies import Asked
+from mudkit.systems.mud.policies.policies import Query
 from mudkit.systems.mud.tables.queries import keys_of
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 
 MINUTE_US = 60_000_000
@@ -27,7 +27,7 @@ def write(key, n):
 
 
 def asked(text, kind="committed", **reader):
-    return Asked("t", None if text is None else Predicate(text), kind, reader, None)
+    return Query("t", None if text is None else Predicate(text), kind, reader, None)
 
 
 class Device:
@@ -44,7 +44,7 @@ class Device:
         for each in rows:
             self.local.hold("t", replace(each, held_us=at_us))
         versions = {each.key: each.ver for each in rows}
-        return self.cache.note(at_us, asked(text), {}, versions, losses)
+        return self.cache.record_answer(at_us, asked(text), {}, versions, losses)
 
     def find(self, text, kind="committed", at_us=MINUTE_US, latest=False, **reader):
         query = asked(text, kind, **reader)
@@ -92,7 +92,7 @@ def test_a_query_within_one_that_was_answered_is_complete(device):
 
 def test_what_was_let_go_is_missing_where_it_was(device):
     device.answered(None, row("a"), row("b"), row("x"))
-    device.local.let_go("t", "b")
+    device.local.evict("t", "b")
     assert quality(device.find(None)) == (60.0, 2 / 3, 0.5)
     assert quality(device.find("key = 'a'")) == (60.0, 1.0, 0.0)
     device.answered(None, row("a"), row("x"), at_us=MINUTE_US)
@@ -102,7 +102,7 @@ def test_what_was_let_go_is_missing_where_it_was(device):
 def test_of_several_answers_that_contain_it_the_best_counts(device):
     device.answered("n > 0", row("a"))
     device.answered(None, row("a"), row("b"), at_us=10)
-    device.local.let_go("t", "b")
+    device.local.evict("t", "b")
     device.answered("n > 0 AND n < 9", row("a"), at_us=20_000_000)
     assert quality(device.find("n > 0 AND n < 9")) == (40.0, 1.0, 0.0)
 

@@ -19,10 +19,10 @@ from mudkit.systems.mud.messages import (
     DropRequest,
     ReadRequest,
     RegisterRequest,
-    SentPredicate,
     UnregisterRequest,
     WriteRequest,
 )
+from mudkit.systems.mud.tables.records import SentPredicate
 
 SECOND_US = 1_000_000
 READ = ReadRequest(
@@ -179,7 +179,7 @@ REQUESTS = {
     "create": CreateRequest("t", {}),
     "drop": DropRequest("t", {}),
     "register": RegisterRequest(
-        request=1, session="s", predicate=SentPredicate("TRUE", [True]), since={}, held=[], sync_us=None,
+        request=1, session="s", predicate=SentPredicate("TRUE", [True]), since={}, delivered=[], sync_us=None,
         table=None, **OF_CONTINUOUS,
     ),
     "unregister": UnregisterRequest(**OF_CONTINUOUS),

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from mud_machines import ports, sent
 
+from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.events import Complete, Notify, SetTimer
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.device.connection import Connection, Telling
+from mudkit.systems.mud import Client, Cloud
+from mudkit.systems.mud.device.connection import Connection, Updating
 from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.local import Local
-from mudkit.systems.mud.messages import CLIENT_FROM_GATEWAY, CLIENT_FROM_NOTIFICATION_SERVER, Welcome
-from mudkit.systems.mud.operations import Register, Unregister, UpdateData
+from mudkit.systems.mud.messages import (
+    CLIENT_FROM_GATEWAY,
+    CLIENT_FROM_NOTIFICATION_SERVER,
+    Register,
+    Unregister,
+    UpdateData,
+    Welcome,
+)
 
 TABLE = {
     "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {}, "number": 1,
@@ -62,8 +71,8 @@ class Cell:
         if ask is None:
             return ()
         timer = self.connection.answered(0, ask)
-        if isinstance(ask.work, Telling):
-            return [*timer, *self.watching.told(ask.work, answer)]
+        if isinstance(ask.work, Updating):
+            return [*timer, *self.watching.updated(ask.work, answer)]
         return [*timer, *self.watching.registered(0, ask.work, ask, answer)]
 
     def welcome(self, session, seq=None, incarnation="first"):
@@ -398,3 +407,26 @@ def test_a_question_is_answered_with_its_nonce_once_until_a_welcome(cell):
     cell.welcome("s")
     ((_, hello),) = sent(cell.watching.hello(0))
     assert "nonce" not in hello
+
+
+def test_a_change_costs_the_same_however_many_records_a_read_holds():
+    lab, sizes = Lab(seed=1), []
+    cloud = Cloud(lab)
+    ann, bob = (
+        Client(lab.device(name), cloud, app="app", token=lab.token(name, "app")) for name in ("ann", "bob")
+    )
+    ann.create("t").result()
+    bob.read("t", type="continuous", callback=lambda change: None).result()
+    store = lab.world.hosts["bob"].processes[0].store
+    store.at_put = lambda key, value: sizes.append(len(msgspec.msgpack.encode(value)))
+    written = []
+    for number in range(200):
+        ann.write("t", f"k{number:03d}", {"n": number}).result()
+        lab.run(seconds=1)
+        written.append(sum(sizes))
+        sizes.clear()
+    assert max(written[-10:]) < 1.2 * max(written[:10])
+    ann.write("t", "k000", {"n": 0}).result()
+    lab.faults.kill("bob")
+    lab.faults.restart("bob")
+    assert len(lab.world.hosts["bob"].processes[0].machine._watching.watches()[0].delivered) == 200

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mud_machines import ports
 
 from mudkit.errors import ParameterError
+from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud.device import local as module
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
@@ -63,17 +65,22 @@ _steps = st.lists(
 )
 
 
+_WRITE = "write", "news", "a"
+
+
 @given(_steps, st.integers(1, 4))
+@example([_WRITE, ("restart",), _WRITE, ("restart",), _WRITE], 1)
 def test_what_is_read_back_is_what_was_there(steps, max_rows):
     store = MemoryStore()
-    local = Local(ports(store=store), max_rows)
+    each_start = Ports(store, Random(0).randbytes, "here")  # no two starts are one incarnation
+    local = Local(each_start, max_rows)
     pending: dict[int, tuple[str, str]] = {}
     for now_us, (what, *given_) in enumerate(steps):
         if what == "hold":
             name, key, ver, number = given_
             local.hold(name, row(key, ver, {"at": now_us}, number, now_us))
         elif what == "let go":
-            local.let_go(*given_)
+            local.evict(*given_)
         elif what == "write":
             number = local.writes.last_seq + 1
             local.add(write(number, *given_))
@@ -93,8 +100,8 @@ def test_what_is_read_back_is_what_was_there(steps, max_rows):
         elif what == "see":
             local.see(*given_)
         elif what == "restart":
-            local = Local(ports(store=store), max_rows)
-        assert held(Local(ports(store=store), max_rows)) == held(local)
+            local = Local(each_start, max_rows)
+        assert held(Local(each_start, max_rows)) == held(local)
         assert {each.number: (each.name, each.key) for each in local.writes} == pending
         assert sum(len(keys) for keys in held(local)["of tables"].values()) <= max_rows
 
@@ -118,8 +125,8 @@ def test_tables_do_not_share_records():
     local.hold("news", row("a", 1))
     local.hold("n", row("a", 2))
     assert [each.ver for each in local.rows("news")] == [1]
-    local.let_go("news", "a")
-    local.let_go("news", "never held")
+    local.evict("news", "a")
+    local.evict("news", "never held")
     assert local.row("news", "a") is None
     assert local.row("n", "a").ver == 2
 
@@ -317,7 +324,7 @@ def test_the_hash_of_what_is_held_is_made_once_and_goes_with_it(monkeypatch):
     local.hold("news", row("a", 2, second, held_us=6))
     assert [local.hash_of("news", "a", second) for _ in range(3)] == [f"hash {second}"] * 3
     assert made == [first, second]
-    local.let_go("news", "a")
+    local.evict("news", "a")
     assert [local.hash_of("news", "a", gone) for _ in range(2)] == [f"hash {gone}"] * 2
     assert made == [first, second, gone, gone]  # what is not held is not kept
 

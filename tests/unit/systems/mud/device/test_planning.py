@@ -31,7 +31,7 @@ def test_where_nothing_is_held_there_is_one_plan(planner):
 
 
 def test_asking_is_not_needless_where_nothing_is_held(planner):
-    matrix = cost_matrix(stale_s=100.0, needless_s=8.0)
+    matrix = cost_matrix(stale_s=100.0, unnecessary_s=8.0)
     (remote,) = planner.plans(0, "t", matrix, None)
     assert matrix.cost(remote) == 0.0
 
@@ -102,8 +102,8 @@ def test_what_is_incomplete_is_no_answer_unless_the_utility_says_what_it_is_wort
     assert planner.choose(0, "t", latency(10) + completeness(1.0), half) == "local"
     assert planner.choose(0, "t", latency(10) + completeness(10.0), half) == "remote"
     assert planner.choose(0, "t", latency(10) + completeness(1.0) + bias(5.0), half) == "remote"
-    assert planner.choose(0, "t", latency(10) + completeness(1.0, least=0.6), half) == "local"
-    assert planner.choose(0, "t", latency() + completeness(1.0, least=0.6), half) == "remote"
+    assert planner.choose(0, "t", latency(10) + completeness(1.0, min_share=0.6), half) == "local"
+    assert planner.choose(0, "t", latency() + completeness(1.0, min_share=0.6), half) == "remote"
 
 
 def test_a_poor_answer_now_may_be_worth_more_than_a_good_one_later(planner):

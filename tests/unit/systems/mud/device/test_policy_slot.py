@@ -13,7 +13,7 @@ from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import AlwaysRemote, Artefact, ShippedPolicy, freshness
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads
 from mudkit.systems.mud.messages import Policy
-from mudkit.systems.mud.policies.policies import Asked, Cached
+from mudkit.systems.mud.policies.policies import Cached, Query
 
 LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
 
@@ -36,7 +36,7 @@ class TestShelf:
     def test_a_newer_version_takes_effect(self):
         slot = PolicySlot(MemoryStore(), "read")
         for version in (1, 3):
-            slot.take(reads(version).document)
+            slot.accept(reads(version).document)
             assert slot.version == version
         assert slot.refused == []
 
@@ -54,8 +54,8 @@ class TestShelf:
     def test_what_is_wrong_changes_nothing(self, document, why):
         store = MemoryStore()
         slot = PolicySlot(store, "read")
-        slot.take(reads(2).document)
-        slot.take(document)
+        slot.accept(reads(2).document)
+        slot.accept(document)
         assert slot.version == 2
         assert why in slot.refused[0]
         assert PolicySlot(store, "read").version == 2
@@ -63,14 +63,14 @@ class TestShelf:
     def test_the_same_again_is_no_mistake(self):
         slot = PolicySlot(MemoryStore(), "read")
         for _ in range(2):
-            slot.take(reads(1).document)
+            slot.accept(reads(1).document)
         assert (slot.version, slot.refused) == (1, [])
 
     def test_when_what_is_kept_is_damaged_the_one_before_counts(self):
         store = MemoryStore()
         slot = PolicySlot(store, "read")
-        slot.take(reads(1).document)
-        slot.take(reads(2).document)
+        slot.accept(reads(1).document)
+        slot.accept(reads(2).document)
         store.put("policy read in use", damaged(reads(2)))
         again = PolicySlot(store, "read")
         assert again.version == 1
@@ -92,9 +92,9 @@ class TestShelf:
 def test_a_read_is_as_far_from_one_before_as_the_two_places(here, there, decided):
     near = Artefact.create("read", 1, ["distance"], [[0, 1.0, 1, 2, 2], [0], [1]], ["local", "remote"])
     slot = PolicySlot(MemoryStore(), "read")
-    slot.take(near.document)
+    slot.accept(near.document)
     now, before = ({} if loc is None else {"loc": loc} for loc in (here, there))
-    asked, answered = (Asked("news", None, "committed", reader, None) for reader in (now, before))
+    asked, answered = (Query("news", None, "committed", reader, None) for reader in (now, before))
     assert ShippedReads(slot, None).decide(asked, {}, [Cached(answered, 5.0, {})]) == decided
     assert (
         ShippedReads(slot, None).decide(asked, {}, [Cached(replace(answered, table="t"), 5.0, {})])
@@ -232,7 +232,7 @@ def test_a_document_that_was_damaged_on_its_way_is_not_used(place):
 
 @pytest.mark.parametrize("document", [damaged(reads(1)), {}, None])
 def test_what_cannot_be_used_is_not_shipped(place, document):
-    with pytest.raises(ParameterError, match=r"cannot be used|not usable"):
+    with pytest.raises(ParameterError, match="not usable"):
         place.cloud.ship(document, app="news").result()
 
 

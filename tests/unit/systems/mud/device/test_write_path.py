@@ -41,7 +41,7 @@ def test_what_stands_on_a_write_that_failed_is_not_tried(lab, jane, bob):
     lab.faults.mend("jane")
     assert failed(first).store["ver"] == 1
     error = failed(second)
-    assert "stands on" in error.summary
+    assert "based on" in error.summary
     assert error.local["data"] == {"n": 2}
     assert second.responded_us == first.responded_us
     assert other.result() == 1

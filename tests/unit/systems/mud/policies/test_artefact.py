@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
-from mudkit.systems.mud.policies.artefact import FORMAT, Artefact, sha256
-from mudkit.systems.mud.policies.density import Density
+from mudkit.systems.mud.policies.artefact import FORMAT, Artefact, Density, sha256
 
 NODES = [[0, 600.0, 1, 2, 2], [1, 1.0, 3, 4, 4], [1], [0], [1]]
 
@@ -76,10 +75,10 @@ def test_it_survives_json():
 def test_whatever_is_changed_is_noticed(name):
     document = copy.deepcopy(dict(made().document))
     document[name] = 7 if name in ("format", "version") else [document[name]]
-    with pytest.raises(ParameterError, match="cannot be used"):
+    with pytest.raises(ParameterError, match="policy is not usable"):
         Artefact.read(document)
     del document[name]
-    with pytest.raises(ParameterError, match="cannot be used"):
+    with pytest.raises(ParameterError, match="policy is not usable"):
         Artefact.read(document)
 
 
@@ -101,7 +100,7 @@ def test_what_could_not_be_used_is_refused_though_its_digest_is_right(changes, w
     "document", [None, [], "policy", {}, {"format": FORMAT}, {"format": FORMAT, "sha256": 0, 1j: {}}]
 )
 def test_what_is_no_document_is_refused(document):
-    with pytest.raises(ParameterError, match="cannot be used"):
+    with pytest.raises(ParameterError, match="policy is not usable"):
         Artefact.read(document)
 
 
@@ -117,12 +116,12 @@ def test_one_byte_that_is_edited_is_noticed_wherever_it_is():
             continue
         if document == whole:
             continue
-        with pytest.raises(ParameterError, match="cannot be used"):
+        with pytest.raises(ParameterError, match="policy is not usable"):
             Artefact.read(document)
         noticed += 1
     assert noticed > 100
     for length in range(0, len(text), 7):  # cut off, it is no JSON, and as a text no document
-        with pytest.raises(ParameterError, match="cannot be used"):
+        with pytest.raises(ParameterError, match="policy is not usable"):
             Artefact.read(text[:length])
 
 
@@ -146,17 +145,17 @@ def test_a_table_of_densities_is_checked(table):
         made(features=["density", "distance"], density=Density(0.05, {(1, 2): (0.5,) * 24})).document
     )
     document["density"] = table
-    with pytest.raises(ParameterError, match="cannot be used") as caught:
+    with pytest.raises(ParameterError, match="policy is not usable") as caught:
         Density.read(table)
     assert caught.value.where.startswith("density")
     if "1e999" not in str(table) and "inf" not in str(table):
         document["sha256"] = sha256(document)
-        with pytest.raises(ParameterError, match="cannot be used"):
+        with pytest.raises(ParameterError, match="policy is not usable"):
             Artefact.read(document)
 
 
 def test_a_table_of_densities_has_a_largest_size(monkeypatch):
-    monkeypatch.setattr("mudkit.systems.mud.policies.density._MAX_CELLS", 1)
+    monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MAX_CELLS", 1)
     with pytest.raises(ParameterError, match="at most 1"):
         Density.read({"cell_deg": 1, "cells": [[1, 2, RATES], [2, 2, RATES]]})
 

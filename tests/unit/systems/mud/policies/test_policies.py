@@ -9,18 +9,18 @@ from mudkit.predicates import Predicate
 from mudkit.systems.mud.policies.policies import (
     NEVER,
     AlwaysRemote,
-    Asked,
     Cached,
     Freshness,
     NearAndRecent,
     Now,
+    Query,
 )
 
 AUSTIN, NEARBY, FAR = (30.27, -97.74), (30.275, -97.74), (30.29, -97.74)
 
 
 def asked(table="spots", loc=None):
-    return Asked(table, Predicate("n > 1"), "committed", {} if loc is None else {"loc": loc}, None)
+    return Query(table, Predicate("n > 1"), "committed", {} if loc is None else {"loc": loc}, None)
 
 
 def cached(age_s, table="spots", loc=None, context=None):

@@ -94,7 +94,7 @@ PLAN = Plan("remote", 0.0, 2.0, 0.5, 0.25, 0.75, size_kb=4.0, radio_mj=8000.0)
 
 @pytest.mark.parametrize(("utility", "expected"), [
     (latency(), -2.0), (latency(3.0), -6.0), (bandwidth(0.5), -2.0), (energy(0.5), -4.0), (bias(8.0), -2.0),
-    (completeness(10.0), 5.0), (completeness(10.0, least=0.5), 5.0), (completeness(10.0, least=0.51), 0.0),
+    (completeness(10.0), 5.0), (completeness(10.0, min_share=0.5), 5.0), (completeness(10.0, min_share=0.51), 0.0),
     (cost_matrix(100.0, 8.0), -2.0), (freshness(10), 1e9 - 2.0),
 ])  # fmt: skip
 def test_each_utility_looks_at_its_own(utility, expected):
@@ -105,7 +105,7 @@ def test_a_cost_matrix_charges_the_wrong_decision():
     local = Plan("local", 60.0, 0.0, changed_share=0.75)
     assert worth(cost_matrix(100.0, 8.0), local) == -75.0
     assert worth(cost_matrix(100.0, 8.0), Plan("wait", 0.0, 60.0, changed_share=0.75)) == -2.0
-    with pytest.raises(ParameterError, match="stale_s, needless_s"):
+    with pytest.raises(ParameterError, match="stale_s, unnecessary_s"):
         cost_matrix(0, 0)
 
 

@@ -27,7 +27,7 @@ def test_as_many_servers_stand_as_are_asked_for():
 @pytest.mark.parametrize(
     ("name", "value"),
     [("replicas", -1), ("gateways", 0), ("processors", 1.5), ("servers", True), ("replica_lag_s", -0.5),
-     ("max_waiting", 0), ("longest_s", "an hour")],
+     ("max_waiting", 0), ("max_wait_s", "an hour")],
 )  # fmt: skip
 def test_what_no_cloud_can_have_is_named(name, value):
     lab = Lab(seed=7)

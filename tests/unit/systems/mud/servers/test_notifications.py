@@ -9,9 +9,8 @@ from mud_machines import ports, sent, told
 
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.events import LinkUp, SendFailed, SetTimer, TimerFired
-from mudkit.systems.mud.messages import Welcome
+from mudkit.systems.mud.messages import Welcome, server_of
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US, NotificationServer
-from mudkit.systems.mud.tables.partitioning import server_of
 from mudkit.wire import as_wire
 
 DEAD_US = 2 * HEARTBEAT_US + 60_000_000
@@ -31,7 +30,7 @@ class Cell:
             generator="generator",
             processors=["processor", "another processor"],
             max_waiting=max_waiting,
-            longest_s=longest_s,
+            max_wait_s=longest_s,
         )
         self.server.handle(0, LinkUp("server", "server"))
         self.stream, self.shipping = Outgoing("processor 1"), Outgoing("generator 1")
@@ -334,3 +333,39 @@ def test_a_server_that_starts_asks_until_a_hello_carries_its_nonce():
     assert again == [("jane", question)]
     assert hello(server, 3, nonce=question["nonce"])[0][1]["kind"] == "welcome"
     assert sent(server.handle(200_000_000, TimerFired("identify"))) == []
+
+
+def moved(said):
+    return [(to, message["address"]) for to, message in said if message["kind"] == "moved"]
+
+
+def test_a_processor_with_reads_is_told_a_new_address_until_it_has_noted_it(cell):
+    session, _ = cell.hello()
+    cell.tell(session)
+    assert moved(cell.hello(address="jane@1", session=session)[1]) == [("processor", "jane@1")]
+    assert moved(cell.hello(address="jane@1", session=session)[1]) == []
+    late_us = 10_000_000
+    assert moved(cell.timer("moved", late_us)) == [("processor", "jane@1")]
+    note = {"session": session, "endpoint": "jane/news", "address": "jane@1"}
+    assert told(cell.server, "moved", "processor", late_us, **note) == []
+    assert cell.timer("moved", 10 * late_us) == []
+
+
+def test_a_processor_that_has_noted_a_late_copy_is_told_again(cell):
+    session, _ = cell.hello()
+    cell.tell(session)
+    for address in ("jane@1", "jane@2"):
+        cell.hello(address=address, session=session)
+    note = {"session": session, "endpoint": "jane/news", "address": "jane@2"}
+    assert told(cell.server, "moved", "processor", **note) == []
+    assert moved(told(cell.server, "moved", "processor", **{**note, "address": "jane@1"})) == [
+        ("processor", "jane@2")
+    ]
+
+
+def test_the_move_of_a_client_that_was_given_up_is_told_no_more(cell):
+    session, _ = cell.hello()
+    cell.tell(session)
+    cell.hello(address="jane@1", session=session)
+    cell.timer("sweep", DEAD_US)
+    assert moved(cell.timer("moved", 2 * DEAD_US)) == []

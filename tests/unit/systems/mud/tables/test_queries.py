@@ -11,8 +11,8 @@ from predicate_strategies import conditions, make, scopes
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.messages import SentPredicate
 from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, keys_of, tables_of, tables_of_sent
+from mudkit.systems.mud.tables.records import SentPredicate
 
 # -- keys
 
@@ -220,5 +220,5 @@ def test_tables_of_nothing_and_of_a_parameter():
     "text", ["lookup(n, 1, 'x') = 1", "lookup(NULL, 1, 'x') = 1", "lookup(lower('A'), 1, 'x') = 1"]
 )
 def test_a_table_without_a_name_is_refused(text):
-    with pytest.raises(PredicateError, match="by a text"):
+    with pytest.raises(PredicateError, match="must be a text"):
         tables_of(Predicate(text))

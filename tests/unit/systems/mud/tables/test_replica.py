@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from mudkit.errors import AccessDenied, TableProblem
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud.messages import DropEntry, Row, RowEntry, SentPredicate, State, TableEntry
+from mudkit.systems.mud.messages import DropEntry, Row, RowEntry, State, TableEntry
+from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import Joined, TableReplica, aggregate, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table
 

@@ -151,7 +151,7 @@ def test_room_is_given_up_by_messages_that_wait_nowhere():
     made = engine(lambda sender, receiver: Volume(3), clients=5)
     sent = (message(number, f"c{number % 5}", number) for number in range(10_000))
     assert sum(len(gone.batch) for gone in broadcast(made, sent)) == 9_999
-    assert made._held.shape == (16, 16)
+    assert made._codes.shape == (16, 16)
 
 
 def test_which_engine_is_for_whom():

@@ -52,7 +52,7 @@ def sent(engine, join, messages, until_s=10 * RETENTION_S):
         for number, (at_s, sender, v) in enumerate(messages, 1)
     ]
     return [
-        (each.gone_us // S, [message.number for message in each.batch])
+        (each.sent_us // S, [message.number for message in each.batch])
         for each in broadcast(engine, given, join, until_us=until_s * S)
         if "reader" in each.recipients
     ]

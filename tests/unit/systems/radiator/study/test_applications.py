@@ -41,7 +41,7 @@ def test_every_message_goes_to_all_once(name, commuters):
     counts = played.received["receiver"].value_counts()
     assert counts.nunique() == 1, "both got all, sooner or later"
     if name in ("traffic", "noise map"):
-        of_messages = played.heard.groupby("receiver")["messages"].sum()
+        of_messages = played.cells.groupby("receiver")["messages"].sum()
         assert (of_messages == counts).all(), "the cells are of all messages"
     assert (played.aggregates["messages"] > 1).any()
 
@@ -57,7 +57,7 @@ def test_popular_spots_are_of_twenty_people_and_leave_out_the_few(commuters):
     wide = replace(APPLICATIONS["popular spots"], join=partial(joins.count_per_cell, least=3, km=8.0))
     played = play(wide, commuters, watch=["phone-00000"])
     assert played.aggregates["people"].min() >= 20
-    assert played.heard["value"].min() >= 3
+    assert played.cells["value"].min() >= 3
 
 
 def test_the_noise_of_ones_own_place_comes_sooner(commuters):
@@ -80,9 +80,9 @@ def test_friends_near_by_are_told_at_once(commuters):
 
 def drawn(played, ground, receivers, tells):
     frame = ground.select(["lat", "lon"]).to_pandas()
-    until_s = float(played.heard["t_s"].max())
+    until_s = float(played.cells["t_s"].max())
     made = figures.knowledge_map(
-        played.heard, frame, receivers, value="value", label=tells, every_s=until_s / 8, until_s=until_s
+        played.cells, frame, receivers, value="value", label=tells, every_s=until_s / 8, until_s=until_s
     )
     return made.get_root().render()
 
@@ -97,20 +97,20 @@ def test_each_is_drawn_over_time_near_by_and_far_away(name, commuters):
     application = APPLICATIONS.get(name) or friends_nearby(friends)
     if name == "popular spots":  # forty people are few for a town
         application = replace(application, join=partial(joins.count_per_cell, least=3, km=8.0))
-    played = play(application, commuters, stand=stand, every_s=300)
+    played = play(application, commuters, stationary=stand, every_s=300)
     assert not played.problems
-    heard = played.heard
+    heard = played.cells
     assert heard.groupby("receiver")["messages"].sum().nunique() == 1 or name == "popular spots"
-    assert (heard["t_s"] >= heard["said_s"] - 0.05).all()
+    assert (heard["t_s"] >= heard["reported_s"] - 0.05).all()
     assert heard["distance_km"][heard["receiver"] == "far"].min() > 20
     assert played.sent["receiver"].tolist() == ["far", "near"]
     assert played.sent["messages"].nunique() == 1
     assert played.sent["bytes"].min() > 0
-    answer = drawn(played, commuters, ("near", "far"), application.tells)
+    answer = drawn(played, commuters, ("near", "far"), application.quantity)
     assert "mudkitMap.slides(" in answer
     assert '"far"' in answer
     if name in ("noise map", "friends nearby"):  # their functions look at the place
-        ages = (heard["t_s"] - heard["said_s"]).groupby(heard["receiver"]).mean()
+        ages = (heard["t_s"] - heard["reported_s"]).groupby(heard["receiver"]).mean()
         assert ages["near"] < ages["far"]
 
 
@@ -119,7 +119,7 @@ def test_where_a_receiver_was_when_it_heard(commuters):
     name = commuters["device"][0].as_py()
     played = play(APPLICATIONS["noise map"], commuters, watch=[name], every_s=300)
     own = commuters.filter(pc.equal(commuters["device"], name)).to_pandas().sort_values("ts")
-    row = played.heard.iloc[-1]
+    row = played.cells.iloc[-1]
     start = commuters["ts"].to_pandas().min()
     last = own[(own["ts"] - start).dt.total_seconds() <= row["t_s"]].iloc[-1]
     assert row["distance_km"] == pytest.approx(
@@ -135,13 +135,13 @@ def test_on_the_recorded_taxis(cabspotting):
     played = play(APPLICATIONS["noise map"], hour, watch=cabs[:1], every_s=300)
     assert not played.problems
     assert played.aggregates["recipients"].sum() > len(cabs)
-    assert len(played.heard) > 20
-    assert (played.heard["value"] >= 45).all()
+    assert len(played.cells) > 20
+    assert (played.cells["value"] >= 45).all()
     assert played.received["sender"].nunique() > 50
     assert "mudkitMap.slides(" in drawn(played, hour, cabs[:1], "noise, dB")
 
 
-@pytest.mark.parametrize("wrong", [{"watch": ["nobody"]}, {"stand": {"phone-00000": (30.0, -97.0)}}])
+@pytest.mark.parametrize("wrong", [{"watch": ["nobody"]}, {"stationary": {"phone-00000": (30.0, -97.0)}}])
 def test_a_device_that_is_not_there_or_is_already(commuters, wrong):
     with pytest.raises(ParameterError, match=r"'nobody'|'phone-00000'"):
         play(APPLICATIONS["traffic"], commuters, **wrong)

@@ -39,7 +39,7 @@ def made(engine, function):
 def gone(engine, function):
     result = broadcast(made(engine, function), SAID, until_us=60 * S)
     return [
-        (each.gone_us / S, each.context["n"], [name for name in each.recipients if name != "ann"])
+        (each.sent_us / S, each.context["n"], [name for name in each.recipients if name != "ann"])
         for each in result
     ]
 
@@ -65,7 +65,7 @@ def test_a_receiver_of_her_own_mind_and_nobody_gets_her_own(engine):
 
     result = list(broadcast(made(engine, by_receiver), SAID, until_us=60 * S))
     assert {name for each in result for name in each.recipients} == {"bob", "cy"}
-    assert [(each.gone_us // S, each.context["n"]) for each in result if "bob" in each.recipients] == [
+    assert [(each.sent_us // S, each.context["n"]) for each in result if "bob" in each.recipients] == [
         (21, [1, 2, 5]),
         (50, [30]),
     ]
@@ -95,7 +95,7 @@ def test_what_is_not_joined_waits_and_is_tried_again(engine, failures, gone_s):
 
     lists = made(engine, lambda sender, receiver: Volume(1))
     result = list(broadcast(lists, SAID[:1], picky, until_us=600 * S))
-    assert [(each.gone_us // S, each.context["n"], each.recipients) for each in result] == [
+    assert [(each.sent_us // S, each.context["n"], each.recipients) for each in result] == [
         (gone_s, [1], ["bob", "cy"])
     ]
     for part in ("picky", "too few", "sender 'ann'", "receiver 'bob', 'cy'"):

@@ -22,7 +22,7 @@ from mudkit.systems.sublim._policy.actions import (
     SetField,
 )
 from mudkit.systems.sublim.check.charge import more_on_less
-from mudkit.systems.sublim.check.checker import MORE_ON_LESS, NOT_CHECKED, checked, findings
+from mudkit.systems.sublim.check.checker import MORE_ON_LESS, NOT_CHECKED, findings, validate
 
 FIELDS = {"pulse": "number", "ecg": "bytes", "note": "string", "t": "number"}
 LOW, REST = "state.battery < 25", None
@@ -86,7 +86,7 @@ def test_what_sends_more_is_refused_with_a_witness(name):
     with pytest.raises(
         PolicyError, match=r"it sends more on a battery of .* than of .*it sends .* on .* and .* on"
     ):
-        checked(given)
+        validate(given)
     result = [each for each in more_on_less(given) if each.is_error]
     for each in result:
         assert each.lower < each.higher
@@ -99,7 +99,7 @@ def test_what_does_not_is_taken_without_a_word(name):
 
 @pytest.mark.parametrize("name", WARNED)
 def test_what_cannot_be_told_is_taken_with_a_warning(name):
-    assert [each.kind for each in findings(checked(WARNED[name]))] == [NOT_CHECKED]
+    assert [each.kind for each in findings(validate(WARNED[name]))] == [NOT_CHECKED]
 
 
 def test_a_method_of_a_user_is_not_called_for_a_look():
@@ -108,7 +108,7 @@ def test_a_method_of_a_user_is_not_called_for_a_look():
     given = policy(
         Rule(LOW, Call("looked_at")), Rule(REST, [Keep(("pulse",)), Remember({"a": 1}), Forget(("b",))])
     )
-    assert [each.kind for each in findings(checked(given))] == [NOT_CHECKED]
+    assert [each.kind for each in findings(validate(given))] == [NOT_CHECKED]
     assert called == []
 
 

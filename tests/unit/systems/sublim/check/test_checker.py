@@ -21,8 +21,8 @@ from mudkit.systems.sublim.check.checker import (
     NOT_CHECKED,
     UNKNOWN,
     UNREACHABLE,
-    checked,
     findings,
+    validate,
 )
 from mudkit.systems.sublim.study import (
     disaster_policy,
@@ -143,7 +143,7 @@ def test_what_is_too_much_to_look_at_is_said():
     many = " AND ".join(f"message.a{n} IN (1, 2, 3)" for n in range(12))
     policy = Policy("many", [Rule(many), Rule()])
     assert [(each.kind, each.is_error) for each in findings(policy)] == [(NOT_CHECKED, False)]
-    assert checked(policy) is policy
+    assert validate(policy) is policy
 
 
 def test_a_finding_has_its_line_and_refuses_the_policy():
@@ -151,7 +151,7 @@ def test_a_finding_has_its_line_and_refuses_the_policy():
     (finding,) = findings(policy)
     assert (finding.line, finding.kind) == (4, UNREACHABLE)
     with pytest.raises(PolicyError, match="late: 'rule 1' always comes before it") as caught:
-        checked(policy)
+        validate(policy)
     assert caught.value.line == 4
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit.events import size_bytes
-from mudkit.systems.sublim import Explanation, Policy, PolicyError, Rule, checked, method
+from mudkit.systems.sublim import Explanation, Policy, PolicyError, Rule, method, validate
 from mudkit.systems.sublim._policy.actions import (
     ACTIONS,
     MAX_BOOKS_BYTES,
@@ -279,7 +279,8 @@ ALARM_EVERY_300_S = (0.0, 40), (10.0, 70), (20.0, 40), (30.0, 70), (40.0, 40), (
 def test_a_limit_of_one_rule_does_not_forget_that_of_another(per):
     rules = [Rule("message.pulse < 50", Every(300, per[0])), Rule(None, Every(5, per[1]))]
     sent, _ = play(
-        checked(Policy("p", rules)), [(at, {"patient": 7, "pulse": pulse}) for at, pulse in ALARM_EVERY_300_S]
+        validate(Policy("p", rules)),
+        [(at, {"patient": 7, "pulse": pulse}) for at, pulse in ALARM_EVERY_300_S],
     )
     assert [at for at, message in sent if message["pulse"] < 50] == [0.0, 310.0]
     assert [at for at, message in sent if message["pulse"] > 50] == [10.0, 30.0]
@@ -301,7 +302,7 @@ def test_a_summary_tells_of_the_messages_of_its_own_rule():
         (80.0, {"kind": "a", "x": 9}),
         (320.0, {"kind": "b", "y": 1}),
     ]
-    sent, _ = play(checked(Policy("p", rules)), messages)
+    sent, _ = play(validate(Policy("p", rules)), messages)
     assert [each.get("x") or each["y"] for _, each in sent] == [
         {"count": 2, "min": 1, "max": 3, "mean": 2.0},
         {"count": 2, "min": 5, "max": 7, "mean": 6.0},

@@ -11,14 +11,14 @@ from mudkit.systems.sublim import Policy, PolicyError, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Keep, Remember, SetField
 from mudkit.systems.sublim._policy.policy import MAX_ACTIONS, MAX_RULES
 from mudkit.systems.sublim._policy.state import MAX_STATE_BYTES
-from mudkit.systems.sublim.check.checker import checked, findings
+from mudkit.systems.sublim.check.checker import findings, validate
 
 MESSAGE = {"patient": 7, "pulse": 48}
 
 
 def refused(text):
     with pytest.raises(PolicyError) as caught:
-        checked(Policy.from_yaml(text))
+        validate(Policy.from_yaml(text))
     return caught.value
 
 
@@ -59,7 +59,7 @@ def test_nothing_that_is_given_is_changed():
 
 def test_the_sample_is_read_and_comes_back_from_its_description():
     policy = Policy.from_yaml("data/sample/picu.yaml")
-    assert findings(checked(policy)) == []
+    assert findings(validate(policy)) == []
     again = Policy.read(policy.describe())
     assert again.describe() == policy.describe()
     assert again.decide(MESSAGE, policy.variables, {}).out == MESSAGE
@@ -126,7 +126,7 @@ def test_unknown_names_are_refused_with_their_line():
         ("rules:\n  - do:\n    - every: 5\n", 3, "parameters by name"),
         ("rules:\n  - do:\n    - compress: {field: a, ratio: 0.5}\n", 3, "Invalid ratio"),
         ("rules:\n  - do:\n    - call: nothing_of_that_name\n", 3, "Unknown method"),
-        ("rules:\n  - do:\n    - set: {a: 'message.b +'}\n", 3, "too soon"),
+        ("rules:\n  - do:\n    - set: {a: 'message.b +'}\n", 3, "incomplete"),
         ("rules:\n  - do:\n    - drop: 5\n", 3, "takes nothing"),
         ("message: {a: float}\nrules:\n  - do: drop\n", 1, "kind of field"),
         ("variables:\n  battery: 5\nrules:\n  - do: drop\n", 2, "automatic"),

@@ -1,6 +1,7 @@
-"""Aggregates of a read: computed where the records are, combined where the answers meet.
+"""Values computed in the language of predicates: expressions of one record, aggregates of many.
 
-Sums are exact, so the result is the same however the records are spread and in whatever order the parts come.
+Aggregates are computed where the records are, and the parts are combined. Sums are exact, so the result does
+not depend on the distribution of the records or on the order of the parts.
 """
 
 from __future__ import annotations
@@ -12,21 +13,80 @@ from sqlglot import TokenType
 
 from mudkit.errors import PredicateError
 from mudkit.predicates.language import MOBIUS, Language
-from mudkit.predicates.parse import Parser
-from mudkit.predicates.parsed import Bound, ListOf, Parameter
+from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser
 from mudkit.predicates.python import compile_tree
-from mudkit.predicates.tokens import tokens
+from mudkit.predicates.tokens import tokenize
 from mudkit.predicates.tree import Call, Name, walk
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, STRING, kind_names, kind_of
 
-__all__ = ["Aggregates", "State"]
+__all__ = ["Aggregates", "Expression", "State"]
+
+
+class Expression:
+    """Value that is computed from the scopes of a language: arithmetic and functions over names.
+
+    Parameters
+    ----------
+    text : str
+        The expression, for instance ``"2 + (75 - state.battery) / 12.5"``, without parameters.
+    language : Language, optional
+        Scopes, and optionally attributes, that the expression may name.
+
+    Raises
+    ------
+    PredicateError
+        The text is not an expression of the language, or the schema does not have a name.
+
+    Examples
+    --------
+    >>> Expression("price * 2")({"price": 4})
+    8.0
+    >>> Expression("price * 2")({}) is None
+    True
+    """
+
+    def __init__(self, text: str, *, language: Language = MOBIUS) -> None:
+        parsed = Parser(text, language.scopes).expression()
+        if not _is_closed(parsed):
+            raise PredicateError(
+                "An expression has no parameters and no sender.",
+                text=text,
+                expected="attributes and literals, such as price * 2",
+            )
+        self.text = text
+        self.language = language
+        self.constants: tuple[Any, ...] = parsed.sources
+        self.root = parsed.root
+        for node in walk(parsed.root):
+            if isinstance(node, Name):
+                language.kinds(node, text)
+        self.evaluate = compile_tree(parsed.root, language.scopes.names, kind=EVERY_KIND)
+        """``(constants, tables, *scopes)`` to a value of the language, ``None`` for NULL."""
+
+    def names(self) -> dict[str, set[str]]:
+        """Return the names that the expression reads, by scope."""
+        names: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
+        for node in walk(self.root):
+            if isinstance(node, Name):
+                names[node.scope].add(".".join(node.path))
+        return names
+
+    def __call__(self, *scopes: Mapping[str, Any], tables: Mapping[str, Any] | None = None) -> Any:
+        """Evaluate for the data of the scopes, in their order; the names of a missing scope are NULL."""
+        missing = self.language.others[max(len(scopes) - 1, 0) :]
+        first = scopes or ({},)
+        return self.evaluate(self.constants, tables, *first, *missing)
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
 
 State: TypeAlias = tuple[Any, ...]
-"""What is known of some records, one item an aggregate; it can be sent as JSON."""
+"""Partial result of some records, one item for each aggregate; it can be sent as JSON."""
 
 _NAMES: Final = ("count", "sum", "min", "max", "avg")
 _ONE: Final = 1 << 1074
-"""Sums are counted in the smallest double, 2^-1074: every double is a whole multiple of it."""
+"""Sums are counted in the smallest double, 2^-1074: every double is an integer multiple of it."""
 _ORDER: Final = {NUMBER: 0, STRING: 1, BOOLEAN: 2}
 
 
@@ -38,19 +98,21 @@ class _Aggregate(NamedTuple):
 
 
 class Aggregates:
-    """One or more aggregates, as a read asks for them.
+    """One or more aggregates of a read.
 
     Parameters
     ----------
     text : str
         The aggregates, for instance ``"count(*), avg(speed)"``: ``count``, ``sum``, ``min``, ``max`` and
-        ``avg`` of an expression. NULL does not count; a sum of nothing is NULL. ``min`` and ``max`` order
+        ``avg`` of an expression. NULL does not count; the sum of no values is NULL. ``min`` and ``max`` order
         numbers before strings before booleans.
     language : Language, optional
+        Scopes that the arguments may name.
 
     Raises
     ------
     PredicateError
+        The text is not a list of aggregates, or an argument is not of the kind that an aggregate takes.
 
     Notes
     -----
@@ -70,28 +132,28 @@ class Aggregates:
         self._aggregates: list[_Aggregate] = []
         self._scopes = language.scopes.names
         self.looks_at: list[Name] = []
-        """The names in its arguments."""
+        """Names in its arguments."""
         for part in _parts(text):
             name, argument = Parser(text, language.scopes, part=part).aggregate(_NAMES)
             written = text[part[0].start : part[-1].end + 1]
             if argument is None:
                 self._aggregates.append(_Aggregate(name, written, None, ()))
                 continue
-            if any(isinstance(source, (Parameter, Bound, ListOf)) for source in argument.sources):
+            if not _is_closed(argument):
                 raise PredicateError(
                     "An aggregate has no parameters and no sender.",
                     text=text,
                     at=argument.root.at,
-                    expected="attributes and values that are written out, such as sum(price * 2)",
+                    expected="attributes and literals, such as sum(price * 2)",
                 )
-            if any(isinstance(each, Call) and each.function.name == "lookup" for each in walk(argument.root)):
+            if any(isinstance(node, Call) and node.function.name == "lookup" for node in walk(argument.root)):
                 raise PredicateError(
-                    "An aggregate looks into no other table.",
+                    "An aggregate cannot look up other tables.",
                     text=text,
                     at=argument.root.at,
                     expected="attributes of the table that is read",
                 )
-            self.looks_at += [each for each in walk(argument.root) if isinstance(each, Name)]
+            self.looks_at += [node for node in walk(argument.root) if isinstance(node, Name)]
             kind = NUMBER if name in ("sum", "avg") else EVERY_KIND
             if not argument.root.kinds & kind:
                 raise PredicateError(
@@ -106,15 +168,16 @@ class Aggregates:
 
     @property
     def names(self) -> list[str]:
-        """The aggregates as they are written."""
+        """Texts of the aggregates."""
         return [aggregate.written for aggregate in self._aggregates]
 
     def of(self, records: Iterable[Mapping[str, Any]], **scopes: Mapping[str, Any]) -> State:
-        """Compute over some records: the part of one processor.
+        """Return the partial result of some records.
 
         Parameters
         ----------
         records : iterable of mapping
+            Data of the first scope.
         **scopes : mapping
             Data of the other scopes, the same for all records.
         """
@@ -128,7 +191,13 @@ class Aggregates:
         return tuple(states)
 
     def combine(self, states: Iterable[State]) -> State:
-        """Combine parts: the gateway's work. The order does not matter."""
+        """Combine partial results, in any order.
+
+        Parameters
+        ----------
+        states : iterable of tuple
+            Results of :meth:`of` or :meth:`combine`.
+        """
         whole = [_start(aggregate.name) for aggregate in self._aggregates]
         for state in states:
             for number, aggregate in enumerate(self._aggregates):
@@ -136,24 +205,43 @@ class Aggregates:
         return tuple(whole)
 
     def is_state(self, state: Any) -> bool:
-        """Say whether something can be what :meth:`of` gives, as far as :meth:`combine` needs it."""
+        """Return whether data have the form of a partial result, so that :meth:`combine` accepts them.
+
+        Parameters
+        ----------
+        state : object
+            Data from another machine.
+        """
         if not isinstance(state, list | tuple) or len(state) != len(self._aggregates):
             return False
-        return all(_is_part(each.name, part) for each, part in zip(self._aggregates, state, strict=True))
+        return all(
+            _is_part(aggregate.name, part) for aggregate, part in zip(self._aggregates, state, strict=True)
+        )
 
     def result(self, state: State) -> dict[str, Any]:
-        """Give the values, by aggregate as it is written; ``None`` is NULL."""
+        """Return the value of each aggregate, by its text; ``None`` is NULL.
+
+        Parameters
+        ----------
+        state : tuple
+            Result of :meth:`of` or :meth:`combine`.
+        """
         return {
             aggregate.written: _result(aggregate.name, part)
             for aggregate, part in zip(self._aggregates, state, strict=True)
         }
 
 
+def _is_closed(parsed: Parsed) -> bool:
+    """Return whether all constants of a text are literals."""
+    return not any(isinstance(source, (Parameter, Bound, ListOf)) for source in parsed.sources)
+
+
 def _parts(text: str) -> list[list[Any]]:
-    """Cut a list at its commas."""
+    """Split a list of tokens at its commas."""
     parts: list[list[Any]] = [[]]
     depth = 0
-    for token in tokens(text):
+    for token in tokenize(text):
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
         if token.token_type == TokenType.COMMA and depth == 0:
             parts.append([])

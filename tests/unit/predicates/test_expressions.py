@@ -1,3 +1,5 @@
+"""Expressions of one record and aggregates of many."""
+
 from __future__ import annotations
 
 import json
@@ -9,12 +11,15 @@ from hypothesis import strategies as st
 from predicate_strategies import values
 
 from mudkit.errors import PredicateError
-from mudkit.predicates import Aggregates
+from mudkit.predicates import Aggregates, Language, Point
+from mudkit.predicates.expressions import Expression
 
 ALL = "count(*), count(x), sum(x), avg(x), min(x), max(x), sum(x * 2), min(coalesce(y, 'none'))"
 
+SUBLIM = Language(("message", "state"), bound=(), schema={"message": {"pulse": "number"}})
 
-def test_what_they_give() -> None:
+
+def test_aggregates_of_records() -> None:
     a = Aggregates("count(*), avg(speed), max(name)")
     assert a.names == ["count(*)", "avg(speed)", "max(name)"]
     assert a.result(a.of([{"speed": 1, "name": "a"}, {"speed": "fast", "name": "b"}, {"speed": 4}])) == {
@@ -40,7 +45,7 @@ def test_sums_are_exact_and_overflow_is_null() -> None:
     ),
     st.permutations(range(4)),
 )
-def test_parts_combine_to_the_whole_in_any_order(
+def test_partial_results_combine_in_any_order(
     records: list[tuple[dict[str, Any], int]], order: list[int]
 ) -> None:
     a = Aggregates(ALL)
@@ -51,7 +56,7 @@ def test_parts_combine_to_the_whole_in_any_order(
     assert a.result(a.combine([a.combine(sent[:2]), a.combine(sent[2:])])) == whole
 
 
-def test_the_readers_data_take_part() -> None:
+def test_arguments_read_other_scopes() -> None:
     a = Aggregates("sum(price * receiver.quantity)")
     assert a.result(a.of([{"price": 2}, {"price": 3}], receiver={"quantity": 10})) == {
         "sum(price * receiver.quantity)": 50.0
@@ -82,6 +87,44 @@ def test_the_readers_data_take_part() -> None:
         "count(x, y)",
     ],
 )
-def test_what_is_no_aggregate(text: str) -> None:
+def test_invalid_aggregates_are_errors(text: str) -> None:
     with pytest.raises(PredicateError):
         Aggregates(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "state", "wanted"),
+    [
+        ("message.pulse + state.x", {"pulse": 2}, {"x": 3}, 5.0),
+        ("message.pulse / 0", {"pulse": 2}, {}, None),
+        ("state.x", {}, {"x": "text"}, "text"),
+        ("state.x", {}, {"x": True}, True),
+        ("state.x", {}, {"x": [1, 2]}, Point(1.0, 2.0)),
+        ("state.x", {}, {"x": b"bytes"}, None),
+        ("'a text'", {}, {}, "a text"),
+        ("coalesce(state.x, -1)", {}, {}, -1.0),
+        ("message.pulse < 50", {"pulse": 2}, {}, True),
+        ("state.x IN (1, 2)", {}, {"x": 2}, True),
+        ("lookup('t', message.pulse, 'a')", {"pulse": 2}, {}, 7.0),
+    ],
+)
+def test_expression_values(text, message, state, wanted):
+    assert Expression(text, language=SUBLIM)(message, state, tables={"t": {2: {"a": 7}}}) == wanted
+
+
+def test_missing_scopes_are_empty():
+    assert Expression("coalesce(state.x, message.pulse, 3)", language=SUBLIM)() == 3.0
+    assert Expression("coalesce(state.x, message.pulse, 3)", language=SUBLIM)({"pulse": 4}) == 4.0
+
+
+def test_names_of_an_expression():
+    assert Expression("message.pulse + state.x.y", language=SUBLIM).names() == {
+        "message": {"pulse"},
+        "state": {"x.y"},
+    }
+
+
+@pytest.mark.parametrize("text", ["message.puls", "a +", ":x + 1", "state.x IN (:a)", "f(1)", ""])
+def test_invalid_expressions_are_errors(text):
+    with pytest.raises(PredicateError):
+        Expression(text, language=SUBLIM)

@@ -1,4 +1,4 @@
-"""Comparisons in a row are refused with what to write; whatever is taken means what it means to SQLite."""
+"""Tokens of predicates: chained comparisons are errors, everything else means the same as in SQLite."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_two_in_a_row_are_refused_with_what_to_write(text):
+def test_chained_comparisons_are_errors_with_a_remedy(text):
     with pytest.raises(PredicateError) as caught:
         Predicate(text)
-    assert caught.value.summary == "Two comparisons stand in a row."
+    assert caught.value.summary == "Comparisons cannot be chained."
     assert caught.value.remedy == REFUSED[text]
     meant = caught.value.remedy.removeprefix("write ").partition(", or")[0]
     Predicate(meant)  # it can be written so
-    with pytest.raises(PredicateError, match="in a row"):
+    with pytest.raises(PredicateError, match="cannot be chained"):
         Aggregates(f"count({text})")
 
 
@@ -58,7 +58,7 @@ def test_two_in_a_row_are_refused_with_what_to_write(text):
     ],
 )
 @pytest.mark.parametrize("n", [0, 1, 2, None])
-def test_one_each_means_what_it_means_to_sqlite(text, n):
+def test_single_comparisons_agree_with_sqlite(text, n):
     (expected,) = _BASE.execute(f"SELECT {text} FROM (SELECT ? AS n, 'x' AS s)", (n,)).fetchone()
     assert Predicate(text)({"n": n, "s": "x"}) == (None if expected is None else bool(expected))
 
@@ -84,11 +84,11 @@ _TEXT = st.builds(
 
 
 @given(_TEXT, st.sampled_from([0, 1, 2, None]))
-def test_what_is_taken_means_what_it_means_to_sqlite(text, n):
+def test_accepted_comparisons_agree_with_sqlite(text, n):
     try:
         value = Predicate(text)({"n": n})
     except PredicateError as error:
-        assert error.summary == "Two comparisons stand in a row."  # noqa: PT017 - or it is taken
+        assert error.summary == "Comparisons cannot be chained."  # noqa: PT017 - or it is accepted
         return
     (expected,) = _BASE.execute(f"SELECT {text} FROM (SELECT ? AS n)", (n,)).fetchone()
     assert value == (None if expected is None else bool(expected))
@@ -101,24 +101,24 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("written", NUMBERS)
-def test_a_sign_after_an_exponent_is_a_sign(written):
+def test_sign_after_an_exponent_is_an_operator(written):
     assert Predicate(f"s = '1e3+1' AND x = {written}")({"x": NUMBERS[written], "n": 7, "s": "1e3+1"}) is True
 
 
 @pytest.mark.parametrize("written", ["0.3.5", ".3.5", "3..5", "1e3.5", ". 3.5"])
-def test_what_is_no_number_is_refused(written):
+def test_invalid_numbers_are_errors(written):
     with pytest.raises(PredicateError):
         Predicate(f"n = {written}")
 
 
-def test_places_are_those_of_the_text_as_it_was_given():
+def test_error_positions_refer_to_the_given_text():
     with pytest.raises(PredicateError) as caught:
         Predicate("n = 1e3+1 AND m = 2e3-1 AND x ; y")
     assert str(caught.value).splitlines()[2].index("^") == len("  where:    n = 1e3+1 AND m = 2e3-1 AND x ")
 
 
 @pytest.mark.parametrize("written", ["N'x'", "n'x'", "E'x'", "X'ff'", "U&'x'", "_utf8'x'"])
-def test_a_string_has_no_letters_before_it(written):
+def test_string_prefixes_are_errors(written):
     with pytest.raises(PredicateError):
         Predicate(f"s = {written}")
     if written.lower() == "n'x'":

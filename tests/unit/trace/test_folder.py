@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from mudkit.errors import PredicateError
+from mudkit.trace.folder import select
 from mudkit.trace.schema import POSITIONS
-from mudkit.trace.where import select
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from mud_machines import sent
 
-from mudkit.events import SetTimer
+from mudkit.events import CancelTimer, SetTimer
 from mudkit.systems.mud.messages import DropEntry, FollowLog, Log, Row, RowEntry, State, TableEntry
-from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
+from mudkit.systems.mud.servers.replica import BEGIN, LogFollower
 from mudkit.systems.mud.tables.table import Table
 
 
@@ -33,31 +33,31 @@ STATE = State("now", 0, [table(0).table], [])
 @pytest.fixture
 def follower():
     follower = LogFollower("master", "now")
-    follower.state(STATE)
+    follower.state(0, STATE)
     return follower
 
 
 def test_it_asks_until_the_state_has_come_though_nothing_has_happened_yet():
     follower = LogFollower("master", "now")
-    for _ in range(2):
-        send, timer = follower.begin()
+    send, timer = follower.begin(0)
+    for now_us in (200_000, 400_000):
         assert (send.to, send.message) == ("master", FollowLog("now"))
-        assert isinstance(timer, SetTimer)
-        assert timer.name == BEGIN
-    follower.state(STATE)
-    assert follower.begin() == ()
+        assert timer == SetTimer(BEGIN, 200_000)
+        send, timer = follower.overdue(now_us)
+    assert follower.state(500_000, STATE)[1:] == (CancelTimer(BEGIN),)
+    assert follower.begin(500_000) == ()
 
 
 def test_a_state_that_comes_late_changes_nothing(follower):
-    assert sent(follower.state(State("now", 3, [], []))) == [("master", {"kind": "has", "lsn": 0})]
+    assert sent(follower.state(0, State("now", 3, [], []))) == [("master", {"kind": "has", "lsn": 0})]
     assert follower.copy.lsn == 0
     assert [each.lsn for each in follower.fresh(Log([entry(1), entry(2)]))] == [1, 2]
 
 
 def test_a_state_that_an_earlier_life_asked_for_is_too_old():
     follower = LogFollower("master", "now")
-    assert follower.state(State("before", 3, [], [])) == ()
-    assert follower.begin() != ()
+    assert follower.state(0, State("before", 3, [], [])) == ()
+    assert follower.begin(0) != ()
 
 
 def test_entries_are_taken_once_and_in_order(follower):
@@ -122,7 +122,7 @@ def test_it_keeps_what_a_later_start_has_and_forgets_what_it_has_not(follower):
     assert (follower.lsn, follower.start, follower.shared("")) == (3, "b", 3)
     assert follower.hear(Log([], {"c": 2}))
     assert (follower.lsn, follower.start) == (-1, "c")
-    assert follower.begin() != ()
+    assert follower.begin(0) != ()
 
 
 def test_it_takes_nothing_of_a_former_start(follower):

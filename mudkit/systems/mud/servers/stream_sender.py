@@ -1,9 +1,8 @@
-"""Sender of a numbered stream to one receiver: a processor's, the generator's, or a notification server's."""
+"""Sender of a numbered stream to one receiver, used by processors, notification servers and the generator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from typing import Final, Generic, TypeVar
 
 from mudkit.delivery.retransmit import (
@@ -26,21 +25,8 @@ _T = TypeVar("_T")
 class StreamSender(Generic[_T]):
     """Stream to a receiver; every unacknowledged item has its own deadline.
 
-    Parameters
-    ----------
-    stream : str
-        Name of the stream.
-    receiver : str
-        Name of the receiver, for the timer.
-    address : str
-        Current address of the receiver.
-    timeout_us, max_timeout_us, us_per_byte : int
-        See :class:`mudkit.delivery.retransmit.RetransmitTimer`.
-
-    Attributes
-    ----------
-    is_reached : bool
-        Whether the receiver is reached at the address; otherwise items wait.
+    ``stream`` is the name of the stream, ``receiver`` that of the receiver, for the timer; for the rest see
+    :class:`mudkit.delivery.retransmit.RetransmitTimer`. While ``is_reached`` is False, items wait.
     """
 
     def __init__(
@@ -68,7 +54,7 @@ class StreamSender(Generic[_T]):
         return len(self._stream)
 
     def age_us(self, now_us: int) -> int:
-        """Return the time since the oldest unacknowledged item was added, in µs; 0: there is none."""
+        """Return the time since the oldest unacknowledged item was added; 0: there is none."""
         return now_us - self._stream.waiting[0].sent_us if self._stream else 0
 
     def send(self, now_us: int, body: _T) -> Sequence[Effect]:
@@ -76,22 +62,21 @@ class StreamSender(Generic[_T]):
         return self._sent(now_us, [self._stream.add(now_us, body)])
 
     def add(self, now_us: int, body: _T) -> None:
-        """Add an item, which is sent by :meth:`resume`."""
+        """Add an item that :meth:`resume` will send."""
         self._stream.add(now_us, body)
 
     def acked(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Remove the items up to a sequence number."""
-        gone = [each.seq for each in takewhile(lambda each: each.seq <= seq, self._stream.waiting)]
-        self._stream.acked(seq)
-        return [effect for each in gone for effect in self._unacknowledged.answered(now_us, each)]
+        seqs = self._stream.acked(seq)
+        return [effect for acked in seqs for effect in self._unacknowledged.answered(now_us, acked)]
 
     def overdue(self, now_us: int) -> Sequence[Effect]:
-        """Retransmit overdue items, when the timer has fired."""
+        """Retransmit overdue items after the timer fired."""
         late = frozenset(self._unacknowledged.overdue(now_us))
         return [*self._sent(now_us, self._stream.missing(late)), *self._unacknowledged.fired(now_us)]
 
     def resume(self, now_us: int, address: str) -> Sequence[Effect]:
-        """Retransmit every item to an address at which the receiver is reached."""
+        """Send every item again, to an address at which the receiver is reached."""
         self.address, self.is_reached = address, True
         return [*self._unacknowledged.clear(), *self._sent(now_us, self._stream.again())]
 

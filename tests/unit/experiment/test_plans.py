@@ -1,0 +1,36 @@
+"""Plans of experiments: every number declares its range, and is checked against it."""
+
+from dataclasses import fields
+
+import pytest
+
+from mudkit.errors import ParameterError
+from mudkit.experiment import Afternoon, Audience, Commuters, Journal, NewsReader, Traffic, Ward
+
+PLANS = (Afternoon, Audience, Commuters, Journal, NewsReader, Traffic, Ward)
+NUMBERS = [
+    pytest.param(plan, declared, id=f"{plan.__name__}.{declared.name}")
+    for plan in PLANS
+    for declared in fields(plan)
+    if isinstance(declared.default, int | float)
+]
+
+
+@pytest.mark.parametrize(("plan", "declared"), NUMBERS)
+def test_a_number_declares_its_range_and_is_checked(plan, declared):
+    low, high = declared.metadata["low"], declared.metadata["high"]
+    for limit in (low, high):
+        assert getattr(plan(**{declared.name: limit}), declared.name) == limit
+    for wrong in (low - 1, high + 1, "many", None, True, float("nan")):
+        with pytest.raises(ParameterError) as info:
+            plan(**{declared.name: wrong})
+        assert info.value.where == declared.name
+        assert "from" in info.value.expected
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_an_integer_is_a_float_where_a_float_is_declared(plan):
+    for declared in fields(plan):
+        if type(declared.default) is float:
+            value = getattr(plan(**{declared.name: int(declared.metadata["high"])}), declared.name)
+            assert type(value) is float
