@@ -54,7 +54,7 @@ class TrafficRun:
 
     def delays(self, near_km: float) -> tuple[float, float]:
         """Return the mean delays, in s, of messages about cells within ``near_km`` and beyond."""
-        is_near = self.cells["distance_km"] <= near_km
+        is_near = self.cells["distance_km"] <= number("near_km", near_km, 0.0, 1e5)
         return _mean_delay_s(self.cells[is_near]), _mean_delay_s(self.cells[~is_near])
 
     def measures(self, near_km: float = 1.0) -> dict[str, float]:
@@ -71,6 +71,11 @@ class TrafficRun:
             ``server_kb``, sent by the server; ``phones_kb``, sent by all phones; ``aggregates``;
             ``mean_delay_s``, the mean over all messages and receivers; ``near_delay_s, far_delay_s``, the
             same for cells near the receiver and beyond.
+
+        Raises
+        ------
+        ParameterError
+            The distance is not usable.
         """
         bill = self.lab.bill()
         near_s, far_s = self.delays(near_km)

@@ -309,7 +309,7 @@ def crossover(
     bottom = low if low > top / 2 or low < 0 else 0.0
     figure.update_yaxes(title_text=y_title or up.title, range=_with_room(bottom, top, up))
     below = heading(title, _which_is_lower(lines, equal))
-    return styled(figure, 420, (70, 20, 100, 60), below, legend=_LEGEND)
+    return styled(figure, 440, (70, 20, 120, 60), below, legend=_LEGEND)
 
 
 def _which_is_lower(lines: Mapping[str, pd.Series[float]], equal: Sequence[str]) -> str | None:

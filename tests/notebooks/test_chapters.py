@@ -181,7 +181,7 @@ OTHER = {
         "news_per_day": 100.0,
         "photo_hours": 8.0,
         "photo_bytes": 9_000,
-        "scenarios": 2,
+        "scenarios": 1,
         "seeds": 1,
         "seed": 4,
     },

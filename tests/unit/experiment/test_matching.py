@@ -53,3 +53,14 @@ def test_all_methods_find_the_same(shape):
 def test_sizes_and_records_are_positive():
     with pytest.raises(ParameterError, match="records"):
         matching_times([10], records=0)
+
+
+@pytest.mark.parametrize("load", [{"subscriptions": 0}, {"topics": -1}, {"seed": -1}])
+def test_a_load_out_of_its_range_is_refused(load):
+    with pytest.raises(ParameterError, match=next(iter(load))):
+        MatchingLoad(**{"subscriptions": 10, "topics": 2} | load)
+
+
+def test_a_negative_number_of_records_is_refused():
+    with pytest.raises(ParameterError, match="many"):
+        MatchingLoad(10, 2).records(-1)

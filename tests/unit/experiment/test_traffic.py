@@ -62,6 +62,8 @@ def test_everything_arrives_once_on_the_fleet(reports, settings):
     assert near_s < measures["mean_delay_s"] < far_s
     assert measures["server_kb"] == drive.counts["bytes_sent"] / 1000
     assert measures["phones_kb"] > 0
+    with pytest.raises(ParameterError, match="near_km"):
+        drive.measures(float("nan"))
 
 
 def test_the_rules_alone_say_what_the_fleet_does(reports):

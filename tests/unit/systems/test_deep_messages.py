@@ -115,7 +115,6 @@ def deep_copies(message, depth):
 
 def test_every_role_drops_what_is_nested_deeply(world, scaled):
     lab, heard, act = world
-<<<<<<< HEAD
     for depth in scaled([*DEPTHS, *MORE_DEPTHS], DEPTHS):
         text, value = b"[" * depth + b"]" * depth, nested(depth)
         odd = [{"kind": value}, value, text, b'{"kind":' + text + b"}", gzip.compress(text)]
@@ -123,20 +122,6 @@ def test_every_role_drops_what_is_nested_deeply(world, scaled):
         in_fields = depth in scaled([*DEPTHS, *MORE_DEPTHS], DEPTHS[:2])
         for process, events in heard.items():
             for message in (*odd, *(deep_copies(events[-1].message, depth) if in_fields else ())):
-=======
-    for process, events in heard.items():
-        for depth in scaled([*DEPTHS, *MORE_DEPTHS], DEPTHS):
-            text = b"[" * depth + b"]" * depth
-            odd = [
-                {"kind": nested(depth)},
-                nested(depth),
-                text,
-                b'{"kind":' + text + b"}",
-                gzip.compress(text),
-            ]
-            copies = deep_copies(events[-1].message, depth) if depth == DEPTHS[0] else ()
-            for message in (*odd, *copies):
->>>>>>> outside
                 effects = process.machine.handle(
                     lab.world.now_us, Received(events[-1].source, message, events[-1].host)
                 )
