@@ -14,7 +14,7 @@ import numpy as np
 from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.sources.courses import Mobility
-from mudkit.sources.parameters import check_ranges, rate
+from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.systems.radiator import (
     APPLICATIONS,
     Aggregability,
