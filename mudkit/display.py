@@ -383,8 +383,7 @@ def lanes(events: Sequence[Event], arrows: Sequence[tuple[int, int]], described:
         wide = step * (event.end - event.start + 1) - 12
         dashes = " stroke-dasharray='5 3'" if event.is_open else ""
         drawn.append(
-            f"<rect x='{x}' y='{y - 13}' width='{wide}' height='26' rx='4' fill='currentColor' "
-            f"fill-opacity='0.1'{dashes}/>"
+            f"<rect x='{x}' y='{y - 13}' width='{wide}' height='26' rx='4' fill-opacity='0'{dashes}/>"
         )
         drawn.append(_words(x + wide / 2, y + 4, _shortened(event.text, 18), "middle"))
         middles.append((x + wide / 2, y))
