@@ -127,7 +127,7 @@ class Kept(msgspec.Struct, frozen=True):
     policy: Count
     stopped: Count
     skipped: Count
-    incarnation: str
+    incarnation: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{8})?\Z")]
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
     """Lineage of the publish server's log in which ``next_seq`` counts; absent: empty."""
     since_us: Count | msgspec.UnsetType = msgspec.UNSET

@@ -277,7 +277,10 @@ class AccessPointMachine:
         return [*moved, *self._identify(now_us, list(self._unconfirmed)), *self._catch_up(now_us)]
 
     def _is_readable(self, state: StateTransfer) -> bool:
-        """Return whether the policy of a transferred subscriber can be read."""
+        """Return whether a subscriber can be served from a transferred state: policy, order of the queue."""
+        seqs = [entry.seq for entry in state.out]
+        if seqs and seqs != list(range(seqs[0], state.record.last_seq + 1)):
+            return False
         try:
             return state.policy is None or self._read(state.policy) is not None
         except MudkitError:
@@ -321,7 +324,11 @@ class AccessPointMachine:
     def _have(self) -> Have:
         """Acknowledge messages; name subscribers whose address the publish server has not noted."""
         moved = {name: self._where(self._agents[name]) for name in self._moved if name in self._agents}
-        moved = {name: where for name, where in moved.items() if self._noted.get(name) != where}
+        moved = {
+            name: where
+            for name, where in moved.items()
+            if where.address and where.incarnation and self._noted.get(name) != where
+        }
         self._moved = dict.fromkeys(moved)
         return Have(self._log.last_seq or 0, last_start(self._log.lineage) or UNSET, moved or UNSET)
 
