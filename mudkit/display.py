@@ -11,12 +11,12 @@ import math
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime, time, timedelta
 from html import escape
 from itertools import islice
 from numbers import Integral, Real
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from mudkit import words
 from mudkit.errors import ParameterError
@@ -46,6 +46,8 @@ INK: Final = "#7b7b7b"
 
 MAX_COLUMNS: Final = 7
 """Columns on screen; the others are named below the table."""
+
+_C = TypeVar("_C")
 
 MAX_ROWS: Final = 10
 """Rows on screen of an object's display; of a table that a reader asks for, :data:`MAX_SHOWN`."""
@@ -299,6 +301,32 @@ class Displayed:
         except Exception as error:  # half built, or closed
             return View(type(self).__name__, {"not readable:": f"{type(error).__name__}: {one_line(error)}"})
         return view
+
+
+def shows_fields(kind: type[_C]) -> type[_C]:
+    """Decorate a dataclass or NamedTuple of results: it shows its fields, tables by their first rows."""
+    for name in ("__repr__", "_repr_html_", "_safe_view"):
+        setattr(kind, name, vars(Displayed)[name])
+    setattr(kind, "_view", _view_of_fields)  # noqa: B010 - mypy refuses the assignment
+    return kind
+
+
+def _view_of_fields(result: Any) -> View:
+    facts: dict[str, Any] = {}
+    tables = []
+    for name in getattr(result, "_fields", None) or [each.name for each in fields(result)]:
+        value, label = getattr(result, name), name.replace("_", " ")
+        kind = type(value).__module__.partition(".")[0]
+        if kind in ("pandas", "pyarrow"):
+            facts[label] = words.count(len(value), "row", "rows")
+            tables.append(
+                frame_table(_frame(value.head(MAX_ROWS) if kind == "pandas" else value[:MAX_ROWS]), label)
+            )
+        elif isinstance(value, Sequence | Mapping) and not isinstance(value, str):
+            facts[label] = f"{len(value):,}"
+        elif value is not None:
+            facts[label] = one_line(value, 60)
+    return View(type(result).__name__, facts, tables[:2])
 
 
 def first_rows(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
+from mudkit.display import shows_fields
 from mudkit.fleet.device import Device
 from mudkit.fleet.exposure import Exposure
 from mudkit.lab import Lab
@@ -34,6 +35,7 @@ _MIN_DIGITS: Final = 8
 """A number this long is no part of another one by chance."""
 
 
+@shows_fields
 @dataclass(frozen=True)
 class AfternoonRun:
     """Result of an afternoon.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Typ
 
 import numpy as np
 
+from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.sources.mobility import ManhattanGrid
@@ -36,6 +37,7 @@ _APP, _TABLE, _KEY, _SETTLE_S = "city", "news", "a17", 30.0
 _BLOCK_M: Final = 300.0
 
 
+@shows_fields
 class AudienceRun(NamedTuple):
     """Result of a run.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
 from mudkit.learning.batching import LearntWrites
@@ -36,6 +37,7 @@ _BOUNDS: Final = 7
 _FEATURES: Final = "extended"
 
 
+@shows_fields
 class CachingRun(NamedTuple):
     """Result of a policy.
 

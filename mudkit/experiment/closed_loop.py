@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import intervals, learning
+from mudkit.display import shows_fields
 from mudkit.experiment.commuters import Commuters, CommutersRun
 from mudkit.learning import Batch, BatchTree, Tree, cache_completeness, min_sent_share
 from mudkit.learning.batching import LearntWrites
@@ -54,6 +55,7 @@ class GeneratedPolicy(NamedTuple):
     stale_high: float
 
 
+@shows_fields
 class LabelledRun(NamedTuple):
     """Operations of the clients, with the labels that Spark computes."""
 
@@ -66,6 +68,7 @@ class LabelledRun(NamedTuple):
     """Labels of the writes, see ``pipeline.label_writes``."""
 
 
+@shows_fields
 class Loop(NamedTuple):
     """Result of the comparison.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.workloads import Poisson
@@ -32,6 +33,7 @@ _MOVED_KM: Final = 0.1
 DriveTime = Literal["any time", "driving"]
 
 
+@shows_fields
 class CommutersRun(NamedTuple):
     """Result of some days.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from mudkit.display import shows_fields
 from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.sources.courses import Mobility
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Traffic", "TrafficRun"]
 
 
+@shows_fields
 @dataclass(frozen=True)
 class TrafficRun:
     """Result of one way to propagate.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.sources.ecg import ecg_mv, encode_ecg
 from mudkit.sources.mobility import RandomWaypoint
@@ -121,6 +122,7 @@ class Ward:
         return [patient for patient in range(1, self.patients + 1) if patient % self.doctors == doctor]
 
 
+@shows_fields
 class WardRun(NamedTuple):
     """Result of a run.
 

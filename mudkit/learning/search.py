@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.display import shows_fields
 from mudkit.learning.costs import CostMatrix
 from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
@@ -35,6 +36,7 @@ _REFINEMENTS: Final = 4
 _LOCAL: Final = 0
 
 
+@shows_fields
 @dataclass(frozen=True)
 class RuleSearch:
     """Rules of all tried distances and ages.
@@ -63,6 +65,7 @@ class RuleSearch:
     all_devices: int
 
 
+@shows_fields
 @dataclass(frozen=True)
 class TreeSearch:
     """Trees for many prices of a stale answer, each replayed on devices that it has not seen.

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
+from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.files import existing
 from mudkit.pipeline._ingest import ingest
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenTrace", "check_they_meet", "open_trace"]
 
 
+@shows_fields
 @dataclass(frozen=True)
 class OpenTrace:
     """A trace ready for the jobs.

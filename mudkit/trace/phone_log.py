@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
 from mudkit.trace.formats import Source, header
@@ -39,6 +40,7 @@ _UNLOCKED = 3
 _US_PER_DAY = 86_400 * US_PER_S
 
 
+@shows_fields
 @dataclass(frozen=True)
 class UnlockLog:
     """Times at which one phone was unlocked.

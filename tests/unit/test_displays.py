@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import importlib
+import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -10,15 +14,17 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+import mudkit
 from mudkit import Lab, consistency, show, trace
 from mudkit.consistency import History, Verdict
-from mudkit.display import Displayed
+from mudkit.display import Displayed, shows_fields
 from mudkit.experiment import Comparison, Scenario, run
 from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.comparison import Scoreboard
@@ -436,3 +442,49 @@ def test_displays_load_nothing_heavy() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert loaded.strip() == "[]"
+
+
+INTERNAL = ("mudkit.report", "mudkit.reproduce", "mudkit.verify", "mudkit.trace.clean", "mudkit.trace.parse",
+            "mudkit.trace.formats", "mudkit.learning.writes")  # fmt: skip
+"""Packages whose tables no notebook is given."""
+
+
+def results_with_tables() -> Iterator[type]:
+    for found in pkgutil.walk_packages(mudkit.__path__, "mudkit."):
+        if found.name.startswith(INTERNAL) or found.name == "mudkit.__main__":
+            continue
+        module = importlib.import_module(found.name)
+        for name, kind in vars(module).items():
+            if not inspect.isclass(kind) or kind.__module__ != module.__name__ or name.startswith("_"):
+                continue
+            is_result = dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")
+            hints = map(str, getattr(kind, "__annotations__", {}).values())
+            if is_result and any(re.search("DataFrame|pa.Table|Series", hint) for hint in hints):
+                yield kind
+
+
+def test_a_result_with_tables_displays_itself() -> None:
+    kinds = list(results_with_tables())
+    assert len(kinds) > 15
+    assert [kind.__qualname__ for kind in kinds if not hasattr(kind, "_repr_html_")] == []
+    for kind in filter(dataclasses.is_dataclass, kinds):
+        assert repr(object.__new__(kind)).startswith(f"<{kind.__name__}")  # half built
+
+
+@pytest.mark.parametrize("rows", [0, 2, 100_000])
+def test_a_result_shows_its_short_fields_and_the_first_rows_of_its_tables(rows: int) -> None:
+    frame = pd.DataFrame({HOSTILE: [LONG] * rows, "share": np.linspace(0, 1, rows)})
+    shown = Result(frame, pa.Table.from_pandas(frame), HOSTILE, [1] * 2000, None)
+    assert repr(shown).startswith(f"<Result: table {rows:,} rows, positions {rows:,} rows, name <script>")
+    assert "numbers 2,000" in repr(shown)
+    assert "nothing" not in repr(shown)
+    assert_displays(shown)
+
+
+@shows_fields
+class Result(NamedTuple):
+    table: pd.DataFrame
+    positions: pa.Table
+    name: str
+    numbers: list[int]
+    nothing: None

@@ -16,7 +16,9 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from mudkit import words
 from mudkit.arguments import check_arguments
+from mudkit.display import Displayed, View
 from mudkit.sources.outages import Outages, outages_of
 from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
@@ -114,8 +116,8 @@ class Outcome:
         return len(set(self.forwarded_ids) - set(self.read_ids)) / len(self.forwarded_ids)
 
 
-@dataclass(frozen=True)
-class Simulated:
+@dataclass(frozen=True, repr=False)
+class Simulated(Displayed):
     """A run of a policy, and of the on-line policy on the same events.
 
     Parameters
@@ -160,6 +162,10 @@ class Simulated:
     def read_ids(self) -> tuple[Hashable, ...]:
         """Read messages, in order."""
         return self.outcome.read_ids
+
+    def _view(self) -> View:
+        shares = {"waste": words.percent(self.waste), "loss": words.percent(self.loss)}
+        return View("Simulated", {"forwarded": f"{self.forwarded:,}", "read": f"{self.read:,}", **shares})
 
 
 @check_arguments

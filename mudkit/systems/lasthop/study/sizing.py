@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from mudkit.arguments import check_arguments
+from mudkit.display import shows_fields
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
@@ -38,6 +39,7 @@ THRESHOLDS_S: Final = (0.0, *(900.0 * 2**i for i in range(7)), 86_400.0, 172_800
 _DAY_US: Final = 86_400_000_000
 
 
+@shows_fields
 @dataclass(frozen=True)
 class Sizing:
     """Result of :func:`size_prefetch`: the recommended limit and threshold, and the table of all settings.

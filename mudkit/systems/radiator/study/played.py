@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.arguments import check_arguments
+from mudkit.display import shows_fields
 from mudkit.errors import ContextProblem, ParameterError, PropagationProblem, brief
 from mudkit.sources.parameters import number
 from mudkit.systems.radiator import joins
@@ -52,6 +53,7 @@ class ReceivedCell(NamedTuple):
     reported_s: float
 
 
+@shows_fields
 @dataclass(frozen=True)
 class Played:
     """Result of running an application on a trace.
