@@ -411,7 +411,7 @@ def test_what_last_hop_has_prefetched_is_on_the_phone(entries, task):
 @pytest.mark.parametrize("system", [*ADAPTERS, *COMPOSITIONS])
 def test_nobody_is_sent_what_she_has_published(system, monkeypatch):
     came = []
-    monkeypatch.setattr(Testbed, "arrived", lambda testbed, phone, item: came.append((phone, item)))
+    monkeypatch.setattr(Testbed, "record_arrival", lambda testbed, phone, item: came.append((phone, item)))
     make = (ADAPTERS | COMPOSITIONS)[system]
     run(TRAFFIC.over(devices=6, hours=0.3, outage=0.0), make, seed=4, record_held=False)
     assert came, "also what a system has held back until then"
