@@ -70,6 +70,16 @@ def check(
         There is no such model, or the time is not positive.
     TraceFormatError, TraceContentError
         The table is not a table of operations, or its content is invalid.
+
+    Examples
+    --------
+    >>> from mudkit.consistency import History
+    >>> history = History.parse('''
+    ...     ann:  w1        r2
+    ...     bob:       w2        r1
+    ... ''')
+    >>> check(history, "linearizable")
+    <Verdict: ILLEGAL, model linearizable, record x, why no order>
     """
     definition = model_of(model)
     if not within_s > 0:

@@ -156,6 +156,13 @@ def sweep(
     ------
     ParameterError
         There is no value, or no seed.
+
+    Examples
+    --------
+    >>> def play(rate, seed):
+    ...     return {"direct": {"messages": 2 * rate}, "batched": {"messages": 3}}
+    >>> sweep(play, "rate", [1, 2], seeds=[7])["messages"].tolist()
+    [2, 3, 4, 3]
     """
     import pandas as pd
 
@@ -193,6 +200,12 @@ def compare(
     ------
     ParameterError
         The plan is not one, or systems or seeds are missing or given twice.
+
+    Examples
+    --------
+    >>> from mudkit.experiment import Scenario, StoreAndForward
+    >>> compare(Scenario(devices=4, hours=1), {"to everyone": StoreAndForward}, seeds=range(2))
+    <Comparison: baseline to everyone, seeds 2>
     """
     import pandas as pd
 

@@ -104,6 +104,11 @@ def distance_km(origin: Sequence[float], destination: Sequence[float]) -> float:
     ------
     ParameterError
         A place is no pair of numbers.
+
+    Examples
+    --------
+    >>> round(distance_km((30.27, -97.74), (30.28, -97.74)), 2)
+    1.11
     """
     try:
         phi, psi = math.radians(origin[0]), math.radians(destination[0])

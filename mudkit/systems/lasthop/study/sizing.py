@@ -149,6 +149,14 @@ def size_prefetch(
     ------
     ParameterError
         There is nothing to try.
+
+    Examples
+    --------
+    >>> from mudkit.sources import Outages
+    >>> from mudkit.systems.lasthop import Scenario
+    >>> scenario = Scenario(days=30, outages=Outages(0.3))
+    >>> size_prefetch([scenario.draw(seed) for seed in range(3)], limits=(0, 8, 32)).limit
+    8
     """
     import pandas as pd
 
