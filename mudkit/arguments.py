@@ -327,6 +327,8 @@ def _in_words(hint: Any) -> str:
     kind = origin or hint
     if kind is tuple and args and Ellipsis not in args:
         return f"({', '.join(_in_words(item) for item in args)})"
+    if isinstance(kind, type) and issubclass(kind, Mapping) and len(args) == 2:
+        return f"a mapping, each value {_in_words(args[1])}"
     if (kind in _SEQUENCES or kind is tuple) and args:
         return f"a sequence, each {_in_words(args[0])}"
     return _WORDS.get(kind) or _PROTOCOLS.get(getattr(kind, "__name__", "")) or _object_in_words(kind)
@@ -341,11 +343,15 @@ _PROTOCOLS: Final = {
 def _object_in_words(kind: Any) -> str:
     name = getattr(kind, "__name__", str(kind))
     if not getattr(kind, "__module__", "").startswith("mudkit."):
-        return f"a {name}"
+        return f"{_article(name)} {name}"
     needed = [
         item.name
         for item in inspect.signature(kind).parameters.values()
         if item.default is inspect.Parameter.empty
         and item.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     ]
-    return f"a {name}, such as {name}({', '.join(needed)})"
+    return f"{_article(name)} {name}, such as {name}({', '.join(needed)})"
+
+
+def _article(name: str) -> str:
+    return "an" if name[:1] in "AEIOaeio" else "a"

@@ -125,7 +125,7 @@ def did_you_mean(
     for word in words:
         for spelling in (word, *(synonyms or {}).get(word, ())):
             spellings.setdefault(spelling.lower(), []).append(word)
-    text = str(given).lower()
+    text = given.lower() if isinstance(given, str) else ""
     near = spellings.get(text, [])
     if not near:
         close = difflib.get_close_matches(text, spellings, n=3)

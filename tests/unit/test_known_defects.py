@@ -338,7 +338,7 @@ class Telepath:
     def publish(self, item):
         for phone in self.stage.phones:
             if self.stage.is_for(item.name, phone):
-                self.stage.arrived(phone, item.name)
+                self.stage.record_arrival(phone, item.name)
 
     def on_move(self, phone):
         pass

@@ -19,7 +19,7 @@ def monitor():
 
 
 def shown(**more):
-    given = {"wanted": AWAY, "item_id": "place", "link": "lte", "seed": 3} | more
+    given = {"predicate": AWAY, "item_id": "place", "link": "lte", "seed": 3} | more
     item = given.pop("item", Item({"loc": [37.5, -122.0]}, b"help me"))
     return figures.party_views(party_views(item, **given).rows)._repr_html_()
 

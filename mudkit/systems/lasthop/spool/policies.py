@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
-from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
@@ -33,7 +32,6 @@ _MIN_FALLS: Final = 4
 _EXPECTED: Final = "items of situation.waiting, each once"
 
 
-@check_init
 @dataclass(frozen=True)
 class Forwarding:
     """A forwarding policy.
@@ -70,7 +68,7 @@ class Forwarding:
 
     def __post_init__(self) -> None:
         one_of("policy", self.kind, KINDS, "There is no such forwarding policy.")
-        if (self.kind == "rule") != callable(self.rule):
+        if not (callable(self.rule) if self.kind == "rule" else self.rule is None):
             raise ParameterError(
                 "A policy of the kind 'rule' has a rule, and no other has.",
                 where="rule",

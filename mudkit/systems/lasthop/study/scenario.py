@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.arguments import check_init
-from mudkit.sources.outages import PERIODS, Outages, outages_of
+from mudkit.sources.outages import PERIODS, Outages
 from mudkit.sources.parameters import check_ranges, number, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
@@ -145,9 +145,6 @@ class Scenario:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        object.__setattr__(self, "outages", outages_of(self.outages, name="outages"))
-        if self.expiration is not None:
-            object.__setattr__(self, "expiration", Expiration.of(self.expiration))
 
     def draw(self, seed: int) -> Drawn:
         """Draw all events of a seed."""

@@ -169,15 +169,15 @@ class Simulated(Displayed):
 
 
 @check_arguments
-def expected_waste(*, user_frequency: float, max: float, event_frequency: float) -> float:  # noqa: A002
+def expected_waste(*, user_frequency: float, max: float | None, event_frequency: float) -> float:  # noqa: A002
     """Return the waste of the on-line policy by overflow (Last hop 4.2): ``1 - uf * Max / ef``, at least 0.
 
     Parameters
     ----------
     user_frequency, event_frequency : float
         Reads and arrivals a day.
-    max : float
-        Messages per read.
+    max : float or None
+        Messages per read; None: unlimited.
 
     Examples
     --------

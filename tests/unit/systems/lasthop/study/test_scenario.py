@@ -118,11 +118,10 @@ def test_expirations_that_are_none(given):
         Expiration(**given)
 
 
-def test_numbers_stand_for_an_expiration_and_for_outages():
-    scenario = Scenario(outages=0.5, expiration=60)
-    assert (scenario.outages, scenario.expiration) == (Outages(0.5), Expiration(60.0))
-    with pytest.raises(ParameterError, match="1 h"):
-        Scenario(expiration="1 h")
+@pytest.mark.parametrize("given", [{"expiration": "1 h"}, {"expiration": 60}, {"outages": 0.5}])
+def test_an_expiration_and_outages_are_no_numbers(given):
+    with pytest.raises(ParameterError, match=r"an (Expiration|Outages), such as"):
+        Scenario(**given)
 
 
 def test_a_scenario_says_what_it_is():

@@ -10,7 +10,7 @@ import pytest
 from radiator_streams import ClientEvent, S
 
 from mudkit.errors import ParameterError
-from mudkit.systems.radiator import Shares, Time, Volume, aggregability, joins
+from mudkit.systems.radiator import Aggregability, Shares, Time, Volume, aggregability, joins
 
 
 @aggregability(key=lambda receiver: receiver["cell"])
@@ -110,7 +110,9 @@ def test_a_function_and_a_join_that_fail_lose_nothing():
 
 
 def test_shares_are_refused():
-    with pytest.raises(ParameterError, match="has no key"):
+    with pytest.raises(ParameterError, match="an Aggregability"):
         Shares(lambda sender, receiver: Volume(1))
+    with pytest.raises(ParameterError, match="has no key"):
+        Shares(Aggregability(lambda sender, receiver: Volume(1)))
     with pytest.raises(ParameterError, match="max_retention_s"):
         Shares(pairs, max_retention_s=0)
