@@ -314,7 +314,7 @@ def shows_fields(kind: type[_C]) -> type[_C]:
 def _view_of_fields(result: Any) -> View:
     facts: dict[str, Any] = {}
     tables = []
-    for name in getattr(result, "_fields", None) or [each.name for each in fields(result)]:
+    for name in getattr(result, "_fields", None) or [declared.name for declared in fields(result)]:
         value, label = getattr(result, name), name.replace("_", " ")
         kind = type(value).__module__.partition(".")[0]
         if kind in ("pandas", "pyarrow"):

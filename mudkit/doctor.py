@@ -37,8 +37,8 @@ class Check:
     ok : bool or None
         True: fine. False: something of mudkit does not work like this. None: mudkit does without, or it was
         not tried.
-    found : str
-        What is there, in words.
+    state : str
+        State in words.
     remedy : str
         The command that mends it; empty where nothing is to be mended.
     """

@@ -25,7 +25,7 @@ MAX_TEXT_BYTES: Final = 8 * 1024
 MAX_DEPTH: Final = 20
 """Nested parentheses plus prefix operators (NOT, -, +)."""
 NAME_PREFIX: Final = "n_"
-"""Put before every name while sqlglot parses, so that it gives no name a special functions."""
+"""Put before every name while sqlglot parses, so that it gives no name a special meaning."""
 
 _TOKEN_TYPES: Final = frozenset(
     {

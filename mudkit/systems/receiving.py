@@ -40,7 +40,8 @@ class Accepts(Generic[_T]):
     Parameters
     ----------
     *kinds : type
-        Structs of msgspec with ``tag_field="kind"``; unknown fields are allowed. None: nothing is accepted.
+        Structs of msgspec with ``tag_field="kind"``; unknown fields are allowed unless the struct forbids
+        them. None: nothing is accepted.
     """
 
     def __init__(self, *kinds: type[_T]) -> None:

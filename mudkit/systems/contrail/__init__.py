@@ -3,7 +3,7 @@
 P. Stuedi, I. Mohamed, M. Balakrishnan, Z. M. Mao, V. Ramasubramanian and T. Wobber, The Cloud is the Router
 (MSR-TR-2010-89). Section numbers in this package are of this report.
 
-Roles (4):
+Roles (section 4):
 
 =========  ===========================================================================================
 module     on each device, shared by its applications (:mod:`.device`): evaluates received filters on
@@ -29,7 +29,8 @@ Guarantees:
 * A message that a cloud has changed is reported as :class:`TamperedMessage` and dropped. An authentic copy
   is delivered once; an older item of the same name is not delivered after a newer one.
 * A published item is delivered unless it expires, becomes obsolete, finds a full queue
-  (:class:`Backlogged`) or inbox, or is lost with a store that was wiped or restored from a backup. End-to-end
+  (:class:`Backlogged`) or inbox, its receiver has removed the filter or ended the friendship meanwhile, it
+  waits too long for a key, or is lost with a store that was wiped or restored from a backup. End-to-end
   reliability is up to the application: :class:`Outbound` and :class:`Inbound` (3.5).
 * A receiver that left a channel cannot read later items, and a new one cannot read earlier items.
 """

@@ -4,6 +4,9 @@ A publisher assigns each message of a topic a rank and an expiration. A user sub
 messages per read (``max``), from which rank (``threshold``), and when. A policy decides which messages the
 server forwards before the user reads them: too many are waste, too few are loss during an outage.
 
+D. Zagorodnov and D. Johansen, The last hop of global notification delivery to mobile users: matching
+preferences, context, and device constraints. Section and figure numbers in this package are of this paper.
+
 Roles
     :class:`Publications`: the server of a lab (``servers/spooling_server.py``), on which publishers have a
     :class:`Topic`. It keeps a spool (``spool/spool.py``, Figure 7 of the paper) for each device and topic, in

@@ -6,7 +6,7 @@ Serving for Mobile Apps (MobiSys 2012). Section numbers in this package are of t
 A record has a primary key, columns, and a writer predicate over the reader's data. A reader sees the records
 that match its own predicate and whose writer predicates match its data.
 
-Roles (2):
+Roles (section 2):
 
 ===================  =================================================================================
 client               an app on a device (:mod:`.device.client`): local store, reads, writes, cache
@@ -18,16 +18,19 @@ notification server  knows the addresses of its devices, and sends them changes 
 policy generator     ships policies to clients
 ===================  =================================================================================
 
-Messages (:mod:`.messages`). A request goes as ``Ask`` from client to gateway, from there as
-``PartitionRead``, ``RoutedWrite`` or ``Registration`` through the processor of its partition to a replica or
-the back end; the answer returns to the gateway and the client. The back end sends its log to followers
-(``Log``, ``Has``). A change for a reader goes as ``Tell`` on a numbered stream from processor to notification
-server, and on another one to the client, whose address is known from its ``Hello``.
+Messages (:mod:`.messages`). A request goes as ``Ask`` from client to gateway, which asks the back end
+for the table (``Describe``). A read or write goes from there through the processor of its partition
+(``PartitionRead``, ``RoutedWrite``) to a replica or the back end, a ``Registration`` to the processors, and
+an ``Administer`` to the back end; the answer returns to the gateway and the client. The back end sends its
+log to followers (``Log``, ``Has``). A change for a reader goes as ``Tell`` on a numbered stream from
+processor to notification server, and on another one to the client, whose address is known from its
+``Hello``.
 
 Durable state. Client: committed records up to a maximum, pending writes, log positions seen, continuous
 reads, shipped policies, its last token. Back end: tables, rows, the log that followers lack, results of
-writes. Generator: policies. All else is soft: processors lose continuous reads at a restart, notification
-servers their sessions; clients then register again.
+writes. Generator: policies. Notification server: addresses of its clients. Processors and notification
+servers: the number of their starts. All else is soft: processors lose continuous reads at a restart,
+notification servers their sessions; clients then register again.
 
 Guarantees:
 

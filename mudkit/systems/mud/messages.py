@@ -258,7 +258,7 @@ Operation = (
 
 
 Lsn: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 62)]
-"""Position in the log; -1: no entry."""
+"""Position in the log; -1: the follower has no state yet."""
 Endpoint: TypeAlias = Annotated[str, Meta(max_length=1024, pattern=r"\A[^\n]+/[^/\n]+\Z")]
 """``netid/appid``."""
 

@@ -16,7 +16,8 @@ Durable state
     aggregates. The server keeps everything in memory; after a restart clients register again and resend what
     is not acknowledged. Messages pending at the server are then lost.
 Guarantees
-    Contexts of a client are processed in order and exactly once. An aggregate is pushed until the client
+    Contexts of a client are processed in order, and exactly once while the server runs; after its restart one
+    whose acknowledgement was lost may be processed again. An aggregate is pushed until the client
     acknowledges it, unregisters, or has been silent for ``silence_s``; the client shows it once. No message
     waits longer than ``max_retention_s``: it is then sent, or dropped if it waits for people.
 

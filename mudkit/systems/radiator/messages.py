@@ -103,7 +103,7 @@ class _FromClient(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
 
 class _Turn(_FromClient, frozen=True, kw_only=True):
     incarnation: Name
-    """Incarnation of the client's store."""
+    """Incarnation of this start of the client."""
     turn: Count
     """Number of the registration or unregistration in this store; the highest of an incarnation counts."""
     first: Count

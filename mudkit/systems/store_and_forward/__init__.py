@@ -21,9 +21,10 @@ each device.
 
 Guarantee: an accepted message enters the inbox of its receiver exactly once and in the order of its sender,
 despite loss, duplication, disconnection, moves, crashes and restarts, once both have been connected for long
-enough: about 10 s after the last loss; up to 30 minutes if the hello of a device that came back is lost and
-the device sends nothing else. "Exactly once, in order" is scoped to an incarnation: a device or relay that
-restarts with an empty store has forgotten what it had (see :mod:`.servers`).
+enough: within a minute of the last loss (timeouts double from 5 s to 60 s); up to 30 minutes if the hello of
+a device that came back is lost and the device sends nothing else. "Exactly once, in order" is scoped to an
+incarnation: a device or relay that restarts with an empty store has forgotten what it had (see
+:mod:`.servers`).
 """
 
 from typing import TYPE_CHECKING

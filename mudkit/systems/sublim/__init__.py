@@ -1,6 +1,7 @@
 """SUBLIM: the server keeps state per subscriber, and the subscriber's policy rewrites each message by it.
 
-The paper's section 4 models a community {S, C, ST, P, M}: a server S, subscribers C, per subscriber a state
+SUBLIM, on stateful publish-subscribe for mobile environments. Section numbers in this package are of this
+paper, whose section 4 models a community {S, C, ST, P, M}: a server S, subscribers C, per subscriber a state
 of variables ST and a policy P, and messages M. Here the access points are the servers, each for the
 subscribers attached to it.
 
@@ -24,13 +25,16 @@ Messages (:mod:`.messages`)::
 Policies (:mod:`._policy.policy`) are ordered rules or, in a trusted notebook, Python functions. Declarative
 policies are checked when they are set (:mod:`.check.checker`).
 
-Durable state: the publish server stores the last 10,000 messages; an access point its agents (variables,
+Durable state: the publish server stores the last 10,000 messages, its access points, the addresses of their
+subscribers, and the lineage by which a restored store is recognised; an access point its agents (variables,
 policy, queue, position in the log) and the transfers in progress; a client its attachment, its inbox and its
 last policy.
 
 Guarantees: state, policy and queue of a subscriber move between access points exactly once, also if one of
 them crashes meanwhile. A message published while the subscriber is attached is decided exactly once and, if
-its policy sends it, delivered exactly once and in order. A store restored from a backup, or emptied, loses
+its policy sends it, delivered exactly once and in order, with two limits: of a device that is away only the
+last 5,000 deliveries are kept, and an access point that was down for long misses what is older than the last
+10,000 messages (``skipped`` counts these). A store restored from a backup, or emptied, loses
 what it had not recorded; the incidents say so (``rolled back``).
 """
 

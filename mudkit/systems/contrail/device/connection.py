@@ -40,13 +40,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from mudkit.delivery.outbox import Outbox as Durable
+from mudkit.delivery.outbox import Outbox as DurableOutbox
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.events import CancelTimer, Effect, SetTimer, size_bytes
 from mudkit.events import Send as SendTo
 from mudkit.systems.contrail.device.core import Core
 from mudkit.systems.contrail.messages import Bye, Data, Deliver, Join, Membership, Send, Unread, Withdraw
-from mudkit.systems.contrail.messages import Pull as Ask
+from mudkit.systems.contrail.messages import Pull as PullMessage
 
 __all__ = ["MAX_OUT", "PULL", "RETRY", "Outbox", "Pull", "Pushed"]
 
@@ -85,7 +85,7 @@ class Outbox:
         self.is_reached = True
         """The provider has answered since it was last unreachable."""
         self._is_up = False
-        self._posts = Durable(core.machine_ports, _Post, f"out {relay}", 2 * MAX_OUT)
+        self._posts = DurableOutbox(core.machine_ports, _Post, f"out {relay}", 2 * MAX_OUT)
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(f"{RETRY}{relay}", _PUSH_TIMEOUT_US)
         self._batch: set[int] = set()
         """Numbers of messages that wait for a flush."""
@@ -245,8 +245,9 @@ class Pull:
             self._visit += 1
             self._got = []
         self._state, self._is_held = "asked", self.idle_us > 0
-        ask = Ask(self._core.me, self._visit, self._got, self._is_held, self._start if self._got else UNSET)
-        return [SendTo(self.gateway, ask), SetTimer(self._timer, _PULL_TIMEOUT_US)]
+        start = self._start if self._got else UNSET
+        pull = PullMessage(self._core.me, self._visit, self._got, self._is_held, start)
+        return [SendTo(self.gateway, pull), SetTimer(self._timer, _PULL_TIMEOUT_US)]
 
     def receive_page(self, message: Deliver) -> tuple[list[Unread], list[Effect]]:
         """Process a page; return its messages, not decoded yet."""

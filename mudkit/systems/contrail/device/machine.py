@@ -57,7 +57,7 @@ from mudkit.systems.contrail.messages import (
     Sent,
     Withdraw,
 )
-from mudkit.systems.contrail.messages import Pull as Ask
+from mudkit.systems.contrail.messages import Pull as PullMessage
 from mudkit.systems.receiving import dropped
 from mudkit.units import distance_km
 
@@ -378,7 +378,7 @@ class ModuleMachine:
     def _send_failed(self, to: str, event: SendFailed) -> list[Effect]:
         relay = self._relay_of(to)
         match event.message:
-            case Ask() if relay is not None:
+            case PullMessage() if relay is not None:
                 return self._pulls[relay].handle_failure()
             case (Send() | Join() | Membership() | Withdraw()) as push if relay is not None:
                 return self._sending.handle_failure(relay, push.number)

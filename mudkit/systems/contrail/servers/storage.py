@@ -79,7 +79,7 @@ from mudkit.systems.contrail.messages import (
     Task,
     WithdrawFrom,
 )
-from mudkit.systems.contrail.messages import Send as Push
+from mudkit.systems.contrail.messages import Send as SendMessage
 from mudkit.systems.contrail.servers.contents import ItemCache, PublisherGroups, Queue
 from mudkit.systems.receiving import dropped
 
@@ -233,7 +233,7 @@ class Storage:
                         return False
                 case MoveQueue(to=to) if to not in self._units:
                     return False
-                case Append(entry=Entry(message=Data())) if not isinstance(do.task.what, Push):
+                case Append(entry=Entry(message=Data())) if not isinstance(do.task.what, SendMessage):
                     return False
         return True
 
@@ -303,7 +303,7 @@ class Storage:
             case Append(device=device, entry=entry):
                 # items are numbered by their push, filters and keys by themselves
                 is_item = isinstance(entry.message, Data)
-                number = what.number if is_item and isinstance(what, Push) else entry.seq
+                number = what.number if is_item and isinstance(what, SendMessage) else entry.seq
                 return self._append(now_us, device, QueueEntry(**asdict(entry), number=number))
             case ReadQueue():
                 return self._read(now_us, op, task.client)

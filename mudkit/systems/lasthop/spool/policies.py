@@ -40,8 +40,9 @@ class Forwarding:
     ----------
     kind : {'on-line', 'on-demand', 'buffer', 'rate', 'unified', 'rule'}
         ``on-line`` forwards at once; ``on-demand`` on a read only; ``buffer`` while the device has fewer
-        messages than the prefetch limit; ``rate`` as many as are read; ``unified`` is Figure 7, ``buffer``
-        with all settings learnt; ``rule`` calls a function.
+        messages than the prefetch limit; ``rate`` as many as are read; ``unified`` is Figure 7: where a
+        policy is given by its name, as in ``policy="unified"``, it learns all settings, while
+        ``Forwarding("unified")`` learns the prefetch limit only; ``rule`` calls a function, in simulations.
     prefetch_limit : int or 'learnt'
         Maximum number of messages on the device. Learnt: twice the moving average of the messages per read.
         (The figure takes the number that was requested, which is useless when that is unlimited.)

@@ -48,7 +48,8 @@ class Cloud(Displayed):
     max_waiting : int
         Maximum number of notifications that wait for a client that is not reached.
     max_wait_s : float
-        Maximum time for which a notification waits, in seconds; then the client's continuous reads end.
+        Maximum time for which a notification waits, in seconds; then the client's session ends, and it
+        gets the changes after its next hello.
 
     Raises
     ------

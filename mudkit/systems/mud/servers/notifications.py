@@ -9,8 +9,8 @@ Hello         redirect, if another server is responsible; of another start of th
               and waiting items are sent there; a new address is sent to the processors with its reads
               (Moved), until acknowledged; else a new session begins
 heartbeat     the same, but nothing is retransmitted
-StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: stored, and to
-              every client of that app that follows such policies, or to those that it is for; one for
+StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: kept in memory,
+              and to every client of that app that follows such policies, or to those that it is for; one for
               all devices replaces all earlier ones
 StreamAck     remove from the queue
 SendFailed    the client is not reached until its next hello
