@@ -222,9 +222,6 @@ def missing(prose, name, value):
     )
 
 
-UNREVIEWED = "mudkit.systems.mud"
-"""Package whose methods are not yet documented completely; classes and functions are."""
-
 ELSEWHERE = re.compile(r"\b(see|as|of)\b[^.]*:(meth|class|func):", re.IGNORECASE)
 """Reference to the documentation of the parameters."""
 
@@ -232,7 +229,7 @@ ELSEWHERE = re.compile(r"\b(see|as|of)\b[^.]*:(meth|class|func):", re.IGNORECASE
 def methods():
     """Yield class, name, parameters and whether it is a property, of each public method."""
     for path, kind in exported():
-        if path.startswith(f"{UNREVIEWED}.") or not inspect.isclass(kind):
+        if not inspect.isclass(kind):
             continue
         for name, member in vars(kind).items():
             function = inspect.unwrap(getattr(member, "__func__", member))

@@ -352,7 +352,13 @@ class Client(OnHost):
         )
 
     def unregister(self, handle: int) -> Operation:
-        """End a continuous read."""
+        """End a continuous read.
+
+        Parameters
+        ----------
+        handle : int
+            Result of the read's operation.
+        """
         return self.installed.call(Unregister(whole_number("handle", handle, 0, 1 << 62)))
 
     def renew(self, token: str) -> Operation:

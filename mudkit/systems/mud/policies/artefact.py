@@ -254,7 +254,26 @@ class Artefact(Displayed):
         costs: Sequence[Sequence[float]] | None = None,
         manifest: Fields | None = None,
     ) -> Artefact:
-        """Create an artefact and its digest; see the module for the parameters.
+        """Create an artefact and its digest.
+
+        Parameters
+        ----------
+        kind : str
+            Decision that the tree makes: ``read`` or ``write``.
+        version : int
+            A device replaces its artefact only by one of a higher version.
+        features : sequence of str
+            Names of :data:`FEATURES`, in the order in which ``nodes`` number them.
+        nodes : sequence of sequence
+            ``[feature, threshold, left, right, unknown]`` or ``[action]``; the first is the root.
+        actions : sequence of str or float
+            Actions of the leaves: ``local``, ``remote``; seconds of delay, ``never``.
+        density : Density, optional
+            Table of the feature ``density``.
+        costs : sequence of sequence of float, optional
+            Cost matrix by which the tree was learnt.
+        manifest : mapping, optional
+            How it was learnt.
 
         Raises
         ------

@@ -85,7 +85,17 @@ class ReadPolicy(Protocol):
     def decide(
         self, query: Query, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
-        """Return where to answer; None: the read's utility decides."""
+        """Return where to answer; None: the read's utility decides.
+
+        Parameters
+        ----------
+        query : Query
+            The read.
+        context : mapping
+            State of the device, such as ``battery`` and ``speed_mps``.
+        cache : sequence of Cached
+            Earlier answers on the device that could serve.
+        """
         ...
 
 
@@ -106,7 +116,15 @@ class PrefetchPolicy(Protocol):
         ...
 
     def select(self, expected: Sequence[Expected], context: Fields) -> Sequence[Query]:
-        """Return the queries to fetch now."""
+        """Return the queries to fetch now.
+
+        Parameters
+        ----------
+        expected : sequence of Expected
+            Reads that the device expects.
+        context : mapping
+            As for a :class:`ReadPolicy`.
+        """
         ...
 
 
