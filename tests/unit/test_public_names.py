@@ -228,7 +228,7 @@ ELSEWHERE = re.compile(r"\b(see|as|of)\b[^.]*:(meth|class|func):", re.IGNORECASE
 
 def methods():
     """Yield class, name, parameters and whether it is a property, of each public method."""
-    for path, kind in exported():
+    for _, kind in exported():
         if not inspect.isclass(kind):
             continue
         for name, member in vars(kind).items():
