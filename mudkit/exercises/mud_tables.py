@@ -157,8 +157,8 @@ class _Journal:
         lost = [entry for entry in self.added if entry not in self.deleted and entry not in shown]
         back = [entry for entry in self.deleted if entry in shown]
         made_up = sorted(shown.difference(self.added))
-        problems = [f"{entry}, which {self.added[entry]} added, is lost" for entry in lost]
-        problems += [f"{entry}, which {self.deleted[entry]} deleted, came back" for entry in back]
+        problems = [f"entry {entry}, which {self.added[entry]} added, is lost" for entry in lost]
+        problems += [f"entry {entry}, which {self.deleted[entry]} deleted, came back" for entry in back]
         problems += [f"{entry!r} was never added" for entry in made_up]
         return (
             f"{'; '.join(problems)}. The page: {', '.join(sorted(shown)) or 'empty'}." if problems else None

@@ -287,9 +287,11 @@ def crossover(
         )  # fmt: skip
         ends.append((float(spread["max"].max()), float(spread["min"].min())))
     top = max((high for high, _ in ends), default=1.0) or 1.0
-    unit = "\u202f%" if across.unit.startswith("%") else ""
+    unit = "%" if across.unit.startswith("%") else across.unit
     crossings = _crossings(*list(lines.values())[:2], is_log=is_log) if len(lines) > 1 else []
-    equal = [f"{words.number(place, words.decimals([place], 2))}{unit}" for place, _ in crossings]
+    equal = [
+        f"{words.number(place, words.decimals([place], 2))}\u202f{unit}".rstrip() for place, _ in crossings
+    ]
     for (place, value), at_text in zip(crossings, equal, strict=True):
         is_left = next(iter(lines.values())).index.searchsorted(place) <= len(table[x].unique()) / 2
         figure.add_vline(place, line={"dash": "dot", "width": 1.5, "color": GREY})

@@ -155,6 +155,20 @@ def test_a_crossover_on_a_logarithmic_axis_is_marked_where_the_drawn_lines_cross
     assert figure.layout.title.subtitle.text == "a is lower at first; a and b are equal at 10 and 1,000."
 
 
+@pytest.mark.parametrize(
+    ("x", "equal"), [("article_minutes", "10\u202fmin"), ("outages_per_day", "10\u202fa day"), ("x", "10")]
+)
+def test_where_lines_cross_is_said_with_its_unit(x, equal):
+    rows = [
+        {x: at, "system": name, "y": y}
+        for at, pair in {1: (1.0, 3.0), 100: (3.0, 1.0)}.items()
+        for name, y in zip("ab", pair, strict=True)
+    ]
+    figure = figures.crossover(pd.DataFrame(rows), x=x, y="y", title="t", is_log=True)
+    assert figure.layout.title.subtitle.text == f"a is lower below {equal}, b above it."
+    assert figure.layout.annotations[0].text == f"equal at {equal}"
+
+
 def test_lines_that_are_the_same_have_no_sentence():
     rows = [{"cost": x, "system": name, "y": 1.0} for x in (1, 10) for name in "ab"]
     assert (
