@@ -23,10 +23,8 @@ __all__ = ["BURST_S", "MINUTES", "SETTLE_HOURS", "Campaign"]
 MINUTES: Final = (12, 75)
 """How long runs are; in the longer ones, who was not heard of is given up."""
 SETTLE_HOURS: Final = 1.5
-BURST_S: Final = 180.0
-"""Time within which what a burst of losses has lost arrives, in seconds: the three minutes that are promised.
-
-An answer that was late before the burst moves the first deadline."""
+BURST_S: Final = 60.0
+"""Time within which what a burst of losses has lost arrives, in seconds."""
 
 
 class Campaign:
