@@ -71,7 +71,7 @@ class _Journal:
         self.events: list[list[str]] = []
         self.lab = Lab(seed=1)
         self.lab.world.on_failure = raise_failure  # a piece that raises has not passed
-        cloud = Cloud(self.lab, replicas=0, gateways=1, processors=1, servers=1)
+        cloud = Cloud(self.lab, replicas=0, gateways=1, processors=1, notification_servers=1)
         token = self.lab.token(user="jane", app="journal")
         self._clients = {
             name: Client(self.lab.device(name, "edge"), cloud, app="journal", token=token)

@@ -81,7 +81,7 @@ class Trouble:
             "replica": cloud.replicas,
             "gateway": cloud.gateways,
             "processor": cloud.processors,
-            "notifications": cloud.servers,
+            "notifications": cloud.notification_servers,
             "generator": [cloud.generator],
         }
         self._hosts = {"device": list(devices)} | {
