@@ -105,7 +105,8 @@ class Follower(msgspec.Struct):
     lineage : Lineage
         Lineage of the log as it was last heard.
     former : list of str
-        Starts in lineages that it heard before: a message with one of these as its last start is a late copy.
+        Starts in lineages that it heard before. A message whose last start is one of these, or an earlier one
+        of ``lineage`` (it may never have been heard as the last), is a late copy.
     last_seq : int or None
         Last sequence number of the log; None before the first message.
     """
@@ -119,7 +120,7 @@ class Follower(msgspec.Struct):
         if lineage == self.lineage:
             self.last_seq = max(self.last_seq or 0, last_seq)
             return True
-        if last_start(lineage) in ("", *self.former):
+        if last_start(lineage) in ("", *self.former, *self.lineage):
             return False
         self.former = [*self.former, *self.lineage][-_MAX_FORMER:]
         self.lineage, self.last_seq = lineage, last_seq

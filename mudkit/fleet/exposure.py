@@ -120,17 +120,17 @@ def leaves(value: Any) -> list[tuple[str, str, bytes]]:
 
     What opens without a key is in clear, even if it is marked as a ciphertext.
     """
-    found: list[tuple[str, str, bytes]] = []
-    _add(found, value, "", Budget())
-    return found
+    fields: list[tuple[str, str, bytes]] = []
+    _add(fields, value, "", Budget())
+    return fields
 
 
-def _add(found: list[tuple[str, str, bytes]], value: Any, field: str, budget: Budget) -> None:
+def _add(fields: list[tuple[str, str, bytes]], value: Any, field: str, budget: Budget) -> None:
     """Add the fields of a value; one that is nested too deeply is a single field."""
     if is_too_deep(value):
-        found.append((field, "clear", _whole(value)))
+        fields.append((field, "clear", _whole(value)))
     else:
-        _add_fields(found, value, field, budget)
+        _add_fields(fields, value, field, budget)
 
 
 def _whole(value: Any) -> bytes:
@@ -140,36 +140,36 @@ def _whole(value: Any) -> bytes:
         return brief(value).encode()
 
 
-def _add_fields(found: list[tuple[str, str, bytes]], value: Any, field: str, budget: Budget) -> None:
+def _add_fields(fields: list[tuple[str, str, bytes]], value: Any, field: str, budget: Budget) -> None:
     if isinstance(value, str):
         if len(value) < MIN_PACKED and not value.lstrip().startswith(("{", "[")):  # as most are
-            found.append((field, "clear", value.encode()))
+            fields.append((field, "clear", value.encode()))
         else:
-            _add_unpacked(found, value.encode(), "clear", field, budget)
+            _add_unpacked(fields, value.encode(), "clear", field, budget)
     elif value is None or isinstance(value, int | float):
-        found.append((field, "clear", _encode(value)))
+        fields.append((field, "clear", _encode(value)))
     elif isinstance(value, Ciphertext):
-        _add_unpacked(found, bytes(value), "ciphertext", field, budget)
+        _add_unpacked(fields, bytes(value), "ciphertext", field, budget)
     elif isinstance(value, bytes | bytearray | memoryview):
-        _add_unpacked(found, bytes(value), "clear", field, budget)
+        _add_unpacked(fields, bytes(value), "clear", field, budget)
     elif isinstance(value, list | tuple | set | frozenset):
         for inner in value:
-            _add_fields(found, inner, f"{field}[]", budget)
+            _add_fields(fields, inner, f"{field}[]", budget)
     elif isinstance(value, Mapping | msgspec.Struct):
         for name, inner in wire_fields(value).items():
-            _add_fields(found, inner, f"{field}.{name}" if field else str(name), budget)
+            _add_fields(fields, inner, f"{field}.{name}" if field else str(name), budget)
     else:
-        found.append((field, "clear", _encode(value)))
+        fields.append((field, "clear", _encode(value)))
 
 
 def _add_unpacked(
-    found: list[tuple[str, str, bytes]], data: bytes, form: str, field: str, budget: Budget
+    fields: list[tuple[str, str, bytes]], data: bytes, form: str, field: str, budget: Budget
 ) -> None:
     inside = unpack(data, budget)
     if inside is None:
-        found.append((field, form, data))
+        fields.append((field, form, data))
         return
-    found.append((field, "packed" if inside.is_all else form, data))
+    fields.append((field, "packed" if inside.is_all else form, data))
     budget.layers -= 1
-    _add(found, inside.value, field, budget)
+    _add(fields, inside.value, field, budget)
     budget.layers += 1

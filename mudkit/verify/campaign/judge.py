@@ -352,20 +352,21 @@ class Judgement:
                 self._judge_order(watch)
 
     def _judge_order(self, watch: Watch) -> None:
-        """Check that versions ascend, and that no notification follows the end."""
-        last: dict[str, int] = {}
+        """Check that versions ascend, and that no notification follows the end.
+
+        A version that becomes hidden or visible when the reader's data changes comes once more, as the other
+        kind of change.
+        """
+        last: dict[str, tuple[int, str]] = {}
         for place, change in enumerate(watch.notified):
             if isinstance(change, dict):
                 if place != len(watch.notified) - 1:
                     self.problems.append(f"a continuous read was notified after its end: {watch.notified}")
                 return
-            # a record that becomes hidden is removed with the version that was notified before
-            is_late = change.version + (change.kind == "remove") <= last.get(change.key, 0)
-            if is_late:
-                self.problems.append(
-                    f"a continuous read was notified of {change} after version {last[change.key]}"
-                )
-            last[change.key] = change.version
+            version, kind = last.get(change.key, (0, ""))
+            if change.version < version or (change.version == version and change.kind == kind):
+                self.problems.append(f"a continuous read was notified of {change} after version {version}")
+            last[change.key] = change.version, change.kind
 
     def _judge_conflict(self, key: str, operation: Any, rows: list[dict[str, Any]]) -> None:
         """Check that another version existed at some time while the write was in flight."""
