@@ -10,7 +10,7 @@ from mudkit.delivery.session import Incarnation
 from mudkit.errors import OutboxFull
 from mudkit.events import Ports
 
-__all__ = ["DEFAULT_MAX_ITEMS", "Name", "Outbox"]
+__all__ = ["DEFAULT_MAX_ITEMS", "ItemId", "Outbox"]
 
 DEFAULT_MAX_ITEMS: Final = 65_536
 """Default capacity of an outbox, in items."""
@@ -18,7 +18,7 @@ DEFAULT_MAX_ITEMS: Final = 65_536
 _T = TypeVar("_T")
 
 
-class Name(NamedTuple):
+class ItemId(NamedTuple):
     """Name of an item on the network: it never changes, and no other item has it.
 
     Parameters
@@ -110,13 +110,13 @@ class Outbox(Generic[_T]):
         last = min(ends, default=self.last_seq)
         return takewhile(lambda pair: pair[0] <= last, self.items(first_seq))
 
-    def name(self, seq: int) -> Name:
+    def name(self, seq: int) -> ItemId:
         """Return the name of a pending item, or of the next one."""
         if seq > self._base_seq:
-            return Name(self._incarnation.id, seq - self._base_seq)
+            return ItemId(self._incarnation.id, seq - self._base_seq)
         before = [(base_seq, start) for start, base_seq in self._starts.items() if base_seq < seq]
         base_seq, incarnation = max(before)  # a store on disk may not keep the order of a mapping
-        return Name(incarnation, seq - base_seq)
+        return ItemId(incarnation, seq - base_seq)
 
     def seq(self, incarnation: str, number: int) -> int:
         """Return the sequence number of a name; 0 if no item of this incarnation can be pending.

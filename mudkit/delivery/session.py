@@ -21,11 +21,11 @@ __all__ = [
     "Lineage",
     "Peer",
     "continued",
-    "incarnation",
     "last_start",
     "rolled_back",
     "shared_seq",
     "shared_since",
+    "store_incarnation",
 ]
 
 _KEY: Final = "incarnation"
@@ -37,7 +37,7 @@ Lineage: TypeAlias = dict[str, int]
 """First sequence number of each start of a log's machine after the first start, by incarnation, in order."""
 
 
-def incarnation(ports: Ports) -> str:
+def store_incarnation(ports: Ports) -> str:
     """Return the identifier of a store, drawn at the first call and kept there: a restore copies it.
 
     Durable numbers that continue after a restart are scoped to it: epochs, reports and policies of SUBLIM,

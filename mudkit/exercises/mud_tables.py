@@ -58,7 +58,7 @@ class _Journal:
         self.deleted: dict[str, str] = {}
         self.events: list[list[str]] = []
         self.lab = new_lab()
-        cloud = Cloud(self.lab, replicas=0, gateways=1, processors=1, servers=1)
+        cloud = Cloud(self.lab, replicas=0, gateways=1, processors=1, notification_servers=1)
         token = self.lab.token(user="jane", app="journal")
         self._clients = {
             name: Client(self.lab.device(name, "edge"), cloud, app="journal", token=token)

@@ -99,7 +99,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
     except PieceError as error:
         return Played(story, str(error))
     lab = new_lab()
-    cloud = Cloud(lab, replicas=0, gateways=1, processors=1, servers=1)
+    cloud = Cloud(lab, replicas=0, gateways=1, processors=1, notification_servers=1)
     jane = Client(lab.device("jane"), cloud, app="board", token=lab.token("jane", "board"))
     proves = scenario.reader.proves
     token = None if proves is None else lab.token(proves, scenario.reader.app)

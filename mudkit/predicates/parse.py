@@ -14,7 +14,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
 from mudkit.predicates.language import Scopes
-from mudkit.predicates.tokens import DIALECT, MAX_DEPTH, NAME_PREFIX, tokenize
+from mudkit.predicates.tokens import DIALECT, MAX_PREDICATE_DEPTH, NAME_PREFIX, tokenize
 from mudkit.predicates.tree import Node, Place
 from mudkit.predicates.values import EVERY_KIND, LIST, MAX_INTEGER, Members, Value, kind_of, value
 
@@ -385,9 +385,12 @@ class Parser:
             if not isinstance(part, exp.Identifier):
                 raise self._error("This is not a name.", node, expected="a path such as loc.lat")
             path.append(_plain_name(part.name))
-        if len(path) > MAX_DEPTH:
+        if len(path) > MAX_PREDICATE_DEPTH:
             raise self._error(
-                "This path is too long.", node, found=f"{len(path)} parts", expected=f"at most {MAX_DEPTH}"
+                "This path is too long.",
+                node,
+                found=f"{len(path)} parts",
+                expected=f"at most {MAX_PREDICATE_DEPTH}",
             )
         default = self.scopes.names[0]
         scope = path[0] if len(path) > 1 and path[0] in self.scopes.names else None

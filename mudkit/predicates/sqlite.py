@@ -142,7 +142,7 @@ def _user_function(function: Function) -> Callable[..., Any]:
     return called
 
 
-MAX_DEPTH: Final = 6
+MAX_SQL_DEPTH: Final = 6
 """Depth at which a piece becomes a common table expression; SQLite's parser allows about 100 open levels."""
 MAX_REPEATED_CHARS: Final = 1_000
 """Maximum length of a piece that is written twice."""
@@ -181,7 +181,7 @@ class SqliteWriter(Writer):
     def put(self, template: str, *args: str, precedence: int = 9, chain: bool = False) -> Sql:
         """Fill a template; a piece too deep for SQLite's parser becomes a common table expression."""
         sql = super().put(template, *args, precedence=precedence, chain=chain)
-        if sql.depth <= MAX_DEPTH:
+        if sql.depth <= MAX_SQL_DEPTH:
             return sql
         name = f"mudkit_{len(self._named)}"
         self._named.append(f"{name}(v) AS (SELECT {sql})")

@@ -215,7 +215,7 @@ def test_verdicts_open_in_a_spreadsheet(tmp_path):
     (tmp_path / "Žofia.py").write_text("def take(seen, message):\n    return True\n", encoding="utf-8")
     run("judge", tmp_path, "--out", tmp_path / "grades.csv")
     assert "Žofia" in (tmp_path / "grades.csv").read_bytes().decode("utf-8-sig")
-    assert (tmp_path / "grades.csv").read_bytes().startswith(b"\xef\xbb\xbffile,")
+    assert (tmp_path / "grades.csv").read_bytes().startswith(b"\xef\xbb\xbfname,")
 
 
 def test_students_open_copies_without_solutions(tmp_path, monkeypatch):

@@ -44,7 +44,7 @@ class Campaign:
             replica_lag_s=lag_s,
             gateways=draw.randint(1, 3),
             processors=draw.randint(1, 3),
-            servers=draw.randint(1, 3),
+            notification_servers=draw.randint(1, 3),
             max_waiting=draw.choice([3, 1000]),
             max_wait_s=draw.choice([10.0, 60.0, 3600.0]),
         )

@@ -69,7 +69,7 @@ class FaultInjector:
             "replica": cloud.replicas,
             "gateway": cloud.gateways,
             "processor": cloud.processors,
-            "notifications": cloud.servers,
+            "notifications": cloud.notification_servers,
             "generator": [cloud.generator],
         }
         self._hosts = {"device": list(devices)} | {

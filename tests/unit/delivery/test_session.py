@@ -13,11 +13,11 @@ from mudkit.delivery.session import (
     Lineage,
     Peer,
     continued,
-    incarnation,
     last_start,
     rolled_back,
     shared_seq,
     shared_since,
+    store_incarnation,
 )
 from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
@@ -27,10 +27,10 @@ def test_an_incarnation_is_drawn_once_for_each_life_of_a_store() -> None:
     draws = iter((b"abcd", b"efgh"))
     store = MemoryStore()
     ports = Ports(store, lambda n: next(draws)[:n], "ann/sf")
-    assert incarnation(ports) == incarnation(ports) == b"abcd".hex()
+    assert store_incarnation(ports) == store_incarnation(ports) == b"abcd".hex()
     store.commit()
     store.wipe()
-    assert incarnation(ports) == b"efgh".hex()
+    assert store_incarnation(ports) == b"efgh".hex()
 
 
 def test_what_a_hello_is() -> None:

@@ -31,7 +31,7 @@ from msgspec import UNSET, UnsetType
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import incarnation
+from mudkit.delivery.session import store_incarnation
 from mudkit.delivery.stream import Incoming
 from mudkit.display import View, first_rows
 from mudkit.errors import OutboxFull, ParameterError, brief
@@ -262,7 +262,7 @@ class DeviceMachine:
             return dropped(event)
         self._now_us = now_us
         if not self._life:
-            self._incarnation = incarnation(self._ports)
+            self._incarnation = store_incarnation(self._ports)
             if self._store.get("life", int) is None:
                 self._life = 1
             else:  # the store may be an old backup, so the number is drawn: no other start has it

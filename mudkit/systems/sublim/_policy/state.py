@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from mudkit.arguments import check_init
 from mudkit.events import size_bytes
-from mudkit.systems.arguments import MAX_DEPTH, is_storable
+from mudkit.systems.arguments import MAX_VALUE_DEPTH, is_storable
 from mudkit.systems.sublim._policy.message import thawed
 from mudkit.wire import Fields, Value
 
@@ -53,7 +53,7 @@ def checked_bytes(value: Value, what: str) -> int:
     if not is_storable(value, has_bytes=True):
         raise LimitExceeded(
             f"{what} holds something else than None, truth values, finite numbers, texts, bytes, and lists "
-            f"and mappings of these at most {MAX_DEPTH} deep, whose names are texts"
+            f"and mappings of these at most {MAX_VALUE_DEPTH} deep, whose names are texts"
         )
     return size_bytes(value)
 
