@@ -60,8 +60,7 @@ class Received(msgspec.Struct, frozen=True):
     message : object
         The message; machines never change it.
     host : str
-        Name of the sending host, for which the network vouches; empty where a network names its hosts by
-        their addresses.
+        Name of the sending host, for which the network vouches; empty where hosts are named by addresses.
     """
 
     source: str
@@ -82,7 +81,6 @@ class SendFailed(msgspec.Struct, frozen=True):
     to : str
         Address of the receiver.
     message : object
-        The message that was not delivered.
     """
 
     to: str
@@ -95,7 +93,6 @@ class TimerFired(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name : str
-        Name of the timer.
     """
 
     name: str
@@ -140,8 +137,7 @@ class Call(msgspec.Struct, frozen=True):
     op_id : int
         Number of the operation, unique on the device.
     operation : object
-        A struct of the system, whose tag is its name in the trace; or a name, for machines whose operations
-        have no types.
+        A struct of the system, whose tag is its name in the trace; or a name, for untyped operations.
     arguments : mapping
         Arguments of an operation that is only a name.
     """
@@ -185,9 +181,8 @@ class SetTimer(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name : str
-        Name of the timer.
     delay_us : int
-        Time until it fires, in microseconds.
+        Time until it fires.
     """
 
     name: str
@@ -200,7 +195,6 @@ class CancelTimer(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name : str
-        Name of the timer.
     """
 
     name: str
@@ -267,10 +261,7 @@ class Machine(Protocol):
     """One role of a system."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """Handle one event and return the effects.
-
-        They are carried out after everything that it stored is committed.
-        """
+        """Handle one event at ``now_us``; return the effects, carried out after a commit of the store."""
         ...
 
 
@@ -289,7 +280,6 @@ class Store(Protocol):
         Parameters
         ----------
         key : str
-            The key.
         kind : type
             Expected type: a struct, or any type that msgspec decodes; by default any.
 
@@ -463,10 +453,9 @@ class Network(Protocol):
 
 
 class Ciphertext(bytes):
-    """Bytes that cannot be read without the key, in a message or in a store.
+    """Bytes that cannot be read without the key, in a message or in a store; base64 text in JSON.
 
-    The mark is for the ledger of what each party held; tests check it by searching for the plaintext. In JSON
-    they are text in base64.
+    The mark is for the ledger of what each party held; tests check it by searching for the plaintext.
     """
 
 
