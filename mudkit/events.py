@@ -284,19 +284,12 @@ class Store(Protocol):
     def get(self, key: str, kind: type[_T]) -> _T | None: ...
 
     def get(self, key: str, kind: Any = ...) -> Any:
-        """Return the value of a key, ``None`` if there is none.
-
-        Parameters
-        ----------
-        key : str
-            The key.
-        kind : type
-            Expected type: a struct, or any type that msgspec decodes; by default any.
+        """Return the value of a ``key``, ``None`` if there is none.
 
         Raises
         ------
         StoreError
-            The value has another type: another version of mudkit has written it.
+            The value is not of the type ``kind``: another version of mudkit has written it.
         """
         ...
 

@@ -324,7 +324,7 @@ class Lab(Displayed):
             self.world.run(began_us + length_us, lambda now_us: done((now_us - began_us) / _US_PER_H))
 
     def bill(self) -> pd.DataFrame:
-        """Return the bill as of now: one row per (system, device, direction).
+        """Return the bill as of now, a row per (system, device, direction).
 
         Returns
         -------
@@ -362,33 +362,23 @@ class Lab(Displayed):
 
     @property
     def problems(self) -> pd.DataFrame:
-        """Failures so far, each of which ended only the call or the event in which it happened.
+        """Failures so far (``device, ts, detail, system``), each of which ended only its call or event.
 
         These are the incidents ``failed``: exceptions of machines, of functions that a system was given, and
         of callbacks. Failures that a system handles itself (a join, a policy) are listed by this system.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``device`` (or server), ``ts``, ``detail``, ``system``.
         """
         incidents = self.frame("incidents")
         failed = incidents.loc[incidents["incident"] == "failed", ["device", "ts", "detail", "system"]]
         return failed.reset_index(drop=True)
 
     def frame(self, table: str) -> pd.DataFrame:
-        """Return a table of the trace as a DataFrame.
+        """Return a table of the trace, with the columns of :mod:`mudkit.trace.schema`.
 
         Parameters
         ----------
         table : str
             ``positions``, ``links``, ``messages``, ``transfers``, ``deliveries``, ``operations``, ``reads``,
             ``incidents``, ``bill``.
-
-        Returns
-        -------
-        pandas.DataFrame
-            The table, with the columns of :mod:`mudkit.trace.schema`.
 
         Raises
         ------
@@ -398,19 +388,12 @@ class Lab(Displayed):
         return to_frame(self.trace.table(table))
 
     def radio(self, device: str) -> pd.DataFrame:
-        """Return the states of a device's radio from the beginning to now: ``start, end, state, power_mw``.
-
-        The lab must record messages.
-
-        Parameters
-        ----------
-        device : str
-            The name of the device.
+        """Return the states of a ``device``'s radio up to now: ``start, end, state, power_mw``.
 
         Raises
         ------
         ParameterError
-            There is no such device, or the lab does not record transfers.
+            There is no such device, or the lab does not record messages.
         """
         import pandas as pd
 
@@ -421,12 +404,7 @@ class Lab(Displayed):
         return frame
 
     def battery(self, device: str) -> pd.DataFrame:
-        """Return the remaining energy of a device's battery over time: ``ts, device, battery_j``.
-
-        Parameters
-        ----------
-        device : str
-            The name of the device.
+        """Return the remaining energy of a ``device``'s battery over time: ``ts, device, battery_j``.
 
         Raises
         ------

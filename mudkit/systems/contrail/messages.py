@@ -253,9 +253,9 @@ class Sent(_Message, frozen=True, tag="sent"):
 
 
 class Deliver(_Message, frozen=True, tag="deliver"):
-    """Gateway to device: a page of queue entries by number.
+    """Gateway to device: a page of queue entries.
 
-    The receiver decodes each message separately: a cloud may have tampered with any of them (3.3).
+    Each is decoded alone, for a cloud may have changed any (3.3).
     """
 
     visit: Count
@@ -291,10 +291,7 @@ class Tell(_Message, frozen=True, tag="tell"):
 
 
 class QueueFilled(_Message, frozen=True, tag="filled"):
-    """Storage to gateway: the queue of a device is not empty.
-
-    ``client``: the device's address, for a gateway that has restarted.
-    """
+    """Storage to gateway: the queue of a device is not empty; ``client`` is its address, after a restart."""
 
     device: _Text
     client: Name | UnsetType = UNSET

@@ -29,6 +29,8 @@ class Context(msgspec.Struct, frozen=True):
     ------
     ParameterError
         An argument has the wrong type, or the span ends before it begins.
+    ContextProblem
+        From ``context[name]``: it has no such attribute.
 
     Examples
     --------
@@ -51,13 +53,7 @@ class Context(msgspec.Struct, frozen=True):
             msgspec.structs.force_setattr(self, "span_us", (first, last))
 
     def __getitem__(self, name: str) -> Any:
-        """Return an attribute.
-
-        Raises
-        ------
-        ContextProblem
-            The context has no attribute of this name.
-        """
+        """Return an attribute."""
         try:
             return self.attributes[name]
         except KeyError:

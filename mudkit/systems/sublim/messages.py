@@ -342,9 +342,9 @@ class DeliveryAck(msgspec.Struct, frozen=True, tag_field="kind", tag="got"):
 
 
 class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
-    """Client to access point: served elsewhere since this epoch; delete older state.
+    """Client to access point: served elsewhere since this epoch (0: not attached yet); delete older state.
 
-    The same for the state of another incarnation. ``epoch`` 0: not attached elsewhere yet.
+    The same for the state of another incarnation.
     """
 
     subscriber: _Subscriber

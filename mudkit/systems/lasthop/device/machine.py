@@ -189,11 +189,7 @@ class _StoredFollowing(msgspec.Struct, frozen=True):
 
 
 class DeviceMachine:
-    """Machine of one device.
-
-    ``me`` is its name, which stays when its address changes; ``capacity`` the maximum number of messages
-    (None: unlimited).
-    """
+    """Machine of the device ``me``, which holds at most ``capacity`` messages (None: unlimited)."""
 
     def __init__(self, ports: Ports, me: str, server: str, capacity: int | None) -> None:
         self._ports, self._store = ports, ports.store

@@ -98,10 +98,7 @@ class Missed(NamedTuple):
 
 
 class ServerSubscription:
-    """One topic for one device.
-
-    ``run`` is the number of the fact by which it began: a later subscription to the topic has another.
-    """
+    """One topic for one device; ``run`` is the number of the fact by which it began, unlike any other's."""
 
     def __init__(
         self, store: Store, now_us: int, device: str, run: int, subscription: Subscription, capacity: int,

@@ -155,10 +155,9 @@ class _StoredPeer(msgspec.Struct, frozen=True):
 
 
 class SpoolServer:
-    """Machine of the spooling server.
+    """Machine of the spooling server; ``time_of_day_us`` is the local time at the start of the lab.
 
-    ``time_of_day_us`` is the local time at the start of the lab; ``capacity`` the maximum number of messages
-    of a topic that wait for a device.
+    At most ``capacity`` messages of a topic wait for a device.
     """
 
     def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:

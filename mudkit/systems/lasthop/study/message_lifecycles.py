@@ -70,7 +70,7 @@ def lifelines(
     max: float | None = 8,  # noqa: A002 - the name of the API
     seed: int = 0,
 ) -> Lifelines:
-    """Run policies on the same events, and keep the history of each message.
+    """Run policies on the same events, and keep the history of each message, for a figure.
 
     Parameters
     ----------
@@ -103,12 +103,8 @@ def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, most: float) -> p
 
     Parameters
     ----------
-    drawn : Drawn
-        Events.
-    make_spool : callable
-        Builds the spool from its ``forward`` and ``retract`` callbacks.
-    most : float
-        Messages per read.
+    drawn, make_spool, most
+        As for :func:`play`.
 
     Returns
     -------

@@ -227,21 +227,14 @@ def simulate(
         The paper does not state it, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
     policy : str, Forwarding or Push
         ``push`` is a push service.
-    prefetch_limit : int or 'learnt', optional
-        Prefetch limit, if the policy is given by its kind.
-    expiration_threshold_s : float or 'learnt', optional
-        Expiration threshold in seconds, if the policy is given by its kind.
+    prefetch_limit, expiration_threshold_s : optional
+        As for :class:`~mudkit.systems.lasthop.Forwarding`, if the policy is given by its kind.
     days : int
         Length of the run.
     reads_cv : float
         Variation of the number of reads a day, see :class:`~mudkit.systems.lasthop.Scenario`.
     seed : int
         Seed of all random streams.
-
-    Returns
-    -------
-    Simulated
-        Waste, loss, and the messages of both runs.
 
     Raises
     ------
@@ -314,11 +307,6 @@ def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
         Builds the spool from its ``forward`` and ``retract`` callbacks.
     most : float
         Messages per read.
-
-    Returns
-    -------
-    Outcome
-        Forwarded and read messages.
     """
     forwarded: list[Message] = []
     read: list[Message] = []
@@ -352,8 +340,7 @@ def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
 def play_online(drawn: Drawn, threshold: float, most: float) -> Outcome | None:
     """Run on-line forwarding without a spool; None if something expires or the spool could evict.
 
-    A message is forwarded when it comes, or by rank when the link is up again; a read takes the best that are
-    there.
+    A message is forwarded when it comes, or by rank when the link is up again; a read takes the best.
     """
     if len(drawn.ranks) > MAX_DIRECT_MESSAGES or (drawn.expires_us < FOREVER_US).any():
         return None

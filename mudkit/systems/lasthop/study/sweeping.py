@@ -114,10 +114,8 @@ def sweep(
         Values by name of the parameter.
     fixed : mapping, optional
         The other parameters.
-    seeds : iterable of int
-        Seeds of the runs.
-    map : callable
-        Maps the runs, for instance ``pipeline.spread(spark)``, or the ``map`` of a pool of processes.
+    seeds, map
+        As for :func:`compare`.
 
     Returns
     -------
@@ -273,7 +271,7 @@ def compare(
     seeds : iterable of int
         Seeds of the runs.
     map : callable
-        Maps the runs, for instance ``pipeline.spread(spark)``.
+        Maps the runs: ``pipeline.spread(spark)``, or the ``map`` of a pool of processes.
 
     Returns
     -------

@@ -168,9 +168,7 @@ class Shares:
     ----------
     aggregability : Aggregability
         Aggregability function with a key.
-    join : callable
-    max_retention_s : float
-    echo : bool
+    join, max_retention_s, echo
         As for :class:`mudkit.systems.radiator.Server`.
 
     Raises

@@ -228,10 +228,10 @@ class Every:
 
 @dataclass(frozen=True)
 class Summary:
-    """Send a summary of a window instead of its messages, for each value of ``per``.
+    """Send ``{count, min, max, mean}`` of each field ``of`` over a window, for each value of ``per``.
 
-    Each field ``of`` becomes ``{count, min, max, mean}``. The first message after the end of the window
-    carries the summary, and starts the next window. Rules that name the same variable share its windows.
+    The first message after the end of the window carries the summary, and starts the next window. Rules that
+    name the same variable share its windows.
     """
 
     seconds: float

@@ -202,12 +202,11 @@ class FunctionPolicy(Displayed):
 def policy(
     function: Decides | None = None, /, **variables: Value
 ) -> FunctionPolicy | Callable[[Decides], FunctionPolicy]:
-    """Return a policy that calls a function ``f(message, state)``.
+    """Return a policy that calls a function ``f(message, state)``; also a decorator.
 
     Parameters
     ----------
     function : callable
-        The function.
     **variables
         Initial manual variables: ``@policy(patients=[1, 2])``.
 

@@ -3,9 +3,7 @@
 The first rule whose condition is TRUE fires; if none does, the message is dropped. A condition is a predicate
 over ``message`` (as published), ``state`` (automatic and manual variables) and ``clock`` (``clock.now_s``:
 time of publication, seconds since 1970, the argument of ``hour`` and ``weekday``). A missing field is NULL,
-and a comparison with it is not TRUE.
-
-A policy is compiled when it is read. It has no other state, no loop and no access to Python.
+and a comparison with it is not TRUE. A policy has no other state, no loop and no access to Python.
 """
 
 from __future__ import annotations
@@ -111,14 +109,12 @@ class _Compiled:
 
 @check_init
 class Policy(Displayed):
-    """Ordered rules.
+    """Ordered rules; the first whose condition is TRUE fires.
 
     Parameters
     ----------
     name : str
-        Name of the policy.
     rules : sequence of Rule
-        Rules; the first whose condition is TRUE fires.
     message : mapping of str to str, optional
         Fields of messages and their kinds (``number``, ``string``, ``boolean``, ``point``, ``struct``,
         ``bytes``); a rule that names another field is refused. Without, any field may be named.
@@ -181,17 +177,12 @@ class Policy(Displayed):
     @classmethod
     @check_arguments
     def from_yaml(cls, source: str | os.PathLike[str]) -> Policy:
-        """Read a policy from a YAML file, or from a text of several lines.
+        """Read a policy from a YAML file, or from a text of several lines; it is not checked yet.
 
         Parameters
         ----------
         source : str or path-like
             Name of the file, or the text itself if it contains a line feed.
-
-        Returns
-        -------
-        Policy
-            The policy, not checked yet: see :func:`~mudkit.systems.sublim.findings`.
 
         Raises
         ------
@@ -208,15 +199,7 @@ class Policy(Displayed):
     @classmethod
     @check_arguments
     def read(cls, plain: Value, places: Places | None = None) -> Policy:
-        """Build a policy from plain data, as in YAML and from :meth:`describe`.
-
-        Parameters
-        ----------
-        plain : mapping
-            Parts of the policy.
-        places : Places, optional
-            Places of the parts in the text, for errors.
-        """
+        """Build a policy from ``plain`` data as of :meth:`describe`; ``places`` are its lines, for errors."""
         places = places or Places()
         parts = _checked_parts(plain, (), _PARTS, places)
         rules = parts.get("rules")
@@ -273,16 +256,10 @@ class Policy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> Verdict:
-        """Decide about one message; the arguments are not changed.
+        """Decide about one message; no argument is changed.
 
-        Parameters
-        ----------
-        message : mapping
-            Message as published.
-        variables, automatic : mapping
-            Manual and automatic variables of the subscriber.
-        now_s : float
-            Time of publication, seconds since 1970.
+        ``variables`` and ``automatic`` are those of the subscriber, ``now_s`` the time of publication since
+        1970.
         """
         state = State(variables, automatic, now_s, self._books)
         everything, clock, tables = state.all, {"now_s": now_s}, Tables(state.all)
@@ -478,7 +455,6 @@ def decision_table(
     Parameters
     ----------
     policy : Policy
-        Policy that decides.
     messages : mapping of str to mapping
         Messages by label.
     states : mapping of str to mapping

@@ -8,7 +8,7 @@ The system maintains the automatic variables. Their names are ours; the text of 
 ``display_px``      width of the display in pixels, from the device's context
 ==================  ====================================================================================
 
-Manual variables belong to the policy. Rate limits and summaries store their records, called books, in manual
+Manual variables belong to the policy, whose rate limits and summaries store their records, called books, in
 variables of their own.
 """
 
@@ -121,13 +121,7 @@ class State(Fields):
             del self.all[name]
 
     def check(self) -> None:
-        """Check the size of the manual variables.
-
-        Raises
-        ------
-        LimitExceeded
-            They are too many or too large, or cannot be stored.
-        """
+        """Raise LimitExceeded if the manual variables are too many or too large, or cannot be stored."""
         if self._is_own and not self._by_hand:
             return  # the others were within the limits before
         left_out = self._books - self._by_hand

@@ -69,7 +69,7 @@ class Verdict(NamedTuple):
         before: Fields,
         problem: str | None = None,
     ) -> Verdict:
-        """Return a verdict with the variables of ``state``, after checking all limits.
+        """Return a verdict with the variables of ``state``.
 
         Raises
         ------
