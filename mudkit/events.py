@@ -80,9 +80,7 @@ class SendFailed(msgspec.Struct, frozen=True):
     Parameters
     ----------
     to : str
-        Address of the receiver.
     message : object
-        The message that was not delivered.
     """
 
     to: str
@@ -95,7 +93,6 @@ class TimerFired(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name : str
-        Name of the timer.
     """
 
     name: str
@@ -170,7 +167,6 @@ class Send(msgspec.Struct, frozen=True):
     Parameters
     ----------
     to : str
-        Address of the receiver.
     message : object
         Bytes, a struct, or plain data that JSON can encode.
     """
@@ -185,7 +181,6 @@ class SetTimer(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name : str
-        Name of the timer.
     delay_us : int
         Time until it fires, in microseconds.
     """
@@ -200,7 +195,6 @@ class CancelTimer(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name : str
-        Name of the timer.
     """
 
     name: str
@@ -212,9 +206,7 @@ class Complete(msgspec.Struct, frozen=True):
     Parameters
     ----------
     op_id : int
-        Number of the operation.
     result : object
-        Result, or None.
     error : Exception, optional
         Error of a failed operation.
     """
@@ -232,7 +224,6 @@ class Notify(msgspec.Struct, frozen=True):
     app : str
         Application that is notified.
     payload : object
-        Content of the notification.
     """
 
     app: str
@@ -336,9 +327,7 @@ class Ports(msgspec.Struct, frozen=True):
     Parameters
     ----------
     store : Store
-        Durable store of the machine.
     entropy : Entropy
-        Source of random bytes.
     address : str
         Address of the host on the network.
     """
@@ -418,7 +407,6 @@ class Host(Protocol):
         system : str
             The system that the machine's traffic is charged to.
         make : callable
-            Creates the machine.
         name : str
             Distinguishes the machines of one host.
         watch : collection of str

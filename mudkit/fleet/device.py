@@ -202,11 +202,9 @@ class Device(Host):
     Parameters
     ----------
     world : Runtime
-        The world that runs its machines.
     name : str
         Its name in the lab, and its first address.
     link : Link
-        Its connection to the network.
     """
 
     __slots__ = ("_addresses", "_down_reasons", "battery", "course", "on_first_move")

@@ -116,7 +116,6 @@ class Host(Displayed):
     Parameters
     ----------
     world : Runtime
-        The world that runs its machines.
     name : str
         Its name in the lab, and its first address.
     link : Link, optional

@@ -48,7 +48,6 @@ class Publications(OnHost):
     Parameters
     ----------
     lab : Network
-        Lab in which the server runs.
     name : str
     utc_offset_h : float
         Local time of subscriptions minus UTC, in hours.

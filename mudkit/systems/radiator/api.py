@@ -73,7 +73,6 @@ class Server(OnHost):
     link_kbps : float, optional
         Capacity of the server's outbound link; None: unlimited.
     name : str
-        Name of the server.
 
     Raises
     ------

@@ -36,7 +36,6 @@ class Relay(OnHost):
     ----------
     lab : Network
     name : str
-        Name of the server.
 
     Raises
     ------
@@ -57,7 +56,6 @@ class Client(OnHost):
     ----------
     device : Host
     relay : Relay
-        The relay of the same lab.
     machine : type
         Machine that decides on the device; a subclass may override :meth:`ClientMachine.is_next`.
 

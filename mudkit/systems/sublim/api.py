@@ -58,7 +58,6 @@ class PublishServer(OnHost):
     ----------
     lab : Network
     name : str
-        Name of the server.
 
     Raises
     ------
@@ -134,7 +133,6 @@ class AccessPoint(OnHost):
     range_m : float
         Radius of its range, metres.
     name : str, optional
-        Name of its server.
     stateful : bool
         Whether it runs SUBLIM; if not, it serves plain subscribers only.
 
@@ -333,7 +331,6 @@ def explain(message: Fields, subscriber: Subscriber) -> Explanation:
     message : mapping
         Fields, as they would be published.
     subscriber : Subscriber
-        Subscriber with a policy.
 
     Raises
     ------

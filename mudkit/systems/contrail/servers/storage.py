@@ -117,9 +117,7 @@ class _Device:
 
 
 class Storage:
-    """Machine of the storage of a data centre.
-
-    ``computes``, ``units``, ``gateways`` are those of all centres.
+    """Machine of the storage of a data centre; ``computes``, ``units``, ``gateways`` are those of all.
 
     Per device, ``max_waiting`` items fit into the queue and ``max_cached`` into the cache.
     """

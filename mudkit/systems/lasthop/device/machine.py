@@ -130,11 +130,6 @@ class EventLog:
         return not len(self._outbox)
 
     @property
-    def last_seq(self) -> int:
-        """Number of the last fact; 0 before the first."""
-        return self._outbox.last_seq
-
-    @property
     def first_seq(self) -> int:
         """Number of the first fact that is not acknowledged."""
         return self._outbox.first_seq
@@ -335,7 +330,6 @@ class DeviceMachine:
         return f"{self._incarnation} {self._life}.{self._session_count}"
 
     def _start_session(self) -> Sequence[Effect]:
-        """Begin a session."""
         self._end_session()
         self._session_count += 1
         self._stream, self._overtaken = Incoming(), ()

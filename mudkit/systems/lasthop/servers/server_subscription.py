@@ -153,7 +153,6 @@ class ServerSubscription:
         self._accept_risen()
 
     def _start_spool(self, subscription: Subscription) -> None:
-        """Start an empty spool."""
         self.subscription = subscription
         self._store.put(f"sub {self._key}", StoredSubscription(self.run, SubscriptionFields.of(subscription)))
         self.spool = ServedSpool(

@@ -162,7 +162,6 @@ class Item(NamedTuple):
     identity : hashable
         Name of the message.
     rank : float
-        Current rank.
     arrived_s, expires_s : float
         Times in seconds; an infinite expiration: never.
     """
@@ -179,7 +178,6 @@ class Situation:
     Parameters
     ----------
     now_us : int
-        Current time.
     threshold : float
         Lowest acceptable rank.
     waiting, device : Ranked

@@ -62,7 +62,6 @@ class Spool:
     threshold : float
         Lowest acceptable rank.
     policy : Forwarding
-        Forwarding policy.
     forward : callable
         Takes each message that is forwarded.
     retract : callable
@@ -79,7 +78,6 @@ class Spool:
     habits : Habits
         Moving averages of reads, arrivals and rank drops.
     is_up : bool
-        Whether the link is up.
     due_us : int
         Time at which :meth:`timeout` is due.
     interrupt : float
@@ -367,7 +365,6 @@ class PaperSpool(Spool):
     Attributes
     ----------
     queue_size : int
-        The estimate.
     """
 
     def __init__(self, threshold: float, prefetch_limit: int, forward: Take, retract: Take) -> None:

@@ -30,7 +30,6 @@ class Lifelines(Displayed):
     Parameters
     ----------
     drawn : Drawn
-        Events.
     tables : mapping of str to pandas.DataFrame
         Result of :func:`message_lifecycles` for each policy.
     best : pandas.DataFrame
@@ -77,7 +76,6 @@ def lifelines(
     scenario : Scenario
         A scenario of a few days: every message is kept.
     policies : mapping of str to Forwarding or Push
-        Policies by name.
     max : int or None
         Messages per read; None: unlimited.
     seed : int

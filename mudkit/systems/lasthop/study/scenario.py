@@ -122,7 +122,6 @@ class Scenario:
     expiring_share : float
         Share of the messages that expire, from 0 to 1.
     days : int
-        Length of the run.
     reads_cv : float
         Standard deviation of the number of reads a day, over its mean; the paper does not state it. It
         matters where a user can just read all arrivals, as with ``Max`` 32 once a day of 32 (the rest at the

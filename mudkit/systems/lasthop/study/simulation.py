@@ -125,7 +125,6 @@ class Simulated(Displayed):
     outcome, online : Outcome
         Results of the policy and of the on-line policy.
     parameters : mapping
-        All parameters of the run.
     """
 
     outcome: Outcome
@@ -230,7 +229,6 @@ def simulate(
     prefetch_limit, expiration_threshold_s : optional
         As for :class:`~mudkit.systems.lasthop.Forwarding`, if the policy is given by its kind.
     days : int
-        Length of the run.
     reads_cv : float
         Variation of the number of reads a day, see :class:`~mudkit.systems.lasthop.Scenario`.
     seed : int
@@ -302,7 +300,6 @@ def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
     Parameters
     ----------
     drawn : Drawn
-        Events.
     make_spool : callable
         Builds the spool from its ``forward`` and ``retract`` callbacks.
     most : float
@@ -310,7 +307,7 @@ def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
     """
     forwarded: list[Message] = []
     read: list[Message] = []
-    spool = make_spool(forwarded.append, _ignore)
+    spool = make_spool(forwarded.append, lambda message: None)  # ranks do not change: no retraction
     spool.network(0, is_up=drawn.starts_up)
     offline: list[tuple[int, list[Hashable]]] = []
     notification, network = spool.notification, spool.network
@@ -378,7 +375,3 @@ def _without_collector() -> Iterator[None]:
     finally:
         if collected:
             gc.enable()
-
-
-def _ignore(message: Message) -> None:
-    """Ignore a retraction: ranks do not change in a simulation."""

@@ -124,7 +124,6 @@ def size_prefetch(
     max, threshold, map
         As for :func:`compare`.
     limits : iterable of int
-        Prefetch limits to try.
     thresholds_s : iterable of float
         Expiration thresholds to try; only 0 if nothing expires.
     loss_weight : float
@@ -200,9 +199,7 @@ def add_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Dr
     Parameters
     ----------
     drawn : Drawn
-        Arrivals and reads.
     outages : Outages
-        Process of the outages.
     seeds : iterable of int
     """
     end_us = int(np.concatenate([drawn.arrivals_us, drawn.reads_us]).max(initial=0))

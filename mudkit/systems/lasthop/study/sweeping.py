@@ -236,7 +236,6 @@ class RecordedEvents:
     Parameters
     ----------
     draws : sequence of Drawn
-        Events by number.
     """
 
     draws: Sequence[Drawn]
@@ -261,15 +260,12 @@ def compare(
     Parameters
     ----------
     conditions : mapping of str to Scenario or RecordedEvents
-        Conditions by name.
     policies : mapping of str to Forwarding or Push
-        Policies by name.
     max : int or None
         Messages per read; None: unlimited.
     threshold : float
         Lowest acceptable rank.
     seeds : iterable of int
-        Seeds of the runs.
     map : callable
         Maps the runs: ``pipeline.spread(spark)``, or the ``map`` of a pool of processes.
 

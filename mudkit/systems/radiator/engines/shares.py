@@ -70,7 +70,6 @@ class Share:
     Parameters
     ----------
     shares : Shares
-        Configuration of all shares.
     share, of : int
         Index of the share, and number of shares.
     kept : tuple, optional

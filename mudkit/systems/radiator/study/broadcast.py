@@ -26,7 +26,6 @@ class Aggregate(NamedTuple):
     batch : tuple of Message
         Its messages, oldest first.
     context : Context
-        The joined context.
     size_bytes : int
         Size of the JSON sent to one recipient, compressed or not.
     recipients : list of str

@@ -33,8 +33,7 @@ from typing import ClassVar, Final, TypeAlias
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Displayed, View
 from mudkit.systems.sublim._policy.message import frozen_fields, thawed_fields
-from mudkit.systems.sublim._policy.state import LimitExceeded, State, checked_bytes
-from mudkit.systems.sublim._policy.text import PolicyError
+from mudkit.systems.sublim._policy.state import LimitExceeded, State, check_initial, checked_bytes
 from mudkit.systems.sublim._policy.verdict import DROPPED, SENT, STOPPED, Seen, Verdict
 from mudkit.wire import Fields, Value
 
@@ -154,10 +153,7 @@ class FunctionPolicy(Displayed):
         self.function = function
         self.name = getattr(function, "__name__", "policy")
         self.variables = dict(variables)
-        try:
-            State(self.variables, {}, 0.0).check()
-        except LimitExceeded as error:
-            raise PolicyError("These variables cannot be kept.", found=str(error)) from None
+        check_initial(self.variables)
 
     def decide(
         self,

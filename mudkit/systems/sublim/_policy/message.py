@@ -62,7 +62,6 @@ def create_message(message: Fields | None = None, **fields: Value) -> dict[str, 
     Parameters
     ----------
     message : mapping, optional
-        Message to copy.
     **fields
         Fields to set.
     """
@@ -137,7 +136,6 @@ def expand(samples: bytes, length: int) -> bytes:
     Parameters
     ----------
     samples : bytes
-        Compressed samples.
     length : int
         Number of samples before compression, and of those returned.
     """

@@ -34,7 +34,14 @@ from mudkit.systems.sublim._policy.actions import (
 )
 from mudkit.systems.sublim._policy.function import TooLong, error_text
 from mudkit.systems.sublim._policy.message import thawed
-from mudkit.systems.sublim._policy.state import AUTOMATIC, MAX_VARIABLES, LimitExceeded, State, Tables
+from mudkit.systems.sublim._policy.state import (
+    AUTOMATIC,
+    MAX_VARIABLES,
+    LimitExceeded,
+    State,
+    Tables,
+    check_initial,
+)
 from mudkit.systems.sublim._policy.text import Path, Places, PolicyError, read_yaml
 from mudkit.systems.sublim._policy.verdict import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
 from mudkit.wire import Fields, Value
@@ -312,7 +319,7 @@ class Policy(Displayed):
                 number,
                 rule.name,
                 Cell(one_line(rule.when or "always", _MAX_CONDITION)),
-                [Cell(_action_text(action)) for action in rule.actions] or "send",
+                [Cell(one_line(described(action))) for action in rule.actions] or "send",
             )
             for number, rule in enumerate(self.rules, start=1)
         )
@@ -432,14 +439,7 @@ def _check_declared(message: Mapping[str, str], variables: Fields, places: Place
                 expected="another name",
             )
     with places.at(("variables",)):
-        try:
-            State(variables, {}, 0.0).check()
-        except LimitExceeded as error:
-            raise PolicyError("These variables cannot be kept.", found=str(error)) from None
-
-
-def _action_text(action: Action) -> str:
-    return one_line(described(action))
+        check_initial(variables)
 
 
 @check_arguments

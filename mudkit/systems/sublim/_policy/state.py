@@ -21,6 +21,7 @@ from mudkit.arguments import check_init
 from mudkit.events import size_bytes
 from mudkit.systems.arguments import MAX_VALUE_DEPTH, is_storable
 from mudkit.systems.sublim._policy.message import thawed
+from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "LimitExceeded",
     "State",
     "Tables",
+    "check_initial",
     "checked_bytes",
 ]
 
@@ -67,7 +69,6 @@ class State(Fields):
     variables : mapping
         Manual variables; copied on the first change, see :attr:`variables`.
     automatic : mapping
-        Automatic variables.
     now_s : float
         Time of publication, seconds since 1970.
     books : frozenset of str
@@ -147,6 +148,14 @@ class State(Fields):
 
     def __len__(self) -> int:
         return len(self.all)
+
+
+def check_initial(variables: Fields) -> None:
+    """Raise PolicyError if the initial variables of a policy cannot be kept."""
+    try:
+        State(variables, {}, 0.0).check()
+    except LimitExceeded as error:
+        raise PolicyError("These variables cannot be kept.", found=str(error)) from None
 
 
 class Tables(Mapping[str, "_Listed"]):

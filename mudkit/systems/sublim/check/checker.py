@@ -72,7 +72,6 @@ class Finding(NamedTuple):
     line : int or None
         Line in the policy's text; None if it has none.
     text : str
-        Explanation.
     """
 
     kind: str
