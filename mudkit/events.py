@@ -79,7 +79,6 @@ class SendFailed(msgspec.Struct, frozen=True):
     Parameters
     ----------
     to : str
-        Address of the receiver.
     message : object
     """
 
@@ -166,7 +165,6 @@ class Send(msgspec.Struct, frozen=True):
     Parameters
     ----------
     to : str
-        Address of the receiver.
     message : object
         Bytes, a struct, or plain data that JSON can encode.
     """
@@ -206,9 +204,7 @@ class Complete(msgspec.Struct, frozen=True):
     Parameters
     ----------
     op_id : int
-        Number of the operation.
     result : object
-        Result, or None.
     error : Exception, optional
         Error of a failed operation.
     """
@@ -226,7 +222,6 @@ class Notify(msgspec.Struct, frozen=True):
     app : str
         Application that is notified.
     payload : object
-        Content of the notification.
     """
 
     app: str
@@ -275,18 +270,12 @@ class Store(Protocol):
     def get(self, key: str, kind: type[_T]) -> _T | None: ...
 
     def get(self, key: str, kind: Any = ...) -> Any:
-        """Return the value of a key, ``None`` if there is none.
-
-        Parameters
-        ----------
-        key : str
-        kind : type
-            Expected type: a struct, or any type that msgspec decodes; by default any.
+        """Return the value of a ``key``, ``None`` if there is none.
 
         Raises
         ------
         StoreError
-            The value has another type: another version of mudkit has written it.
+            The value is not of the type ``kind``: another version of mudkit has written it.
         """
         ...
 
@@ -333,9 +322,7 @@ class Ports(msgspec.Struct, frozen=True):
     Parameters
     ----------
     store : Store
-        Durable store of the machine.
     entropy : Entropy
-        Source of random bytes.
     address : str
         Address of the host on the network.
     """
@@ -415,7 +402,6 @@ class Host(Protocol):
         system : str
             The system that the machine's traffic is charged to.
         make : callable
-            Creates the machine.
         name : str
             Distinguishes the machines of one host.
         watch : collection of str
