@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence, Sized
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -148,7 +149,7 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """Name of the operation in the trace."""
-        return self.operation if isinstance(self.operation, str) else _tag(self.operation)
+        return self.operation if isinstance(self.operation, str) else _tag(self.operation.__class__)
 
     @property
     def named_arguments(self) -> Mapping[str, Any]:
@@ -467,9 +468,10 @@ def _hook(value: Any) -> Any:
 _encode = msgspec.json.Encoder(enc_hook=_hook).encode
 
 
-def _tag(struct: msgspec.Struct) -> str:
+@cache
+def _tag(struct: type[msgspec.Struct]) -> str:
     tag = struct.__struct_config__.tag
-    return tag if isinstance(tag, str) else type(struct).__name__
+    return tag if isinstance(tag, str) else struct.__name__
 
 
 def size_bytes(message: Any) -> int:

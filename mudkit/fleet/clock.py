@@ -132,18 +132,15 @@ class Clock:
         """Execute a call of an application, now if time stands still, else after what is due."""
         if not self.is_idle:
             self.event_queue.add(self.now_us, CALL, action, argument)
-        elif self.event_queue.is_due(self.now_us):
-            handled: list[bool] = []
+            return
+        handled: list[bool] = []
 
-            def handle(_: None) -> None:
-                handled.append(True)
-                action(argument)
+        def handle(_: None) -> None:
+            handled.append(True)
+            action(argument)
 
-            self.event_queue.add(self.now_us, CALL, handle, None)
-            self.run_until(lambda: bool(handled), self.now_us)
-        else:
-            with Interrupts():
-                action(argument)
+        self.event_queue.add(self.now_us, CALL, handle, None)
+        self.run_until(lambda: bool(handled), self.now_us)
 
     def ask_at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
         """Schedule a call of an application, after everything else of the same time."""
