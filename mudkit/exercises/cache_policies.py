@@ -173,7 +173,7 @@ def _cases(draw: st.DrawFn) -> _Case:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="decide(query, cache, limit_s) -> 'local' or 'remote', where query and each of cache (the "
+    signature="decide(query, cache, limit_s) -> 'local' or 'remote', where query and each of cache (the "
     "oldest first) have at_s, x_km, y_km, box_km and window_s",
     property="A read is answered locally when one of the cached answers surely holds all its points but "
     "those of the last limit_s seconds, whatever was written, and is sent when none does.",

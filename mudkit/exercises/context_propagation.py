@@ -116,7 +116,7 @@ def _sent_messages(
     for name, given in case.attributes.items():
         lists.register(0, name, given)
     said = [
-        Message(number, who, t_us, context.at(t_us))
+        Message(number, who, t_us, context.with_span(t_us))
         for number, (t_us, who, context) in enumerate(case.said, start=1)
     ]
     gone = {}
@@ -205,8 +205,8 @@ def _cases() -> st.SearchStrategy[_Case]:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="g(sender, receiver) -> Volume, People or Time, of two Contexts with sender['friends'] (names), "
-    "sender['hazard'] (a bool, once it has said something) and 'loc' (a place, where it says one); "
+    signature="g(sender, receiver) -> Volume, People or Time, of two Contexts with sender['friends'] (names),"
+    " sender['hazard'] (a bool, once it has said something) and 'loc' (a place, where it says one); "
     "receiver.people are the receiver's names",
     property=f"A message goes at once to the sender's friends and, while the sender reports a hazard, to "
     f"whoever is within {_NEAR_KM:g} km of it; to everybody else when the oldest that waits has waited "

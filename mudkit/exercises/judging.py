@@ -64,7 +64,7 @@ class Exercise:
 
     Parameters
     ----------
-    asks_for : str
+    signature : str
         The piece's signature and meaning, in one sentence that begins with its name.
     property : str
         The property that must hold, in one sentence.
@@ -77,7 +77,7 @@ class Exercise:
         What the function returns, in words, such as "a list". Empty: None is an answer, too.
     """
 
-    asks_for: str
+    signature: str
     property: str
     scenarios: SearchStrategy[Any]
     play: Callable[[Callable[..., Any], Any], Played]
@@ -85,7 +85,7 @@ class Exercise:
 
     def piece(self) -> str:
         """Name of the function to write."""
-        return self.asks_for.partition("(")[0]
+        return self.signature.partition("(")[0]
 
 
 @dataclass(frozen=True, repr=False)

@@ -253,7 +253,7 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="rule(situation) -> list of messages, the first goes first, where situation has now_s, "
+    signature="rule(situation) -> list of messages, the first goes first, where situation has now_s, "
     "threshold, waiting and device (messages with identity, rank, arrived_s and expires_s, the highest rank "
     "first), read_at_a_time and between_reads_s",
     property="Nothing goes to the device twice, nothing that has expired, nothing below the threshold; and "

@@ -211,7 +211,7 @@ def _words(rounds: Sequence[Sequence[str]], deliveries: Sequence[str]) -> str:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="merge(store, local, base) -> set, where each is a set of entries: of the page that the store "
+    signature="merge(store, local, base) -> set, where each is a set of entries: of the page that the store "
     "has, of the one that this device wanted to write, and of the one that this was based on",
     property="The page has each entry that a device added and none deleted, and no other.",
     scenarios=st.builds(

@@ -212,7 +212,7 @@ def _play(piece: Callable[..., Any], steps: Sequence[str]) -> Played:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="renews(channel) -> bool, asked before each item but the first: does it begin a new key? "
+    signature="renews(channel) -> bool, asked before each item but the first: does it begin a new key? "
     "channel has to and holders (sets of devices: who the item goes to, and who was sent the key in use), "
     "age_s and lifetime_s",
     property="Nobody has the key of an item that was published before he asked or after he left; no key is "

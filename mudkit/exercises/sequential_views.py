@@ -91,7 +91,7 @@ def _problem(answer: bool, verdict: Verdict) -> str | None:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="goes_back(operations) -> bool, where each operation has its 'client', its 'kind' ('read' or "
+    signature="goes_back(operations) -> bool, where each operation has its 'client', its 'kind' ('read' or "
     "'write'), its 'version' (a read's 0: there was no record), its 'begin' and its 'end' in µs",
     property="The function says True just when some client reads an older version than one that it had "
     "read or written, by an operation that was over before the read began.",

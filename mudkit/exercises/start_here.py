@@ -99,7 +99,7 @@ def _problem(sent: list[str], inbox: list[str]) -> str | None:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="take(seen, message) -> bool, where seen is the number of the last message of this sender in "
+    signature="take(seen, message) -> bool, where seen is the number of the last message of this sender in "
     "the inbox (0: none), and message has its 'number' and 'after', that of the one sent here before it",
     property="Each message that ann sends to bob comes into his inbox once, and in order.",
     scenarios=st.builds(

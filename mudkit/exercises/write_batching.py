@@ -59,7 +59,7 @@ def _fewest(scenario: _Scenario) -> int:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="batches(times_s, delay_s) -> list of lists: the times of the writes in each message, where a "
+    signature="batches(times_s, delay_s) -> list of lists: the times of the writes in each message, where a "
     "message goes when its last write is there",
     property="Each write is in one message, in order; none waits longer than delay_s; and no fewer messages "
     "would do.",

@@ -158,7 +158,7 @@ def export_html(
     copy of plotly.js in the file; folium maps keep the page that they bring along. Outputs of widgets and of
     progress bars are left out. Mathematics stays as LaTeX text: typesetting it would need MathJax, which
     would have to be loaded. Pictures from the network become links; scripts, styles and frames from there are
-    removed. A map with ``tiles=`` still asks its tile server.
+    removed.
 
     Parameters
     ----------

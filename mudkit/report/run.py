@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import nbformat
     import pandas as pd
 
-__all__ = ["ReportFailed", "headline", "keep_page", "run_report"]
+__all__ = ["ReportFailed", "headline", "run_report", "save_page"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _VERSIONS = ("mudkit", "pyspark", "pyarrow", "numpy", "pandas", "plotly", "folium", "papermill")
@@ -248,7 +248,7 @@ def headline(folder: Path) -> str:
     return str(json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("headline", ""))
 
 
-def keep_page(
+def save_page(
     name: str,
     notebook: nbformat.NotebookNode,
     tables: Mapping[str, pd.DataFrame],
@@ -284,14 +284,14 @@ def keep_page(
     import nbformat
 
     from mudkit.report.html import export_html
-    from mudkit.report.tables import keep
+    from mudkit.report.tables import save_table
 
     started, clock = dt.datetime.now(dt.UTC), time.monotonic()
     path = free_name(Path(build).expanduser() / f"{name}-{started:%Y%m%dT%H%M%SZ}")
     with staged_folder(path) as folder:
         (folder / "data").mkdir()
         for table_name, table in tables.items():
-            keep(table, table_name, folder / "data")
+            save_table(table, table_name, folder / "data")
         nbformat.write(notebook, folder / "report.ipynb")
         export_html(notebook, folder / "report.html", title=_title(notebook))
         manifest = {"report": name, "parameters": dict(parameters), "versions": _versions()}

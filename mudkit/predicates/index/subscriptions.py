@@ -399,7 +399,7 @@ def _first(pair: tuple[int, Any]) -> int:
 
 
 def _unseen(scope: str, path: tuple[str, ...]) -> str:
-    meant = MOBIUS.meant(scope, path)
+    meant = MOBIUS.suggest(scope, path)
     return ".".join((scope, *path)) + ("" if meant is None else f" (did you mean {meant}?)")
 
 

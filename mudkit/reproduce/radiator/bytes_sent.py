@@ -41,7 +41,7 @@ def measure_compression(
     for seed in seeds:
         say(f"seed {seed}")
         sent = list(messages(count, seed, per_s=PER_S))
-        sizes = [len(pack(message.context.describe(), compress=False)) for message in sent]
+        sizes = [len(pack(message.context.to_dict(), compress=False)) for message in sent]
         least, most = min(least, *sizes), max(most, *sizes)
         of_kind: dict[str, SentAggregates] = {}
         for kind, (volume, compress) in kinds.items():

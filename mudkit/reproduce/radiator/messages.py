@@ -93,7 +93,7 @@ def push_bytes(context: Context, chain: Sequence[Value]) -> int:
     push: dict[str, Value] = {
         "kind": "push",
         "aggregate": "5f0c1a2b 1",
-        "context": context.describe(),
+        "context": context.to_dict(),
         "chain": chain,
     }
     return len(pack(push, compress=True))

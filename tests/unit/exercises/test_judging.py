@@ -119,7 +119,7 @@ def test_what_cannot_be_judged(chapter: str, piece: Any, problem: str):
 def test_every_exercise_says_what_it_wants():
     for exercise in EXERCISES.values():
         assert exercise.property.endswith(".")
-        assert "->" in exercise.asks_for
+        assert "->" in exercise.signature
 
 
 def test_a_teachers_own_exercise_is_judged_like_those_of_the_chapters():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.experiment.contrail_pair import item_latencies_s
+from mudkit.experiment import item_latencies_s
 from mudkit.reproduce.contrail import ROWS
 from mudkit.reproduce.contrail import measures as measures
 from mudkit.reproduce.verdict import NOT_REPRODUCIBLE, REPRODUCED, judge
