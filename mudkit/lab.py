@@ -63,7 +63,7 @@ class Lab(Displayed):
         Date and time at which virtual time begins; UTC unless it names another zone.
     record_messages : bool
         Record every message and transfer; a run of millions of them is faster without.
-    record_held : bool
+    record_exposure : bool
         Record what each party received or stored (:meth:`held`).
 
     Raises
@@ -99,7 +99,7 @@ class Lab(Displayed):
         *,
         start: str | dt.datetime = START,
         record_messages: bool = True,
-        record_held: bool = False,
+        record_exposure: bool = False,
     ) -> None:
         seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
         self.world = World(seed)
@@ -115,7 +115,7 @@ class Lab(Displayed):
             "devices": self._groups,
         }
         self.trace = Recorder(
-            self.world, self.start_us, described, messages=record_messages, exposure=record_held
+            self.world, self.start_us, described, messages=record_messages, exposure=record_exposure
         )
 
     def device(
@@ -339,13 +339,14 @@ class Lab(Displayed):
         Raises
         ------
         ParameterError
-            The lab was made without ``record_held=True``.
+            The lab was made without ``record_exposure=True``.
         """
         import pandas as pd
 
         if self.trace.exposure is None:
             raise ParameterError(
-                "This lab does not keep what parties held.", remedy="make it with Lab(…, record_held=True)"
+                "This lab does not keep what parties held.",
+                remedy="make it with Lab(…, record_exposure=True)",
             )
         columns = ["party", "system", "how", "field", "form", "times", "bytes", "first"]
         frame = pd.DataFrame(list(self.trace.exposure.rows()), columns=columns)

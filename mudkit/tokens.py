@@ -75,7 +75,7 @@ class Authority:
         claims: dict[str, Any] = {"app": app, "user": user, "device": device, "exp": expires_s}
         return jwt.encode({k: v for k, v in claims.items() if v is not None}, self._key, _ALGORITHM)
 
-    def read(self, token: Any) -> Claims:
+    def decode(self, token: Any) -> Claims:
         """Return the claims of a token of this authority, expired or not.
 
         Raises
@@ -115,7 +115,7 @@ class Authority:
         AccessDenied
             It is no token of this authority, it has expired, or it is another device's.
         """
-        claims = self.read(token)
+        claims = self.decode(token)
         claims.check(now_s, device)
         return claims
 

@@ -51,7 +51,7 @@ class FleetMap(Panel):
             raise ParameterError(
                 "The step is not positive.", where="step_s", found=str(step_s), expected="over 0 s"
             )
-        self._fleet = figures.Fleet.of(positions, links, tz)
+        self._fleet = figures.Fleet.from_tables(positions, links, tz)
         self._first_us, last_us = self._fleet.span_us()
         self._step_us = round(step_s * US_PER_S)
         steps = max(1, (last_us - self._first_us) // self._step_us)

@@ -130,7 +130,7 @@ class Scoreboard(Panel):
         if self.device.value != _ALL:
             kept = self._measured.devices
             rows = kept[(kept["task"] == self.task.value) & (kept["device"] == self.device.value)]
-            of = f"first seed, {int(rows['wanted'].iloc[0])} items wanted"
+            of = f"first seed, {int(rows['wanted_count'].iloc[0])} items wanted"
         axes = f"{LABELS[self.x.value]}; {LABELS[self.y.value]}"
         self.status.value = (
             f"<div role='status'><b>On the Pareto front: {best or 'none'}</b> ({escape(axes)}; {of}).</div>"

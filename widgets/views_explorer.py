@@ -229,7 +229,7 @@ def _verdict(verdict: Verdict) -> str:
     more = "" if verdict.explanation.is_smallest else " (The time did not suffice to find fewer operations.)"
     return (
         f"<div role='status'><b>{_MARK[verdict.status]} {verdict.status}</b> ({escape(verdict.model)}): "
-        f"{escape(verdict.explanation.words)}{more}<br><i>{escape(model.words)}</i></div>"
+        f"{escape(verdict.explanation.text)}{more}<br><i>{escape(model.description)}</i></div>"
     )
 
 
@@ -238,7 +238,7 @@ def _table(statuses: dict[str, Status], chosen: str) -> str:
         (
             Cell("", strong=name) if name == chosen else name,
             f"{_MARK[statuses[name]]} {statuses[name]}",
-            Cell(model.words),
+            Cell(model.description),
         )
         for name, model in MODELS.items()
     ]

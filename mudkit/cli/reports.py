@@ -122,11 +122,11 @@ def reproduce(
     if quick:
         typer.echo(table.left_out(measured, outcome.ROWS), err=True)
     if page:
-        from mudkit.report import keep_page
+        from mudkit.report import save_page
         from mudkit.reproduce.scorecard import figures, notebook
 
         request = {"rows": [result.row.name for result in measured]}
-        kept = keep_page(
+        kept = save_page(
             "reproduce", notebook(measured), {"figures": figures(measured)}, parameters=request, build=out
         )
         typer.echo(f"{kept / 'report.html'}", err=as_json)  # JSON alone is on standard output

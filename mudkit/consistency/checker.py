@@ -334,7 +334,7 @@ def _contradicted_orders(reading: Reading | None, model: Model) -> list[str]:
             str(step).replace("has an older version than", "would come before")
             for step in _steps(reading, edges)
         ]
-        names = " before ".join(reading.operations[place].what for place in order)
+        names = " before ".join(reading.operations[place].label for place in order)
         lines.append(f"With {names}: {'; '.join(steps)}.")
     return lines if len(lines) <= MAX_ORDERS_SHOWN else []
 

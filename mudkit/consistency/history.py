@@ -64,7 +64,7 @@ class History(Displayed):
                 raise TraceContentError(
                     "Two operations have the same id.",
                     where=operation.client,
-                    found=f"op_id {operation.op_id} again: {operation.what} at {operation.invoked_us:,} µs",
+                    found=f"op_id {operation.op_id} again: {operation.label} at {operation.invoked_us:,} µs",
                     expected="a unique op_id for each operation of a client on a record",
                     remedy="number the operations of each client; a duplicated message is one operation",
                 )
@@ -191,13 +191,13 @@ class History(Displayed):
         return History(operation for operation in self.operations if operation.id not in removed)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a table with the columns ``client, what, type, invoked_us, answered_us, outcome``."""
+        """Return a table with the columns ``client, label, type, invoked_us, answered_us, outcome``."""
         import pandas as pd
 
         rows: list[dict[str, Any]] = [
             {
                 "client": operation.client,
-                "what": operation.what,
+                "label": operation.label,
                 "type": operation.type,
                 "invoked_us": operation.invoked_us,
                 "answered_us": operation.answered_us,
@@ -205,7 +205,7 @@ class History(Displayed):
             }
             for operation in self.operations
         ]
-        columns = ["client", "what", "type", "invoked_us", "answered_us", "outcome"]
+        columns = ["client", "label", "type", "invoked_us", "answered_us", "outcome"]
         return pd.DataFrame(rows, columns=columns).astype({"answered_us": "Int64"})
 
     def __len__(self) -> int:

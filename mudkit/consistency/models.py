@@ -53,7 +53,7 @@ class Model:
         Name of the model.
     form : Form
         What must exist for a history to satisfy the model.
-    words : str
+    description : str
         The definition in a sentence.
     source : str
         Paper and section.
@@ -70,7 +70,7 @@ class Model:
 
     name: str
     form: Form
-    words: str
+    description: str
     source: str
     implies: tuple[str, ...] = ()
     real_time: bool = False

@@ -110,7 +110,7 @@ class Operation:
         return self.kind is Kind.WRITE
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
         """Text of the operation in the notation: ``w(x)1@3``."""
         letter, content = "w" if self.is_write else "r", str(self.content)
         if self.is_write and self.content.value is None:
@@ -121,7 +121,7 @@ class Operation:
         return text + {Outcome.FAILED: "#", Outcome.PENDING: "…"}.get(self.outcome, "")
 
     def __str__(self) -> str:
-        return f"{self.client} {self.what}"
+        return f"{self.client} {self.label}"
 
 
 def content_text(content: Content | None) -> str:

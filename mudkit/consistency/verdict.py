@@ -58,7 +58,7 @@ class Explanation:
     kind : str
         ``cycle``, ``no order``, ``no views``, ``read without its write`` and other anomalies; ``nothing``,
         ``too large``, ``no read promises it``; ``views`` or ``write order`` for a legal history.
-    words : str
+    text : str
         One or two sentences.
     operations : tuple of Operation
         Smallest contradiction that was found: a history of only these operations is illegal.
@@ -70,13 +70,13 @@ class Explanation:
     """
 
     kind: str
-    words: str
+    text: str
     operations: tuple[Operation, ...] = ()
     steps: tuple[Step, ...] = ()
     is_smallest: bool = True
 
     def __str__(self) -> str:
-        return self.words
+        return self.text
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,7 +118,7 @@ class Verdict(Displayed):
             "Verdict",
             facts,
             [first_rows(("first", "why", "then"), steps, len(explanation.steps))],
-            [explanation.words],
+            [explanation.text],
             picture=_drawn(explanation),
         )
 
@@ -139,7 +139,7 @@ def _drawn(explanation: Explanation) -> str:
     events = [
         Event(
             operation.client,
-            operation.what,
+            operation.label,
             column[operation.invoked_us],
             len(times) - 1 if operation.answered_us is None else column[operation.answered_us],
             is_open=operation.answered_us is None,

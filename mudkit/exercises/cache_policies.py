@@ -170,7 +170,7 @@ def _cases(draw: st.DrawFn) -> _Case:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="decide(query, cache, limit_s) -> 'local' or 'remote', where query and the entries of cache "
+    signature="decide(query, cache, limit_s) -> 'local' or 'remote', where query and the entries of cache "
     "(oldest first) have at_s, x_km, y_km, box_km and window_s",
     property="A read is answered locally if one of the cached answers is certain to contain all its points "
     "but those of the last limit_s seconds; otherwise it is sent to the server.",

@@ -112,7 +112,7 @@ def _sent_messages(
     for name, attributes in case.attributes.items():
         lists.register(0, name, attributes)
     messages = [
-        Message(number, who, t_us, context.at(t_us))
+        Message(number, who, t_us, context.with_span(t_us))
         for number, (t_us, who, context) in enumerate(case.contexts, start=1)
     ]
     sent = {}
@@ -200,8 +200,8 @@ def _cases() -> st.SearchStrategy[_Case]:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="g(sender, receiver) -> Volume, People or Time, of two Contexts with sender['friends'] (names), "
-    "sender['hazard'] (a bool, once it has sent a context) and 'loc' (a place, where it sends one); "
+    signature="g(sender, receiver) -> Volume, People or Time, of two Contexts with sender['friends'] "
+    "(names), sender['hazard'] (a bool, once it has sent a context) and 'loc' (a place, where it sends one); "
     "receiver.people are the receiver's names",
     property=f"A message goes at once to the sender's friends and, while the sender reports a hazard, to "
     f"everybody within {_NEAR_KM:g} km of it; to everybody else when the oldest waiting message has waited "

@@ -69,7 +69,7 @@ class Exercise:
 
     Parameters
     ----------
-    asks_for : str
+    signature : str
         Signature and meaning of the function, in one sentence that begins with its name.
     property : str
         The property that must hold, in one sentence.
@@ -81,7 +81,7 @@ class Exercise:
         Description of a return value, such as "a list". Empty: None is a valid answer.
     """
 
-    asks_for: str
+    signature: str
     property: str
     scenarios: SearchStrategy[Any]
     play: Callable[[Callable[..., Any], Any], Played]
@@ -89,7 +89,7 @@ class Exercise:
 
     def piece(self) -> str:
         """Name of the function to write."""
-        return self.asks_for.partition("(")[0]
+        return self.signature.partition("(")[0]
 
 
 @dataclass(frozen=True, repr=False)

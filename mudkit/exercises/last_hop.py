@@ -248,7 +248,7 @@ def _drawn(piece: Callable[..., Any], case: _Case, best: _Best) -> go.Figure:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="rule(situation) -> list of messages to forward, in order, where situation has now_s, "
+    signature="rule(situation) -> list of messages to forward, in order, where situation has now_s, "
     "threshold, waiting and device (messages with identity, rank, arrived_s and expires_s, the highest rank "
     "first), read_at_a_time and between_reads_s",
     property="No message is forwarded twice, after its expiration or below the threshold; and "

@@ -192,7 +192,7 @@ def _words(rounds: Sequence[Sequence[str]], deliveries: Sequence[str]) -> str:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="merge(store, local, base) -> set, where each is a set of entries: of the page in the store, "
+    signature="merge(store, local, base) -> set, where each is a set of entries: of the page in the store, "
     "of the page that this device tried to write, and of the page that this one was based on",
     property="The page has every entry that a device added and none deleted, and no others.",
     scenarios=st.builds(

@@ -77,6 +77,6 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
             "Expected a function.",
             where="piece",
             found=repr(piece),
-            expected=exercise.asks_for,
+            expected=exercise.signature,
         )
     return judged(chapter if isinstance(chapter, str) else exercise.piece(), exercise, piece)

@@ -332,7 +332,7 @@ _STEPS: Final = (
 _FAULTS: Final = (None,) * 8 + tuple((number, fate) for fate in _FATES for number in (1, 2, 3, 4))
 
 EXERCISE: Final = Exercise(
-    asks_for="handle(here, now_us, event) -> effects: a whole machine, on the phones and on the relay; here "
+    signature="handle(here, now_us, event) -> effects: a whole machine, on the phones and on the relay; here "
     "has me, is_relay, relay (its address; names are addresses), store, memory and wants(me, item); the "
     "application calls want(me) and publish(item), and receives items by Notify('items', item)",
     property="Each item reaches each application that wants it, except its sender's, exactly once, within "

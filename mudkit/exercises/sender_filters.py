@@ -187,7 +187,7 @@ def _play(piece: Callable[..., Any], steps: Sequence[str]) -> Played:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="renews(channel) -> bool, called before each item but the first: does it begin a new key? "
+    signature="renews(channel) -> bool, called before each item but the first: does it begin a new key? "
     "channel has to and holders (sets of devices: receivers of the item, and holders of the key in use), "
     "age_s and lifetime_s",
     property="Nobody has the key of an item published before they asked or after they left; no key is "

@@ -94,7 +94,7 @@ def _problem(answer: bool, verdict: Verdict) -> str | None:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="goes_back(operations) -> bool, where each operation has its 'client', its 'kind' ('read' or "
+    signature="goes_back(operations) -> bool, where each operation has its 'client', its 'kind' ('read' or "
     "'write'), its 'version' (0 of a read: there was no record), its 'begin' and its 'end' in µs",
     property="The function returns True if and only if some client reads an older version than one that it "
     "read or wrote in an operation that ended before the read began.",

@@ -90,7 +90,7 @@ def _problem(sent: list[str], inbox: list[str]) -> str | None:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="take(seen, message) -> bool, where seen is the number of the last message of this sender in "
+    signature="take(seen, message) -> bool, where seen is the number of the last message of this sender in "
     "the inbox (0: none), and message has its 'number' and 'after', the number of the message before it",
     property="Each message that ann sends to bob enters his inbox once, in order.",
     scenarios=st.builds(

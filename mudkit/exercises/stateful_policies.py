@@ -199,7 +199,7 @@ def _drawn(rows: list[tuple[Any, ...]], wrong: int) -> go.Figure:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="ward_policy(patients) -> a policy: YAML text, a Policy, or a function with @policy, for a "
+    signature="ward_policy(patients) -> a policy: YAML text, a Policy, or a function with @policy, for a "
     "doctor with a list of patients; a message has patient, and mostly pulse and ecg",
     property="Of other doctors' patients only alarms (a pulse below 50) are shown. Each alarm is sent at "
     "once. Below 25 % of battery only patient and pulse are sent; of a patient who is not in danger, one "

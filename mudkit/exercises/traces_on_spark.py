@@ -113,7 +113,7 @@ def _cases(draw: st.DrawFn) -> _Case:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="missing(points, query, cached) -> how many points of the query's answer the cached one lacks, "
+    signature="missing(points, query, cached) -> how many points of the query's answer the cached one lacks, "
     "where points have at_s, x_km and y_km, and query and cached at_s, x_km, y_km, box_km and window_s",
     property="An answer contains the points in its box, edge included, of the time (at_s - window_s, at_s]; "
     "missing are the points of the query's answer that are not in the cached one.",

@@ -59,8 +59,8 @@ def _fewest(scenario: _Scenario) -> int:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="batches(times_s, delay_s) -> list of lists: the times of the writes in each message; a message "
-    "is sent with its last write",
+    signature="batches(times_s, delay_s) -> list of lists: the times of the writes in each message; "
+    "a message is sent with its last write",
     property="Each write is in one message, in order; none waits longer than delay_s; and the number of "
     "messages is minimal.",
     scenarios=st.builds(

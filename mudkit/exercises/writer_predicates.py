@@ -128,7 +128,7 @@ def _predicate(text: Any, who: Mapping[str, Any]) -> Predicate:
 _LANES: Final = ("jane", "mud-gateway-1", "reader")
 
 EXERCISE: Final = Exercise(
-    asks_for="writer_predicate(who) -> str: the text of a predicate for who['min_age'], who['place'] and "
+    signature="writer_predicate(who) -> str: the text of a predicate for who['min_age'], who['place'] and "
     "who['km'], who['users'] and who['apps'], each None when it does not apply; :min_age, :place, :km, "
     ":users and :apps in the text stand for them",
     property="A reader sees the record if and only if it claims to be old enough and near enough, and proves "

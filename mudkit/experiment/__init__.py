@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from mudkit.experiment.adapters.radiator import Radiator
     from mudkit.experiment.adapters.store_and_forward import Direct, StoreAndForward
     from mudkit.experiment.adapters.sublim import Sublim
-    from mudkit.experiment.afternoon import Afternoon, AfternoonRun, album_keys, interest_costs
     from mudkit.experiment.audience import Audience, AudienceRun
     from mudkit.experiment.caching import CacheBench, CachingRun, ShuffledLabels, tree_nodes
     from mudkit.experiment.chains import COMPOSITIONS
-    from mudkit.experiment.closed_loop import DriftAlarm, close_the_loop, generate_policy, label_run
-    from mudkit.experiment.commuters import Commuters, CommutersRun
+    from mudkit.experiment.commuters import (
+        Commuters,
+        CommutersRun,
+        DriftAlarm,
+        close_the_loop,
+        generate_policy,
+        label_run,
+    )
     from mudkit.experiment.comparison import (
         GAINS,
         LABELS,
@@ -36,7 +41,19 @@ if TYPE_CHECKING:
         scoreboard,
         sweep,
     )
-    from mudkit.experiment.contrail_pair import ContrailPair, item_latencies_s, receiver_radio_mw
+    from mudkit.experiment.contrail_scenarios import (
+        Afternoon,
+        AfternoonRun,
+        ContrailPair,
+        PartyView,
+        PartyViews,
+        Visibility,
+        album_keys,
+        interest_costs,
+        item_latencies_s,
+        party_views,
+        receiver_radio_mw,
+    )
     from mudkit.experiment.journal import Journal
     from mudkit.experiment.matching import (
         MATCHING_METHODS,
@@ -48,7 +65,6 @@ if TYPE_CHECKING:
     )
     from mudkit.experiment.news import NewsReader
     from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME_AS_FIRST, check_orders, commutativity
-    from mudkit.experiment.pairs import PartyView, PartyViews, Visibility, party_views
     from mudkit.experiment.privacy import cleartext_fields, contacts, disclosures, knowledge, party_knowledge
     from mudkit.experiment.runs import DEVICE_MEASURES, FATES, MEASURES, Run, by_device, run
     from mudkit.experiment.tasks import (

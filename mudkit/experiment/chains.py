@@ -61,7 +61,7 @@ class Chain(Logged):
             bridges = {phone: testbed.lab.server(f"{_BRIDGE}{phone}") for phone in testbed.phones}
             second = hops[1](way._replace(sources=bridges, is_first=False))
             self._hops = [hops[0](way._replace(ends=bridges, on_batch=second.send)), second]
-            if testbed.task.want.uses_place and self._hops[0].listens:
+            if testbed.task.interest.uses_place and self._hops[0].listens:
                 self._connect_bridges(testbed)
         else:
             self._hops = [hops[0](way)]
@@ -104,7 +104,7 @@ class AtTheEnds(Logged):
     def __init__(self, testbed: Testbed, at_sender: bool, rules: Sequence[Rule] = (Rule(),)) -> None:
         super().__init__(testbed)
         self._is_sender = at_sender
-        self._policy = Policy("limited", [not_wanted(testbed.task.want), *rules])
+        self._policy = Policy("limited", [not_wanted(testbed.task.interest), *rules])
         self._kept: dict[tuple[str, str], dict[str, object]] = {}
         self._contrail = Contrail(Way.over(testbed, self._receive))
 
@@ -138,14 +138,14 @@ class AtTheEnds(Logged):
         return verdict.out is not None
 
 
-_DROPPING: Final = partial(Sublim, drops=True)
-_WAITING: Final = partial(Radiator, until=Time(LATER_S))
+_DROPPING: Final = partial(Sublim, drop_unwanted=True)
+_WAITING: Final = partial(Radiator, threshold=Time(LATER_S))
 
 COMPOSITIONS: Final[dict[str, Callable[[Testbed], Adapter]]] = {
     "MUD, then Last hop": partial(Chain, hops=[Mud, LastHop]),
     "MUD, then Radiator": partial(Chain, hops=[Mud, _WAITING]),
     "MUD, then Contrail": partial(Chain, hops=[Mud, Contrail]),
-    "Radiator, then MUD": partial(Chain, hops=[_WAITING, partial(Mud, of_several="each")]),
+    "Radiator, then MUD": partial(Chain, hops=[_WAITING, partial(Mud, aggregate_rule="each")]),
     "Contrail, then SUBLIM": partial(Chain, hops=[Contrail, _DROPPING]),
     "Contrail, SUBLIM on the phone": partial(AtTheEnds, at_sender=False),
 }

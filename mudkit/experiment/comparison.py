@@ -253,12 +253,12 @@ def _spread(function: Callable[..., Any], work: list[Any], map: Callable[..., It
 
 def _measured(what: tuple[Scenario | Task, Callable[[Testbed], Adapter], str, int]) -> dict[str, Any]:
     plan, make, name, seed = what
-    one_run = run(plan, make, seed, record_messages=False, record_held=False)
+    one_run = run(plan, make, seed, record_messages=False, record_exposure=False)
     return {"system": name, "seed": seed, **one_run.measures()}
 
 
 RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
-    "useful_share": (("useful",), "wanted"),
+    "useful_share": (("useful",), "wanted_count"),
     "kb_per_useful": (("up_kb", "down_kb"), "useful"),
     "j_per_useful": (("radio_j",), "useful"),
 }
@@ -272,8 +272,8 @@ class Scoreboard(Displayed):
     Parameters
     ----------
     runs : pandas.DataFrame
-        One row per (task, system, seed), with ``wanted``, ``digest`` (equal for all systems) and each of
-        :data:`MEASURES`.
+        One row per (task, system, seed), with ``wanted_count``, ``digest`` (equal for all systems) and each
+        of :data:`MEASURES`.
     privacy : pandas.DataFrame
         One row per (task, system, party) of the first seed: what parties learnt from what they held, see
         :func:`~mudkit.experiment.knowledge`. Empty if it was not kept.
@@ -449,17 +449,17 @@ def _scored(
     what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool],
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """Return the measures of a run, and the tables of :data:`_KEPT` if it keeps what parties held."""
-    task, make, name, seed, record_held = what
-    entry = run(task, make, seed, name=name, record_messages=False, record_held=record_held)
+    task, make, name, seed, record_exposure = what
+    entry = run(task, make, seed, name=name, record_messages=False, record_exposure=record_exposure)
     key = {"task": task.name, "system": name}
     measures = {
         **key,
         "seed": seed,
-        "wanted": entry.testbed.wanted_count,
+        "wanted_count": entry.testbed.wanted_count,
         "digest": entry.digest,
         **entry.measures(),
     }
-    if not record_held:
+    if not record_exposure:
         return measures, {}
     useful = entry.deliveries.loc[entry.deliveries["status"] == "read", ["latency_s"]]
     tables = (knowledge(entry), by_device(entry), disclosures(entry), useful)

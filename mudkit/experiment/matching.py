@@ -152,12 +152,12 @@ class MatchingLoad:
         """Return an index of all subscriptions."""
         return _index_of(self.draw())
 
-    def records(self, many: int, seed: int = 1) -> list[dict[str, Any]]:
-        """Draw ``many`` records with a topic, a place and a price."""
-        whole_number("many", many, 0, 1 << 31)
+    def records(self, count: int, seed: int = 1) -> list[dict[str, Any]]:
+        """Draw ``count`` records with a topic, a place and a price."""
+        whole_number("count", count, 0, 1 << 31)
         rng = np.random.default_rng([self.seed, 2, seed])
-        topics, places = self._topics(rng, many).tolist(), self._places(rng, many).tolist()
-        prices = rng.random(many).tolist()
+        topics, places = self._topics(rng, count).tolist(), self._places(rng, count).tolist()
+        prices = rng.random(count).tolist()
         return [
             {"topic": f"topic-{topic}", "lat": lat, "lon": lon, "loc": (lat, lon), "price": price}
             for topic, (lat, lon), price in zip(topics, places, prices, strict=True)

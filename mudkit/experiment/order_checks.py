@@ -63,7 +63,7 @@ class TraceItem(NamedTuple):
 
     at_s: int
     sender: int
-    least: int
+    min_age: int
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Trace:
 
     def _about(self, seed: int, sender: str, number: int, loc: Any) -> Mapping[str, Any]:
         feed = int(sender.rsplit("-", 1)[1])
-        return {"least": [item.least for item in self.items if item.sender == feed][number - 1]}
+        return {"least": [item.min_age for item in self.items if item.sender == feed][number - 1]}
 
     def _readers(self, seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
         return [{"age": age} for age in self.ages]
@@ -230,7 +230,7 @@ class Played(NamedTuple):
 def _described(trace: Trace) -> str:
     items = ", ".join(
         f"{_clock(item.at_s)} by sender {item.sender + 1}"
-        + (f" from {item.least} years on" if item.least else "")
+        + (f" from {item.min_age} years on" if item.min_age else "")
         for item in trace.items
     )
     return f"items at {items}; readers of {' and '.join(map(str, trace.ages))} years"
@@ -250,7 +250,7 @@ def _all(played: Played) -> str | None:
     count = Counter((phone, item.name) for phone, item in played.delivered)
     for phone, age in played.readers.items():
         for name, item in played.items.items():
-            if age >= item.least and count[phone, name] != 1:
+            if age >= item.min_age and count[phone, name] != 1:
                 often = f"{count[phone, name]} times" if count[phone, name] else "never"
                 return f"a reader of {age} gets the item of {_clock(item.at_s)} {often}"
     return None
@@ -311,11 +311,11 @@ def _spent(which: str) -> Callable[[Played], str | None]:
         for handed in played.handed:
             seen[handed.phone, _day(handed.t_us / US_PER_S)] |= {item.name for item in handed.batch}
         for phone, age in played.readers.items():
-            may = {name for name, item in played.items.items() if age >= item.least}
+            may = {name for name, item in played.items.items() if age >= item.min_age}
             last_s = float("-inf")
             allowed: Counter[int] = Counter()
             for item in played.trace.items:
-                if age >= item.least and (not is_spaced or item.at_s - last_s >= SPACING_S):
+                if age >= item.min_age and (not is_spaced or item.at_s - last_s >= SPACING_S):
                     last_s = item.at_s
                     allowed[_day(item.at_s)] += 1
             for day, count in allowed.items():
@@ -379,8 +379,8 @@ _SYSTEMS: Final[dict[str, _System]] = {
     "Last hop": _System("a daily limit", partial(LastHop, per_day=PER_DAY), (TOO_MANY,)),
     "SUBLIM": _System("a rate limit", partial(Sublim, rules=_LIMITED), (TOO_SOON,)),
     "Contrail": _System("sealing", Contrail, (RELAY, READ)),
-    "Radiator": _System("aggregation by time", partial(Radiator, until=Time(_WAIT_S)), (ALL,)),
-    "Radiator of k": _System("aggregation by people", partial(Radiator, until=People(PEOPLE)), (UNSEEN,)),
+    "Radiator": _System("aggregation by time", partial(Radiator, threshold=Time(_WAIT_S)), (ALL,)),
+    "Radiator of k": _System("aggregation by people", partial(Radiator, threshold=People(PEOPLE)), (UNSEEN,)),
 }
 _SPENT_ON: Final = {
     ("Last hop",): SEEN_PER_DAY,
@@ -422,7 +422,7 @@ def _pairs() -> dict[str, dict[str, Order]]:
         named = {f"{one}, then {other}": _chained([one, other])}
         if one == "MUD" and other.startswith("Radiator"):
             for rule, label in _RULES_TOLD.items():
-                named[f"{other}, then MUD: {label}"] = _chained([other, one], of_several=rule)
+                named[f"{other}, then MUD: {label}"] = _chained([other, one], aggregate_rule=rule)
         else:
             named[f"{other}, then {one}"] = _chained([other, one])
         if (one, other) == ("SUBLIM", "Contrail"):

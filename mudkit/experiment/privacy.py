@@ -109,14 +109,12 @@ def party_knowledge(lab: Lab) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def cleartext_fields(lab: Lab, system: str | None = None) -> pd.DataFrame:
+def cleartext_fields(lab: Lab) -> pd.DataFrame:
     """Return what servers received in clear, by field: names, groups, white-lists, sizes, times.
 
     Parameters
     ----------
     lab : Lab
-    system : str, optional
-        By default all systems.
 
     Returns
     -------
@@ -127,8 +125,6 @@ def cleartext_fields(lab: Lab, system: str | None = None) -> pd.DataFrame:
     exposed = lab.exposure()
     exposed = exposed[(exposed["how"] == "received") & (exposed["form"] == "clear")]
     exposed = exposed[~exposed["party"].isin(list(lab.devices))]
-    if system is not None:
-        exposed = exposed[exposed["system"] == system]
     values = list(map(ledger(lab).values, exposed["party"], exposed["field"]))
     examples = [
         ", ".join(value.decode(errors="replace")[:_MAX_EXAMPLE_BYTES] for value in some[:_MAX_EXAMPLES])
@@ -143,7 +139,7 @@ def cleartext_fields(lab: Lab, system: str | None = None) -> pd.DataFrame:
 def ledger(lab: Lab) -> Exposure:
     """Return the ledger of what each party held, or raise a ParameterError."""
     if lab.trace.exposure is None:
-        remedy = "make it with Lab(…, record_record_held=True), or run(…, record_held=True)"
+        remedy = "make it with Lab(…, record_exposure=True), or run(…, record_exposure=True)"
         raise ParameterError("This lab does not keep what parties held.", remedy=remedy)
     return lab.trace.exposure
 
@@ -162,7 +158,7 @@ def knowledge(run: Run) -> pd.DataFrame:
     Parameters
     ----------
     run : Run
-        Run with ``record_held=True``.
+        Run with ``record_exposure=True``.
 
     Returns
     -------
@@ -251,20 +247,16 @@ def disclosures(run: Run) -> pd.DataFrame:
     Parameters
     ----------
     run : Run
-        Run with ``record_held=True``.
+        Run with ``record_exposure=True``.
 
     Returns
     -------
     pandas.DataFrame
         Two rows, ``party`` ``servers`` (all together) and ``another device`` (at least one): shares of the
-        phones, ``places`` (at least one place of the phone, without those of items) and ``wants`` (the
+        phones, ``places`` (at least one place of the phone, without those of items) and ``interests`` (the
         longest text in which its user says what she wants, unless the party wants the same). NaN where the
         task has no places, or no such texts.
 
-    Raises
-    ------
-    ParameterError
-        The lab does not keep what parties held.
     """
     import pandas as pd
 
@@ -287,7 +279,7 @@ def disclosures(run: Run) -> pd.DataFrame:
         (kind, _share(placed, parties, knows_place), _share(wanting, parties, knows_want))
         for kind, parties in ((SERVERS, [SERVERS]), (OTHERS, devices))
     ]
-    return pd.DataFrame(rows, columns=["party", "places", "wants"])
+    return pd.DataFrame(rows, columns=["party", "places", "interests"])
 
 
 def _share(phones: list[str], parties: list[str], knows: Callable[[str, str], bool]) -> float:
@@ -301,7 +293,7 @@ def _written(loc: tuple[float, float]) -> frozenset[bytes]:
 
 def _routes(run: Run) -> dict[str, list[frozenset[bytes]]]:
     """Return the places of each phone, without those that items are about."""
-    if not run.task.want.uses_place:
+    if not run.task.interest.uses_place:
         return {}
     items = run.testbed.items.values()
     places = {_written(loc) for item in items if (loc := item.metadata.get("loc")) is not None}

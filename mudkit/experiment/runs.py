@@ -210,7 +210,7 @@ def run(
     *,
     name: str | None = None,
     record_messages: bool = True,
-    record_held: bool = True,
+    record_exposure: bool = True,
 ) -> Run:
     """Run a system through a scenario or a task.
 
@@ -224,7 +224,7 @@ def run(
         Same plan, system and seed: same run.
     name : str, optional
         Name of the system in results; by default that of the adapter, or of the callable.
-    record_messages, record_held : bool
+    record_messages, record_exposure : bool
         Whether the lab records messages, and what each party held.
 
     Raises
@@ -243,7 +243,7 @@ def run(
     check_system(system)
     task = plan if isinstance(plan, Task) else Task.addressed(plan)
     scenario = task.scenario
-    lab = Lab(seed, start=scenario.start, record_messages=record_messages, record_held=record_held)
+    lab = Lab(seed, start=scenario.start, record_messages=record_messages, record_exposure=record_exposure)
     if not task.is_addressed:
         lab.world.on_failure = raise_failure  # a failing machine of a reader's own is reported, not compared
     lab.fleet(
@@ -407,7 +407,7 @@ def by_device(run: Run) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row per device: ``device, is_phone, wanted`` and :data:`DEVICE_MEASURES`, of
+        One row per device: ``device, is_phone, wanted_count`` and :data:`DEVICE_MEASURES`, of
         :data:`~mudkit.experiment.MEASURES`; NaN where there is nothing to divide by.
     """
     import pandas as pd
@@ -420,7 +420,7 @@ def by_device(run: Run) -> pd.DataFrame:
         {
             "device": device,
             "is_phone": device in phones,
-            "wanted": testbed.count_wanted(device),
+            "wanted_count": testbed.count_wanted(device),
             **_delivery_measures(got.get(device, rows[:0]), testbed.count_wanted(device)),
             **_costs(paid.get(device, bill[:0]), phones & {device}, run.duration_s),
         }
@@ -430,7 +430,7 @@ def by_device(run: Run) -> pd.DataFrame:
     useful = table["useful"].where(table["useful"] > 0)
     table["kb_per_useful"] = (table["up_kb"] + table["down_kb"]) / useful
     table["j_per_useful"] = table["radio_j"] / useful
-    return table[["device", "is_phone", "wanted", *DEVICE_MEASURES]]
+    return table[["device", "is_phone", "wanted_count", *DEVICE_MEASURES]]
 
 
 def _delivery_measures(rows: pd.DataFrame, wanted_count: int) -> dict[str, float]:

@@ -185,8 +185,8 @@ class Interest:
         self.of_me = frozenset(name for scope, name in _NAME.findall(text) if scope == "me")
         if not self.of_item:
             raise ParameterError(
-                "A want says nothing of items.",
-                where="wants",
+                "An interest names no attribute of items.",
+                where="predicate",
                 found=repr(text),
                 expected="a predicate such as item.topic = 'arts'",
             )
@@ -312,7 +312,7 @@ class Task:
     name : str
     question : str
         One sentence.
-    wants : str
+    predicate : str
         Predicate of the users to whom an item is useful (:class:`Interest`), evaluated at publication.
     scenario : Scenario
         The phones, and when items are published; ``receivers`` is not used.
@@ -333,7 +333,7 @@ class Task:
 
     name: str
     question: str
-    wants: str
+    predicate: str
     scenario: Scenario
     metadata: MetadataOf
     profiles: ProfilesOf
@@ -343,10 +343,10 @@ class Task:
     renew_s: float = 300.0
     renew_km: float = 0.3
     is_addressed: bool = False
-    want: Interest = field(init=False, repr=False, compare=False)
+    interest: Interest = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "want", Interest(self.wants))
+        object.__setattr__(self, "interest", Interest(self.predicate))
         whole_number("feeds", self.feeds, 0, 10_000)
         number("renew_s", self.renew_s, 1.0, 1e6)
         number("renew_km", self.renew_km, 0.0, 1e4)
@@ -361,7 +361,7 @@ class Task:
                     expected="None",
                     remedy=_OF_RUNS[name],
                 )
-        if self.want.uses_place:
+        if self.interest.uses_place:
             _require_mobility(self.scenario, "scenario", "A want names a place, and these phones have none.")
 
     @classmethod
@@ -402,7 +402,7 @@ class Task:
         seen = "as it comes" if self.is_shown else f"when the user looks, {self.max_shown or 'all'} in one go"
         return {
             "task": self.name,
-            "wants": self.wants,
+            "predicate": self.predicate,
             "feeds": str(self.feeds),
             "seen": seen,
             "settles": f"{SETTLE_S / 60:g} minutes after its hours",

@@ -268,7 +268,8 @@ class Testbed:
         profiles = task.profiles(lab.world.seed, self.phones, self.senders)
         self._profiles = dict(zip(self.phones, profiles, strict=True))
         self._columns: dict[str, Any] = {
-            name: _column([profile.get(name) for profile in profiles]) for name in task.want.of_me - {"loc"}
+            name: _column([profile.get(name) for profile in profiles])
+            for name in task.interest.of_me - {"loc"}
         }
         self.wanted_count = 0
         self.given = hashlib.sha256("\n".join(lab.devices).encode())
@@ -286,7 +287,7 @@ class Testbed:
     def profile(self, phone: str) -> dict[str, Any]:
         """Return the current profile of a phone: that of its user, and its place (``loc``)."""
         profile = dict(self._profiles[phone])
-        if self.task.want.uses_place and (loc := self.lab.devices[phone].loc) is not None:
+        if self.task.interest.uses_place and (loc := self.lab.devices[phone].loc) is not None:
             profile["loc"] = loc
             self._reported_loc[phone] = loc
         return profile
@@ -364,7 +365,7 @@ class Testbed:
     def attach(self, adapter: Adapter) -> None:
         """Attach the adapter of a system, which is notified of moves from now on."""
         self._adapter = adapter
-        if self.task.want.uses_place:
+        if self.task.interest.uses_place:
             self._look_around(None)
 
     def publish(self, item: Item) -> None:
@@ -396,10 +397,10 @@ class Testbed:
 
     def _who_wants(self, item: Item) -> Iterator[str]:
         columns = dict(self._columns)
-        if self.task.want.uses_place:
+        if self.task.interest.uses_place:
             places = [self.lab.devices[phone].loc for phone in self.phones]
             columns["loc"] = np.array([(np.nan, np.nan) if at is None else at for at in places])
-        wants = self.task.want.by_writer(item.metadata).numpy({}, receiver=columns)
+        wants = self.task.interest.by_writer(item.metadata).numpy({}, receiver=columns)
         return compress(self.phones, np.broadcast_to(wants.filled(False), len(self.phones)))
 
     def _expired_us(self, name: str) -> int | None:

@@ -117,7 +117,7 @@ class Ward:
         """Return all parameters of a run."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def responsible(self, doctor: int) -> list[int]:
+    def patients_of(self, doctor: int) -> list[int]:
         """Return the patients of a doctor; doctors are numbered from 0."""
         return [patient for patient in range(1, self.patients + 1) if patient % self.doctors == doctor]
 
@@ -132,7 +132,7 @@ class WardRun(NamedTuple):
     seed : int
     lab : Lab
     alarms : pandas.DataFrame
-        A row for each alarm and doctor: ``patient, doctor, from_s, until_s, told_s`` (NaN: not before its
+        A row for each alarm and doctor: ``patient, doctor, from_s, until_s, shown_s`` (NaN: not before its
         end).
     shown : pandas.DataFrame
         A row for each message that a doctor received: ``doctor, patient, at_s, pulse, ecg_bytes``.
@@ -158,7 +158,7 @@ class WardRun(NamedTuple):
             (mean).
         """
         bill = self.lab.bill()
-        delay = self.alarms["told_s"] - self.alarms["from_s"]
+        delay = self.alarms["shown_s"] - self.alarms["from_s"]
         return {
             "megabytes": float(bill["bytes"].sum() / 1e6),
             "messages": float(bill["messages"].sum()),
@@ -186,7 +186,7 @@ class WardRun(NamedTuple):
         alarms = self.alarms[self.alarms["from_s"] < until_h * 3600.0]
         if not len(alarms):
             return {"missed_share": 0.0, "late_share": 0.0, "off_share": 0.0}
-        is_missed = alarms["told_s"].isna()
+        is_missed = alarms["shown_s"].isna()
         is_off = is_missed & (alarms["from_s"] >= alarms["doctor"].map(self.hours) * 3600.0)
         return {
             "missed_share": float(is_missed.mean()),
@@ -261,7 +261,7 @@ class _Shift:
             )
             doctor = Subscriber(device, self.net)
             if make is not None:
-                doctor.set_policy(make(ward.responsible(row)))
+                doctor.set_policy(make(ward.patients_of(row)))
             doctor.on_message(partial(self._show, name))
         self.pulses = {patient: pulses(ward, seed, patient) for patient in range(1, ward.patients + 1)}
 
@@ -319,7 +319,7 @@ class _Shift:
             for name in self.names:
                 shown_s = mine.loc[(mine["doctor"] == name) & (mine["at_s"] <= alarm.until_s), "at_s"]
                 rows.append((alarm.patient, name, alarm.from_s, alarm.until_s, shown_s.min()))
-        return pd.DataFrame(rows, columns=["patient", "doctor", "from_s", "until_s", "told_s"])
+        return pd.DataFrame(rows, columns=["patient", "doctor", "from_s", "until_s", "shown_s"])
 
     def _all_alarms(self) -> Iterable[Alarm]:
         for patient, pulse in self.pulses.items():

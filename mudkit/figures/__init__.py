@@ -1,7 +1,9 @@
 """Figures: plotly figures, offline maps and HTML tables of runs, policies and traces.
 
 Import the package and call a figure by its name, for instance ``figures.message_diagram(lab)``. Importing the
-package loads neither plotly nor folium; the first use of a name loads its module.
+package loads neither plotly nor folium; the first use of a name loads its module. A figure is a
+``plotly.graph_objects.Figure``, a map a ``folium.Map``; a table that lacks a column raises a ParameterError
+that names it.
 """
 
 from typing import TYPE_CHECKING
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
         message_lifecycles,
         update_limit_curve,
         waste_and_loss_by_limit,
-        waste_and_loss_by_threshold,
     )
     from mudkit.figures.propagation import (
         ReceivedCells,
@@ -124,5 +125,4 @@ __all__ = [
     "update_rule_firing",
     "waste_and_loss",
     "waste_and_loss_by_limit",
-    "waste_and_loss_by_threshold",
 ]

@@ -19,9 +19,12 @@ from mudkit.figures.style import (
     INK,
     ORANGE,
     colour_steps,
+    dots,
     escaped,
     heading,
+    map_axes,
     ramp,
+    span_of,
     styled,
     text_colour,
 )
@@ -65,10 +68,6 @@ def cells_over_time(
     title : str
         Title of the figure.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
     Raises
     ------
     ParameterError
@@ -109,14 +108,7 @@ def cells_over_time(
         steps.append({"method": "animate", "label": label, "args": [[label], stopped]})
     busiest = int(shown.groupby("frame")[value].sum().reset_index(drop=True).argmax())
     places = shown[["lat", "lon"]].drop_duplicates()
-    ground = go.Scatter(
-        x=places["lon"],
-        y=places["lat"],
-        mode="markers",
-        hoverinfo="skip",
-        showlegend=False,
-        marker={"size": 3, "color": GREY, "opacity": 0.35},
-    )
+    ground = dots(places["lon"], places["lat"], 3, 0.35)
     figure = go.Figure([ground, frames[busiest].data[0]], frames=frames)
     play = {"frame": {"duration": 400, "redraw": True}, "fromcurrent": True}
     slider = {
@@ -132,14 +124,7 @@ def cells_over_time(
         ],
     }  # fmt: skip
     styled(figure, 540, (60, 20, 60, 40), title, sliders=[slider], updatemenus=[buttons])
-    figure.update_xaxes(title_text="longitude, °", range=_limits(places["lon"]), constrain="domain")
-    figure.update_yaxes(
-        title_text="latitude, °",
-        range=_limits(places["lat"]),
-        scaleanchor="x",
-        scaleratio=1 / np.cos(np.radians(float(places["lat"].median()))),
-        constrain="domain",
-    )
+    map_axes(figure, places["lat"].median(), span_of(places["lon"]), span_of(places["lat"]))
     return figure
 
 
@@ -172,12 +157,6 @@ def _cells(rows: pd.DataFrame, value: str, most: float) -> go.Scatter:
 def _bucket_s(ts: pd.Series) -> float:
     gaps = np.diff(np.sort(ts.unique()))
     return float(pd.Timedelta(gaps.min()).total_seconds()) if len(gaps) else 3600.0
-
-
-def _limits(values: pd.Series) -> list[float]:
-    low, high = values.quantile(0.002), values.quantile(0.998)
-    margin = max(high - low, 0.01) * 0.05
-    return [low - margin, high + margin]
 
 
 def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
@@ -219,7 +198,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     ]
     return pa.table(
         {
-            **bounds, "lat": lat, "lon": lon, "reads": count, "local": local, "stale": stale, "told": labels,
+            **bounds, "lat": lat, "lon": lon, "reads": count, "local": local, "stale": stale, "text": labels,
         }
     )  # fmt: skip
 
@@ -266,10 +245,6 @@ def cache_hits(reads: pd.DataFrame, *, title: str, zoom: int = 14) -> go.Figure:
     zoom : int
         As in :func:`hits_by_cell`.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
     Raises
     ------
     ParameterError
@@ -279,15 +254,8 @@ def cache_hits(reads: pd.DataFrame, *, title: str, zoom: int = 14) -> go.Figure:
     """
     _check_reads(reads)
     figure = go.Figure()
-    dots = reads.iloc[:: max(1, len(reads) // _MAX_DOTS)]
-    figure.add_scatter(
-        x=dots["lon"],
-        y=dots["lat"],
-        mode="markers",
-        hoverinfo="skip",
-        showlegend=False,
-        marker={"size": 2, "color": GREY, "opacity": 0.5},
-    )
+    some = reads.iloc[:: max(1, len(reads) // _MAX_DOTS)]
+    figure.add_trace(dots(some["lon"], some["lat"]))
     figure.add_scatter(x=[], y=[], mode="markers", hoverinfo="text", showlegend=False)
     colours = {
         "cmin": 0,
@@ -296,11 +264,7 @@ def cache_hits(reads: pd.DataFrame, *, title: str, zoom: int = 14) -> go.Figure:
         "colorscale": colour_steps(),
     }
     styled(figure, 440, (60, 20, 60, 50), meta={"zoom": zoom}, coloraxis=colours)
-    figure.update_xaxes(title_text="longitude, °", nticks=5, constrain="domain")
-    stretch = 1 / float(np.cos(np.radians(reads["lat"].median())))
-    figure.update_yaxes(
-        title_text="latitude, °", nticks=5, scaleanchor="x", scaleratio=stretch, constrain="domain"
-    )
+    map_axes(figure, reads["lat"].median(), nticks=5)
     update_cache_hits(figure, reads, title=title)
     return figure
 
@@ -328,7 +292,7 @@ def update_cache_hits(figure: Any, reads: pd.DataFrame, *, title: str) -> None:
     figure.data[1].update(
         x=cells["lon"].tolist(),
         y=cells["lat"].tolist(),
-        text=cells["told"].tolist(),
+        text=cells["text"].tolist(),
         marker={
             "symbol": "square",
             "size": (_MIN_CELL_PX + (_MAX_CELL_PX - _MIN_CELL_PX) * share).round(1).tolist(),
@@ -361,15 +325,6 @@ def answer_boxes(
         Title of the figure.
     missing_point : (float, float, str), optional
         A point that no answer holds: km east, km north, and its name in the legend.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     require_columns(table, "table", ("name", "x_km", "y_km", "box_km", "is_requested"))
     figure = go.Figure()

@@ -16,7 +16,19 @@ from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described
 from mudkit.figures.labels import MIN_WIDTH_PX, point_labels
-from mudkit.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PINK, heading, ink_on, styled, text_colour
+from mudkit.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    LEGEND_BELOW,
+    ORANGE,
+    PINK,
+    heading,
+    ink_on,
+    styled,
+    text_colour,
+)
 from mudkit.figures.tables import require_columns
 from mudkit.figures.times import HOUR_US, TimeAxis, times_us
 
@@ -25,7 +37,6 @@ __all__ = ["bar_panels", "crossover", "growth", "histogram", "policy_scatter", "
 _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x")
 _COLOURS: Final = (BLUE, ORANGE, GREEN, PINK)
 _LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"}
-_LEGEND_BELOW: Final = {"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0}
 _MARGIN: Final = (70, 20, 60, 60)
 _PANEL_ROW_PX, _PANEL_MARGINS_PX = 32, 150
 _AXIS_LETTERS: Final = 36
@@ -45,15 +56,6 @@ def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
         Title of the figure.
     tz : str
         Time zone of ``start``, for the axis.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     require_columns(table, "table", ("start", "positions", "reads"))
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
@@ -80,15 +82,6 @@ def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
         Title of the figure.
     unit : str
         Title of the axis of bins, with the unit.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     require_columns(table, "table", ("from_s", "to_s"))
     counts = table.columns[-1]
@@ -127,15 +120,6 @@ def policy_scatter(table: pd.DataFrame, *, title: str) -> go.Figure:
         begin with ``bound`` are grey.
     title : str
         Title of the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     measures = ("sent_share", "stale_share")
     require_columns(
@@ -190,15 +174,6 @@ def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Fi
         Columns of positive numbers; their labels become the titles of the axes.
     by : str
         Column of the names of the lines; lines whose name begins with ``the paper`` are grey and dashed.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     require_columns(table, "table", (x, y, by))
     across, up = words.label(x), words.label(y)
@@ -218,7 +193,7 @@ def growth(table: pd.DataFrame, *, title: str, x: str, y: str, by: str) -> go.Fi
     decades = {"type": "log", "dtick": 1, "tickformat": ",~r"}
     figure.update_xaxes(title_text=across.title, **decades)
     figure.update_yaxes(title_text=up.title, **decades)
-    return styled(figure, 460, (70, 20, 50, 110), title, legend=_LEGEND_BELOW)
+    return styled(figure, 460, (70, 20, 50, 110), title, legend=LEGEND_BELOW)
 
 
 @described
@@ -251,15 +226,6 @@ def crossover(
         Titles of the axes; by default the labels of the columns with their units.
     is_log : bool
         Whether the parameter is on a logarithmic axis; its values are above 0.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     require_columns(table, "table", (x, y, by))
     across, up = words.label(x), words.label(y)
@@ -348,21 +314,14 @@ def _crossings(
     at, first = both.index.to_numpy(dtype=float), both["one"].to_numpy()
     at = np.log(at) if is_log else at
     ahead = first - both["other"].to_numpy()
-    result = []
-    for place in range(len(at) - 1):
-        before, after = ahead[place], ahead[place + 1]
-        if before * after < 0:
-            share = before / (before - after)
-            x = at[place] + share * (at[place + 1] - at[place])
-            y = first[place] + share * (first[place + 1] - first[place])
-            result.append((float(np.exp(x) if is_log else x), float(y)))
-    return result
+    before = np.flatnonzero(ahead[:-1] * ahead[1:] < 0)
+    share = ahead[before] / (ahead[before] - ahead[before + 1])
+    x, y = (part[before] + share * (part[before + 1] - part[before]) for part in (at, first))
+    return list(zip((np.exp(x) if is_log else x).tolist(), y.tolist(), strict=True))
 
 
 @described
-def bar_panels(
-    table: pd.DataFrame, measures: Mapping[str, str], *, title: str, y: str, marked: str | None = None
-) -> go.Figure:
+def bar_panels(table: pd.DataFrame, measures: Mapping[str, str], *, title: str, y: str) -> go.Figure:
     """Draw horizontal bars with their numbers, a panel per measure, the same rows in each.
 
     Parameters
@@ -375,36 +334,19 @@ def bar_panels(
         Title of the figure.
     y : str
         Column of the names of the rows.
-    marked : str, optional
-        Column of booleans: true rows are orange and hatched, and their names begin with ✗.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
-    require_columns(table, "table", [y, *measures, *([marked] if marked else [])])
-    is_marked = table[marked].astype(bool).tolist() if marked else [False] * len(table)
-    names = [f"✗ {name}" if mark else str(name) for name, mark in zip(table[y], is_marked, strict=True)]
+    require_columns(table, "table", [y, *measures])
     figure = make_subplots(rows=1, cols=len(measures), shared_yaxes=True, horizontal_spacing=0.06)
-    marker = {
-        "color": [ORANGE if mark else BLUE for mark in is_marked],
-        "pattern": {"shape": ["/" if mark else "" for mark in is_marked], "fgcolor": "rgba(0,0,0,0.35)"},
-    }
     for place, (measure, axis_title) in enumerate(measures.items(), start=1):
         values = table[measure]
         most = max(float(values.max()), 0.0) if len(values) else 0.0
         is_share = "%" in axis_title and most <= 100.0  # ends at 100 %, with the numbers of long bars inside
         figure.add_trace(
             go.Bar(
-                x=values, y=names, orientation="h", marker=marker, showlegend=False, name=axis_title,
-                text=[_bar_label(value) for value in values], cliponaxis=False,
+                x=values, y=table[y].map(str), orientation="h", marker_color=BLUE, showlegend=False,
+                name=axis_title, text=[_bar_label(value) for value in values], cliponaxis=False,
                 textposition="auto" if is_share else "outside",
-                insidetextfont={"color": [ink_on(colour) for colour in marker["color"]]},
+                insidetextfont={"color": ink_on(BLUE)},
             ), 1, place,
         )  # fmt: skip
         end = 100.0 if is_share else 1.35 * most or 1.0
@@ -434,10 +376,6 @@ def signals(
         Title of the axis of values, with the unit.
     seconds : float, optional
         Length of the beginning that is shown; by default all of it.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
 
     Raises
     ------

@@ -19,6 +19,7 @@ from mudkit.figures.style import (
     GREEN,
     GREY,
     INK,
+    LEGEND_ABOVE,
     ORANGE,
     PINK,
     SKY,
@@ -26,6 +27,7 @@ from mudkit.figures.style import (
     escaped,
     heading,
     ink_on,
+    lanes,
     styled,
     text_colour,
 )
@@ -85,10 +87,6 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
     title : str
         Title of the figure.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
     Raises
     ------
     ParameterError
@@ -127,16 +125,8 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
     for place, (measure, label) in enumerate(_CONDITION_AXES.items(), start=1):
         most = 100 * float(table[f"{measure}_high"].fillna(table[measure]).max()) or 1
         figure.update_xaxes(title_text=label, range=[0, min(1.08 * most, 100.0)], row=1, col=place)
-    figure.update_yaxes(
-        tickvals=list(range(len(policies))),
-        ticktext=[str(name) for name in policies],
-        ticks="",
-        range=[len(policies) - 0.5, -0.5],
-        automargin=True,
-        showgrid=False,
-        zeroline=False,
-        ticklabelstandoff=8,
-    )
+    rows = lanes(list(map(str, policies)), -0.5, 0.5)
+    figure.update_yaxes(**rows, automargin=True, showgrid=False, zeroline=False, ticklabelstandoff=8)
     top = heading(title, y=0.97, yanchor="top")
     return styled(figure, 150 + 58 * max(len(policies), 2), (70, 20, 90, 60), top, legend=_LEFT_LEGEND)
 
@@ -167,15 +157,6 @@ def frontier(
         Title of the figure.
     max_stale_share : float, optional
         Largest share of stale answers that is shown; by default all are.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        A table lacks a column.
     """
     for name, table, columns in (
         ("trees", trees, _SHARES),
@@ -262,10 +243,6 @@ def latencies(table: pd.DataFrame, wanted_count: Mapping[str, int], *, title: st
     title : str
         Title of the figure.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
     Raises
     ------
     ParameterError
@@ -326,15 +303,6 @@ def fates(table: pd.DataFrame, shares: Mapping[str, str], *, title: str) -> go.F
         Up to five columns of shares, and the names of the parts, from left to right.
     title : str
         Title of the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     require_columns(table, "table", ("task", "system", *shares))
     tasks = list(dict.fromkeys(table["task"]))
@@ -389,15 +357,6 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
         Titles of the two axes, units included.
     title : str
         Title of the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     figure = go.Figure(
         [
@@ -413,8 +372,7 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
             ),
         ]
     )
-    legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}
-    styled(figure, 420, (80, 30, 90, 60), legend=legend)
+    styled(figure, 420, (80, 30, 90, 60), legend=LEGEND_ABOVE)
     update_pareto(figure, table, x=x, y=y, labels=labels, title=title)
     return figure
 
@@ -431,11 +389,6 @@ def update_pareto(
         Figure to change.
     table, x, y, labels, title
         As in :func:`pareto`.
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     require_columns(table, "table", ("system", x, y, "is_best"))
     known = table[table[[x, y]].notna().all(axis=1)]
@@ -507,10 +460,6 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
         Title of the figure.
     unit : str
         Title of the axis of values, with the unit.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
 
     Raises
     ------

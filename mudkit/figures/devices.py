@@ -23,9 +23,14 @@ from mudkit.figures.style import (
     BLUE,
     GREY,
     INK,
+    LEGEND_ABOVE,
+    LEGEND_BELOW,
     ORANGE,
     PINK,
+    dots,
     heading,
+    lanes,
+    map_axes,
     natural_key,
     styled,
 )
@@ -46,7 +51,6 @@ _EDGES_KBPS: Final = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 1
 _MAX_CLASSES: Final = 6
 _SLOW, _FAST = (168, 208, 235), (0, 84, 140)  # light and dark blue; the figures' blue lies between
 _LEGEND_ROW_PX: Final = 19
-_BOTTOM_LEGEND: Final = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0}
 _RADIO_STATES: Final = {"idle": GREY, "promotion": PINK, "active": ORANGE, "tail": BLUE}
 _RADIO_NAMES: Final = {"promotion": "ramp"}
 """States whose name on screen is another one."""
@@ -102,10 +106,6 @@ def link_strip(
         time.
     title : str
         Title of the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
 
     Raises
     ------
@@ -169,13 +169,13 @@ def link_strip(
         160 + legend_px + (26 * len(names) if is_named else min(800, max(420, 4 * len(names)))),
         (80, 95 if is_named else 30, 95, 65 + legend_px),
         heading(title or "Links over time", label),
-        legend=_BOTTOM_LEGEND,
+        legend=LEGEND_BELOW,
         hovermode="closest",
     )
     figure.update_xaxes(title_standoff=6, zeroline=False, **axis.layout())
     figure.update_yaxes(range=[len(names) - 0.4, -0.6], zeroline=False, ticks="", showline=False)
     if is_named:
-        figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, automargin=True)
+        figure.update_yaxes(**lanes(names, -0.6, 0.4), automargin=True)
     else:
         order = "as given" if devices is not None else "most time down at the top"
         figure.update_yaxes(title_text=f"{len(names):,} devices, {order}", showticklabels=False)
@@ -269,10 +269,6 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     title : str
         Title of the figure.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
     Raises
     ------
     ParameterError
@@ -314,17 +310,10 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
     figure.add_trace(hover, row=2, col=1)
     label = f"{words.number(total_j)} J in all, {axis.span}"
     top = heading(title or "What the radio did and took", label)
-    styled(figure, 430, (80, 30, 75, 95), top, legend=_BOTTOM_LEGEND, hovermode="closest")
-    figure.update_yaxes(
-        tickvals=list(range(len(_RADIO_STATES))),
-        ticktext=[_RADIO_NAMES.get(name, name) for name in _RADIO_STATES],
-        range=[-0.6, len(_RADIO_STATES) - 0.4],
-        ticks="",
-        showline=False,
-        showgrid=True,
-        row=1,
-        col=1,
-    )
+    styled(figure, 430, (80, 30, 75, 95), top, legend=LEGEND_BELOW, hovermode="closest")
+    rows = lanes([_RADIO_NAMES.get(name, name) for name in _RADIO_STATES], -0.6, 0.4)
+    rows["range"].reverse()  # the first state at the bottom
+    figure.update_yaxes(**rows, showline=False, showgrid=True, row=1, col=1)
     figure.update_yaxes(title_text="power, mW", tickformat=",", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(showline=False, ticks="", row=1, col=1)
     figure.update_xaxes(title_standoff=6, row=2, col=1, **axis.layout())
@@ -382,10 +371,6 @@ def location_exposure(
         South, west, north, east, degrees.
     title : str
         Title of the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
 
     Raises
     ------
@@ -473,7 +458,7 @@ def location_exposure(
         row=1,
         col=2,
     )
-    return styled(figure, 430, (70, 20, 90, 110), title, legend=_BOTTOM_LEGEND)
+    return styled(figure, 430, (70, 20, 90, 110), title, legend=LEGEND_BELOW)
 
 
 @dataclass(frozen=True)
@@ -506,7 +491,7 @@ class Fleet:
     tz: str = "UTC"
 
     @classmethod
-    def of(cls, positions: pa.Table, links: pa.Table | None = None, tz: str = "UTC") -> Fleet:
+    def from_tables(cls, positions: pa.Table, links: pa.Table | None = None, tz: str = "UTC") -> Fleet:
         """Build a fleet from tables.
 
         Parameters
@@ -584,11 +569,7 @@ class Fleet:
         step = max(1, len(self.lat) // _MAX_STREET_POINTS)
         figure = go.Figure(
             [
-                go.Scatter(
-                    x=self.lon[::step], y=self.lat[::step], mode="markers", hoverinfo="skip",
-                    name="everywhere", showlegend=False,
-                    marker={"size": 2, "color": GREY, "opacity": 0.5},
-                ),
+                dots(self.lon[::step], self.lat[::step]).update(name="everywhere"),
                 go.Scatter(
                     **self._trace(t_us), mode="markers", name="devices", hoverinfo="text", showlegend=False,
                 ),
@@ -601,15 +582,11 @@ class Fleet:
                 "size": _LINK_SIZES_PX[number],
             }
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=mark))
-        legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}
         has_legend = self.links is not None
-        styled(figure, 480, (60, 20, 60, 50), self.headline(t_us), showlegend=has_legend, legend=legend)
+        styled(figure, 480, (60, 20, 60, 50), self.headline(t_us), showlegend=has_legend, legend=LEGEND_ABOVE)
         x, y = ([np.quantile(values, q) for q in (0.002, 0.998)] for values in (self.lon, self.lat))
-        stretch = 1 / np.cos(np.radians(np.median(self.lat)))
-        figure.update_xaxes(title_text="longitude, °", range=x, constrain="domain")
-        return figure.update_yaxes(
-            title_text="latitude, °", range=y, scaleanchor="x", scaleratio=stretch, constrain="domain"
-        )
+        map_axes(figure, float(np.median(self.lat)), x, y)
+        return figure
 
     def move(self, figure: Any, t_us: int) -> None:
         """Move the devices of a figure of this fleet to another time (µs since 1970)."""

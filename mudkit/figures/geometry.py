@@ -155,8 +155,10 @@ class Frame:
             return self
         some = slice(None, None, max(len(lat) // _MAX_SORTED, 1))  # sorting millions takes seconds
         lat, lon, weight = lat[some], lon[some], weight[some]
-        south, north = _weighted_limits(lat, weight, share)
-        west, east = _weighted_limits(lon, weight, share)
+        (south, north), (west, east) = (
+            np.quantile(part, (share, 1.0 - share), weights=weight, method="inverted_cdf").tolist()
+            for part in (lat, lon)
+        )
         margin_lat, margin_lon = (north - south) / 10, (east - west) / 10
         return Frame(
             max(south - margin_lat, self.south),
@@ -223,13 +225,6 @@ def _robust_limits(values: Floats) -> tuple[float, float]:
         if high - low > _OUTLIER_FACTOR * (inner_high - inner_low):
             return inner_low, inner_high
     return low, high
-
-
-def _weighted_limits(values: Floats, weight: Floats, share: float) -> tuple[float, float]:
-    order = np.argsort(values)
-    below = np.cumsum(weight[order])
-    low, high = np.searchsorted(below, [share * below[-1], (1.0 - share) * below[-1]])
-    return float(values[order[low]]), float(values[order[min(high, len(order) - 1)]])
 
 
 def rings(topology: Mapping[str, Any], name: str) -> list[Line]:

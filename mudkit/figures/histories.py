@@ -18,10 +18,12 @@ from mudkit.figures.style import (
     BLUE,
     GREY,
     INK,
+    LEGEND_BELOW,
     ORANGE,
     SKY,
     escaped,
     heading,
+    lanes,
     styled,
     text_colour,
 )
@@ -66,10 +68,6 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     title : str
         Title of the figure; by default model and status.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
     Raises
     ------
     ParameterError
@@ -90,8 +88,8 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     if rows:
         _views(figure, rows)
     top = heading(title or f"{verdict.model}: {verdict.status}", reason, y=1 - 16 / height, yanchor="top")
-    legend = {"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0}
-    return styled(figure, height, (90, 30, top_px, _BELOW_PX), top, legend=legend, hovermode="closest")
+    margin, legend = (90, 30, top_px, _BELOW_PX), LEGEND_BELOW | {"y": 0.01}
+    return styled(figure, height, margin, top, legend=legend, hovermode="closest")
 
 
 def _chosen(verdict: Verdict) -> list[Operation]:
@@ -303,7 +301,7 @@ def _arrows(
 
 def _short(op: Operation, verdict: Verdict) -> str:
     """Return the text of an operation, without the record's key if there is only one."""
-    return op.what if verdict.key is None else op.what.replace(f"({op.key})", "", 1)
+    return op.label if verdict.key is None else op.label.replace(f"({op.key})", "", 1)
 
 
 def _label(op: Operation) -> str:
@@ -380,15 +378,7 @@ def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Ope
                     ), 2, 1,
                 )  # fmt: skip
     names = [f"<b>{escaped(', '.join(clients))}</b>" for clients, *_ in rows]
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))),
-        ticktext=names,
-        range=[len(rows) - 0.4, -0.8],
-        ticks="",
-        showline=False,
-        row=2,
-        col=1,
-    )
+    figure.update_yaxes(**lanes(names, -0.8, 0.4), showline=False, row=2, col=1)
     figure.update_xaxes(
         title_text="views: place in the sequence",
         range=[-0.6, longest - 0.4],

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mudkit.display import Cell, Shown, Table, one_line, show
 from mudkit.experiment import PartyView, Visibility
-from mudkit.experiment.pairs import RECEIVER, SENDER
+from mudkit.experiment.contrail_scenarios import RECEIVER, SENDER
 from mudkit.figures.style import BLUE, ORANGE
 
 __all__ = ["holdings", "party_views"]
@@ -88,13 +88,9 @@ def party_views(rows: Sequence[PartyView], *, title: str = "") -> Shown:
         As :func:`mudkit.experiment.party_views` returns them.
     title : str
         Caption of the table.
-
-    Returns
-    -------
-    Shown
     """
     body = [
-        [row.what, _seen(row.sender), _seen(row.relay, is_relay=True), _seen(row.receiver)] for row in rows
+        [row.field, _seen(row.sender), _seen(row.relay, is_relay=True), _seen(row.receiver)] for row in rows
     ]
     return show(Table(["", *_PARTIES], body, title, notes=[_LEGEND]))
 

@@ -26,7 +26,6 @@ from branca.element import Figure as Page
 from folium.plugins import HeatMap
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError
 from mudkit.figures import assets
 from mudkit.figures.geometry import (
     Frame,
@@ -53,7 +52,7 @@ _MISSING = (
     "Files that maps are made of were missing where this one was drawn ({names}), so that it loads Leaflet "
     "from the network and stays empty without one. To mend it, run <code>make setup</code> there."
 )
-_MIN_HEIGHT_PX = 100
+_HEIGHT_PX = 480  # in a notebook
 _WORLD_KM = 200.0
 _COARSE_DEGREES = 60.0
 _FAR_SIDE_PX = 800  # a pixel of the picture is about one of the screen
@@ -65,10 +64,10 @@ _VEIL = (88, 96, 105)
 
 
 class MapPage(Page):
-    """Page with one map of the given height in a notebook; in a file of its own the map fills the window."""
+    """Page with one map, low in a notebook; in a file of its own the map fills the window."""
 
-    def __init__(self, height_px: int, title: str) -> None:
-        super().__init__(height=f"{height_px}px", title=title)
+    def __init__(self, title: str) -> None:
+        super().__init__(height=f"{_HEIGHT_PX}px", title=title)
         self.note = ""
 
     def add_head(self, text: str, name: str) -> None:
@@ -139,26 +138,17 @@ def map_with_ground(
     title: str,
     shown: list[Group],
     ground: Group | None,
-    height_px: int,
-    tiles: str | None,
     weights: Floats | None = None,
     *,
     heat: bool = False,
 ) -> tuple[folium.Map, Frame]:
     """Return a map with its ground, framed around the places shown and the positions of the ground.
 
-    ``tiles`` names a tile layer of folium that replaces the ground. With ``weights`` of the first group
-    shown, the map opens where nearly all of their weight is. ``heat`` loads the heat layer.
+    With ``weights`` of the first group shown, the map opens where nearly all of their weight is. ``heat``
+    loads the heat layer.
     """
-    if height_px < _MIN_HEIGHT_PX:
-        raise ParameterError(
-            "The map would be too low to read.",
-            where="height_px",
-            found=str(height_px),
-            expected=f"{_MIN_HEIGHT_PX} or more",
-        )
     frame = Frame.around([*shown, *([ground] if ground is not None else [])])
-    leaflet_map = _empty_map(height_px, title, tiles, heat)
+    leaflet_map = _empty_map(title, heat)
     window = frame.surroundings()
     view = frame.part(shown)
     if weights is not None:
@@ -166,14 +156,13 @@ def map_with_ground(
     data: dict[str, Any] = {
         "bounds": [[view.south, view.west], [view.north, view.east]],
         "window": [[window.south, window.west], [window.north, window.east]],
-        "tiles": bool(tiles),
         "world": False,
     }
     sources = []
-    if ground is not None and not tiles:
+    if ground is not None:
         data["picture"], note = _density(ground, frame)
         sources.append(note)
-    if frame.side_km > _WORLD_KM and not tiles and "countries-110m.json" not in assets.missing_map_files():
+    if frame.side_km > _WORLD_KM and "countries-110m.json" not in assets.missing_map_files():
         data |= _land(frame, window)
         sources.append("land: Natural Earth")
     data["attribution"] = html.escape("; ".join(sources))
@@ -181,16 +170,16 @@ def map_with_ground(
     return leaflet_map, frame
 
 
-def _empty_map(height_px: int, title: str, tiles: str | None, heat: bool) -> folium.Map:
-    page = MapPage(height_px, title)
+def _empty_map(title: str, heat: bool) -> folium.Map:
+    page = MapPage(title)
     leaflet_map = folium.Map(
         location=(0.0, 0.0),
-        tiles=tiles,
+        tiles=None,
         prefer_canvas=True,
         font_size="12px",
         maxZoom=18,
-        zoomSnap=1.0 if tiles else 0.25,  # tiles blur between their levels
-        zoomDelta=1.0 if tiles else 0.5,
+        zoomSnap=0.25,
+        zoomDelta=0.5,
     )
     leaflet_map.default_js = []
     leaflet_map.default_css = []

@@ -57,8 +57,6 @@ def heat_map(
     *,
     weight: str = "weight",
     label: str | None = None,
-    height_px: int = 480,
-    tiles: str | None = None,
 ) -> folium.Map:
     """Draw a heat layer over the ground; the densest place at each zoom level has the full colour.
 
@@ -75,15 +73,6 @@ def heat_map(
         Column of weights.
     label : str, optional
         Title of the legend; by default the name of the column.
-    height_px : int
-        Height in a notebook, pixels, at least 100.
-    tiles : str, optional
-        Tile layer of folium in place of the ground, for instance ``"OpenStreetMap"``; viewers load it from
-        the network.
-
-    Returns
-    -------
-    folium.Map
 
     Raises
     ------
@@ -112,8 +101,6 @@ def heat_map(
         f"Heat map: {title}; {_counted(weights, 'place')}",
         [(lat, lon)],
         _ground(positions),
-        height_px,
-        tiles,
         weights,
         heat=True,
     )
@@ -136,8 +123,6 @@ def cell_map(
     label: str | None = None,
     positions: pa.Table | None = None,
     limits: tuple[float, float] | None = None,
-    height_px: int = 480,
-    tiles: str | None = None,
 ) -> folium.Map:
     """Draw rectangles coloured by a value, which the pointer shows, with a legend.
 
@@ -152,19 +137,9 @@ def cell_map(
     label : str, optional
         Title of the legend, with the unit; by default the name of the column.
     positions : pyarrow.Table, optional
-        Columns ``lat`` and ``lon``, degrees, from which the ground is drawn; by default the ground is empty
-        below 200 km.
+        As in :func:`heat_map`.
     limits : (float, float), optional
         Ends of the colour scale; by default those of the values.
-    height_px : int
-        Height in a notebook, pixels, at least 100.
-    tiles : str, optional
-        Tile layer of folium in place of the ground, for instance ``"OpenStreetMap"``; viewers load it from
-        the network.
-
-    Returns
-    -------
-    folium.Map
 
     Raises
     ------
@@ -173,14 +148,11 @@ def cell_map(
     TraceContentError
         A table is empty, or a place is not on the sphere.
     """
-    edges = [number_column(cells, "cells", name) for name in _EDGES]
+    edges = np.column_stack([number_column(cells, "cells", name) for name in _EDGES])
     values = number_column(cells, "cells", value)
-    known = np.isfinite(edges).all(axis=0)
-    south, west, north, east = (edge[known] for edge in edges)
-    values = values[known]
-    refuse_empty(len(values), "cells")
-    refuse_off_sphere(south, west, "cells")
-    refuse_off_sphere(north, east, "cells")
+    known = np.isfinite(edges).all(axis=1)
+    edges, values = edges[known], values[known]
+    _check_edges(edges)
     if len(values) > MAX_RECTANGLES:
         raise ParameterError(
             "There are too many cells for one map.",
@@ -191,16 +163,8 @@ def cell_map(
         )
     scale = ColourScale.of(values, limits)
     title = label or value
-    east = np.where(west > east, east + 360.0, east)
-    leaflet_map, frame = map_with_ground(
-        f"Map of cells: {title}; {_counted(values, 'cell')}",
-        [(south, west), (north, east)],
-        _ground(positions),
-        height_px,
-        tiles,
-    )
-    turn = frame.unwrap((west + east) / 2) - (west + east) / 2
-    rows = _rounded(south, west + turn, north, east + turn)
+    leaflet_map = _map_of_cells(f"Map of cells: {title}; {_counted(values, 'cell')}", edges, positions)
+    rows = _rounded(*edges.T)
     labels = (f"{title}: {words.number(number)}" for number in values.tolist())
     boxes = [[*row, shade, text] for row, shade, text in zip(rows, scale.shades(values), labels, strict=True)]
     add_call(leaflet_map, "cells", {"boxes": boxes, "colours": scale.colours()})
@@ -219,7 +183,6 @@ def cell_slides(
     positions: pa.Table | None = None,
     limits: tuple[float, float] | None = None,
     first: int = 0,
-    height_px: int = 480,
 ) -> folium.Map:
     """Draw rectangles coloured by a value, a picture per time; slider and choice work by keyboard.
 
@@ -239,18 +202,11 @@ def cell_slides(
     label : str, optional
         Title of the legend, with the unit; by default the name of the column.
     positions : pyarrow.Table, optional
-        Columns ``lat`` and ``lon``, degrees, from which the ground is drawn; by default the ground is empty
-        below 200 km.
+        As in :func:`heat_map`.
     limits : (float, float), optional
         Ends of the colour scale; by default those of the values.
     first : int
         Number of the picture that is shown first, from 0.
-    height_px : int
-        Height in a notebook, pixels, at least 100.
-
-    Returns
-    -------
-    folium.Map
 
     Raises
     ------
@@ -270,27 +226,17 @@ def cell_slides(
             expected=", ".join(missing) if missing else f"at most {MAX_SLIDE_CELLS:,} rows",
             remedy=None if missing else "larger cells or longer intervals",
         )
-    refuse_empty(len(values), "cells")
-    for lat, lon in (edges[:, :2].T, edges[:, 2:].T):
-        refuse_off_sphere(lat, lon, "cells")
+    _check_edges(edges)
     labels, choices = (list(dict.fromkeys(cells.column(name).to_pylist())) for name in (time, by))
     if not 0 <= first < len(labels):
         raise ParameterError(
             "There is no such picture.", where="first", found=str(first), expected=f"0 to {len(labels) - 1}"
         )
-    edges[:, 3] = np.where(edges[:, 1] > edges[:, 3], edges[:, 3] + 360.0, edges[:, 3])
     title = label or value
-    south, west, north, east = edges.T
-    leaflet_map, frame = map_with_ground(
-        f"Map over time: {title}; {_counted(values, 'cell')} in {words.count(len(labels), 'picture')}",
-        [(south, west), (north, east)],
-        _ground(positions),
-        height_px,
-        None,
+    pictured = words.count(len(labels), "picture")
+    leaflet_map = _map_of_cells(
+        f"Map over time: {title}; {_counted(values, 'cell')} in {pictured}", edges, positions
     )
-    turn = frame.unwrap((west + east) / 2) - (west + east) / 2
-    edges[:, 1] += turn
-    edges[:, 3] += turn
     boxes, which = np.unique(np.round(edges, 6), axis=0, return_inverse=True)
     scale = ColourScale.of(values, limits)
     colours = scale.colours()
@@ -334,7 +280,6 @@ def area_map(
     title: str,
     text: str | None = None,
     positions: pa.Table | None = None,
-    height_px: int = 480,
 ) -> folium.Map:
     """Draw an area as a dashed circle, and a disc per point, coloured by its state.
 
@@ -354,14 +299,7 @@ def area_map(
     text : str, optional
         Column that the pointer shows before the state.
     positions : pyarrow.Table, optional
-        Columns ``lat`` and ``lon``, degrees, from which the ground is drawn; by default the ground is empty
-        below 200 km.
-    height_px : int
-        Height in a notebook, pixels, at least 100.
-
-    Returns
-    -------
-    folium.Map
+        As in :func:`heat_map`.
 
     Raises
     ------
@@ -393,8 +331,6 @@ def area_map(
         f"Map: {title}; {words.count(len(labels), 'point')}, {counts}",
         [(lat, lon), around],
         _ground(positions),
-        height_px,
-        None,
     )
     notes = text_column(kept, "points", text) if text else [""] * len(labels)
     drawn = [
@@ -422,6 +358,23 @@ def area_map(
 
 def _ground(positions: pa.Table | None) -> Group | None:
     return None if positions is None else places(positions, "positions")
+
+
+def _check_edges(edges: Floats) -> None:
+    """Raise TraceContentError if there is no cell, or a corner is not on the sphere."""
+    refuse_empty(len(edges), "cells")
+    for lat, lon in (edges[:, :2].T, edges[:, 2:].T):
+        refuse_off_sphere(lat, lon, "cells")
+
+
+def _map_of_cells(title: str, edges: Floats, positions: pa.Table | None) -> folium.Map:
+    """Return a map around cells, whose longitudes are changed to the turn of its frame."""
+    edges[:, 3] += np.where(edges[:, 1] > edges[:, 3], 360.0, 0.0)
+    corners = [(edges[:, 0], edges[:, 1]), (edges[:, 2], edges[:, 3])]
+    leaflet_map, frame = map_with_ground(title, corners, _ground(positions))
+    middles = (edges[:, 1] + edges[:, 3]) / 2
+    edges[:, 1::2] += (frame.unwrap(middles) - middles)[:, None]
+    return leaflet_map
 
 
 def _counted(values: Floats, one: str) -> str:

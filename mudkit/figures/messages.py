@@ -7,7 +7,6 @@ import re
 import textwrap
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from mudkit.figures.style import (
     BLUE,
     GREEN,
     INK,
+    LEGEND_BELOW,
     ORANGE,
     SKY,
     escaped,
@@ -116,10 +116,6 @@ def message_diagram(
     title : str
         Title of the figure.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
     Raises
     ------
     ParameterError
@@ -130,16 +126,15 @@ def message_diagram(
     if isinstance(messages, Lab):
         lab = messages
         messages, incidents = lab.frame("messages"), lab.frame("incidents")
-    chosen = Filter.of(start, end, devices, key, kinds)
-    table = prepare_messages(messages)
-    rows = chosen.apply(table)
+    start_us, end_us = window = _window(start, end)
+    rows = _choose(prepare_messages(messages), window, devices, key, kinds)
     drawn = rows.iloc[:MAX_MESSAGES]
     ended = drawn["ended_us"].where(drawn["ended_us"] != NO_TIME, drawn["sent_us"])
-    low = int(drawn["sent_us"].min()) if chosen.start_us is None else chosen.start_us
+    low = int(drawn["sent_us"].min()) if start_us is None else start_us
     high = int(max(drawn["sent_us"].max(), ended.max()))
-    if chosen.end_us is not None:
-        high = chosen.end_us if len(rows) == len(drawn) else min(high, chosen.end_us)
-    origin = low - low % US_PER_S if chosen.start_us is None else low
+    if end_us is not None:
+        high = end_us if len(rows) == len(drawn) else min(high, end_us)
+    origin = low - low % US_PER_S if start_us is None else low
     axis = TimeAxis(origin, high)
     names = _lanes(drawn, devices, lanes)
     marks = _incidents(incidents, names, high)
@@ -412,7 +407,7 @@ def _style(
         figure,
         height_px + above_px,
         (80, 30, 110 + above_px, 80),
-        legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom", "x": 0},
+        legend=LEGEND_BELOW | {"y": 0.01},
         hovermode="closest",
         hoverlabel={"align": "left"},
     )
@@ -432,92 +427,69 @@ def _style(
     )
 
 
-@dataclass(frozen=True)
-class Filter:
-    """Window of time (both ends included) and filters that choose the messages of a figure."""
-
-    start_us: int | None
-    end_us: int | None
-    devices: list[str] | None
-    key: str | None
-    kinds: list[str] | None
-
-    @classmethod
-    def of(
-        cls, start: Any, end: Any, devices: Iterable[str] | None, key: str | None, kinds: Iterable[str] | None
-    ) -> Filter:
-        """Build a filter from the arguments of a figure."""
-        first = None if start is None else as_us(start, "start")
-        last = None if end is None else as_us(end, "end")
-        if first is not None and last is not None and last < first:
+def _choose(
+    table: pd.DataFrame,
+    window: tuple[int | None, int | None],
+    devices: Iterable[str] | None,
+    key: str | None,
+    kinds: Iterable[str] | None,
+) -> pd.DataFrame:
+    """Return the messages in a window (µs, both ends included) that fit the filters, by time."""
+    filters = {"devices": devices, "kinds": kinds}
+    for name, given in filters.items():
+        if isinstance(given, str):
             raise ParameterError(
-                "The window ends before it starts.",
-                where="start, end",
-                found=f"{format_time(first, date=True)} to {format_time(last, date=True)} UTC",
-                expected="start <= end",
+                "A text is not a list of names.", where=name, found=repr(given), expected=f"[{given!r}]"
             )
-        for name, given in (("devices", devices), ("kinds", kinds)):
-            if isinstance(given, str):
-                raise ParameterError(
-                    "A text is not a list of names.", where=name, found=repr(given), expected=f"[{given!r}]"
-                )
-        return cls(
-            first,
-            last,
-            None if devices is None else [str(name) for name in devices],
-            None if key is None else str(key),
-            None if kinds is None else [str(name) for name in kinds],
-        )
-
-    def apply(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the chosen messages by time, or raise TraceContentError without one."""
-        inside = pd.Series(True, index=table.index)
-        if self.start_us is not None:
-            inside &= (table["ended_us"] == NO_TIME) | (table["ended_us"] >= self.start_us)
-        if self.end_us is not None:
-            inside &= table["sent_us"] <= self.end_us
-        fits = pd.Series(True, index=table.index)
-        if self.devices is not None:
-            fits &= table["source"].isin(self.devices) | table["target"].isin(self.devices)
-        if self.key is not None:
-            has_key = table["key"] == self.key
-            # Where no message has it as its key, it may be another word of theirs.
-            fits &= has_key if has_key.any() else table["content"].str.contains(self.key, regex=False)
-        if self.kinds is not None:
-            fits &= table["kind"].isin(self.kinds)
-        if not (inside & fits).any():
-            self._refuse(table, int(inside.sum()), int(fits.sum()))
+    chosen = {name: list(map(str, given)) for name, given in filters.items() if given is not None}
+    start_us, end_us = window
+    inside, fits = (pd.Series(True, index=table.index) for _ in range(2))
+    if start_us is not None:
+        inside &= (table["ended_us"] == NO_TIME) | (table["ended_us"] >= start_us)
+    if end_us is not None:
+        inside &= table["sent_us"] <= end_us
+    if "devices" in chosen:
+        fits &= table["source"].isin(chosen["devices"]) | table["target"].isin(chosen["devices"])
+    if "kinds" in chosen:
+        fits &= table["kind"].isin(chosen["kinds"])
+    if key is not None:
+        has_key = table["key"] == str(key)
+        # Where no message has it as its key, it may be another word of theirs.
+        fits &= has_key if has_key.any() else table["content"].str.contains(str(key), regex=False)
+    if (inside & fits).any():
         return table[inside & fits].sort_values("sent_us", kind="stable", ignore_index=True)
+    texts = [f"{name} {', '.join(names)}" for name, names in chosen.items()]
+    texts += [] if key is None else [f"key {key}"]
+    raise TraceContentError(
+        "No message is in this window and fits these filters.",
+        where=f"from {_moment(start_us, 'the beginning')} to {_moment(end_us, 'the end')}; "
+        f"{'; '.join(texts) or 'no filters'}",
+        found="no messages at all"
+        if table.empty
+        else f"{inside.sum():,} messages in the window and {(~inside).sum():,} outside it; {fits.sum():,} in "
+        f"the whole run fit the filters; the first of all was sent {_moment(table['sent_us'].min())}, "
+        f"the last {_moment(table['sent_us'].max())}",
+        expected="at least one message",
+        remedy="widen the window, or leave a filter out",
+    )
 
-    def _refuse(self, table: pd.DataFrame, inside: int, fits: int) -> None:
-        first, last = (
-            "the run's beginning"
-            if self.start_us is None
-            else format_time(self.start_us, date=True) + " UTC",
-            "its end" if self.end_us is None else format_time(self.end_us, date=True) + " UTC",
+
+def _window(start: Any, end: Any) -> tuple[int | None, int | None]:
+    """Return the ends of a window in µs; raise ParameterError if it ends before it starts."""
+    first = None if start is None else as_us(start, "start")
+    last = None if end is None else as_us(end, "end")
+    if first is not None and last is not None and last < first:
+        raise ParameterError(
+            "The window ends before it starts.",
+            where="start, end",
+            found=f"{_moment(first)} to {_moment(last)}",
+            expected="start <= end",
         )
-        filters = [
-            f"{name} {', '.join(given)}"
-            for name, given in (("devices", self.devices), ("kinds", self.kinds))
-            if given is not None
-        ]
-        filters += [] if self.key is None else [f"key {self.key}"]
-        state = "no messages at all"
-        if len(table):
-            sent = table["sent_us"]
-            state = (
-                f"{inside:,} messages in the window and {len(table) - inside:,} outside it; {fits:,} in the "
-                f"whole run fit the filters; the first of all was sent "
-                f"{format_time(int(sent.min()), date=True)}, the last "
-                f"{format_time(int(sent.max()), date=True)} UTC"
-            )
-        raise TraceContentError(
-            "No message is in this window and fits these filters.",
-            where=f"from {first} to {last}; {'; '.join(filters) or 'no filters'}",
-            found=state,
-            expected="at least one message",
-            remedy="widen the window, or leave a filter out",
-        )
+    return first, last
+
+
+def _moment(t_us: int | None, otherwise: str = "") -> str:
+    return otherwise if t_us is None else f"{format_time(int(t_us), date=True)} UTC"
 
 
 def prepare_messages(messages: pd.DataFrame) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from mudkit.figures.style import (
     colour_steps,
     heading,
     ink_on,
+    lanes,
     natural_key,
     ramp,
     styled,
@@ -84,15 +85,6 @@ def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str
         Title of the figure.
     x : str
         Title of the axis of states.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     figure = go.Figure(
         go.Heatmap(xgap=2, ygap=2, texttemplate="%{text}", textfont={"size": 11, "color": "black"})
@@ -136,11 +128,6 @@ def update_rule_firing(
         As in :func:`rule_firing`.
     now : (str, str), optional
         Message and state of the cell that gets a frame; by default none.
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     require_columns(table, "table", _FIRING_COLUMNS)
     messages, states = list(dict.fromkeys(table["message"])), list(dict.fromkeys(table["state"]))
@@ -202,15 +189,6 @@ def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_d
     max_depth : int
         Deepest level that is drawn; what lies below a node there is one mark with its number of leaves and
         the action that it would have as a leaf.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     rows, depth = _nodes(policy)
     shown = [row for row in rows if depth[row["node"]] <= max_depth]
@@ -298,11 +276,6 @@ def tree_outline(policy: LearntReads | LearntWrites | pd.DataFrame, max_depth: i
     -------
     str
         A line per node; ``yes`` leads to values up to the threshold of its parent.
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     rows, depth = _nodes(policy)
     lines = []
@@ -371,10 +344,6 @@ def decisions(
     marked : mapping of str to int, optional
         Row of a policy's table to which a large mark points, by the policy's name.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
     Raises
     ------
     ParameterError
@@ -389,7 +358,7 @@ def decisions(
                 found=", ".join(map(str, unknown)),
                 expected=", ".join(_DECISION_MARKS),
             )
-    lanes = sorted({str(lane) for table in tables.values() for lane in table["lane"]}, key=natural_key)
+    names = sorted({str(lane) for table in tables.values() for lane in table["lane"]}, key=natural_key)
     figure = make_subplots(
         rows=len(tables),
         cols=1,
@@ -418,27 +387,19 @@ def decisions(
             shift = 0.42 if what == "here" else 0.0  # above the mark that it points to
             figure.add_trace(
                 go.Scatter(
-                    x=part["t_s"] / scale, y=[lanes.index(str(lane)) - shift for lane in part["lane"]],
+                    x=part["t_s"] / scale, y=[names.index(str(lane)) - shift for lane in part["lane"]],
                     mode="markers", name=what, meta=name, legendgroup=what, showlegend=what not in named,
                     marker=marker, customdata=part["text"], hovertemplate="%{customdata}<extra></extra>",
                 ), row, 1,
             )  # fmt: skip
             named.add(what)
-    figure.update_yaxes(
-        tickvals=list(range(len(lanes))),
-        ticktext=lanes,
-        range=[len(lanes) - 0.4, -0.6],
-        ticks="",
-        showgrid=True,
-        zeroline=False,
-        automargin=True,
-    )
+    figure.update_yaxes(**lanes(names, -0.6, 0.4), showgrid=True, zeroline=False, automargin=True)
     figure.update_xaxes(range=[0, 1.02 * last_s / scale or 1.0])
     figure.update_xaxes(title_text=f"time, {unit}", row=len(tables), col=1)
     for note in figure.layout.annotations:
         note.update(x=0, xanchor="left", font={"size": 13})
     fewest = 5 if len(tables) == 1 else 2  # lanes: the legend is beside them
-    height_px = _DECISION_MARGINS_PX + (_PANEL_PX + _LANE_PX * max(len(lanes), fewest)) * len(tables)
+    height_px = _DECISION_MARGINS_PX + (_PANEL_PX + _LANE_PX * max(len(names), fewest)) * len(tables)
     top = heading(title, y=0.98, yanchor="top")
     return styled(figure, height_px, (70, 20, 70, 60), top, legend={"itemsizing": "trace"})
 
@@ -456,15 +417,6 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
         The rule in use and the best one, which are framed.
     title : str
         Title of the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table lacks a column.
     """
     require_columns(table, "table", _SEARCH_COLUMNS)
     km, minutes = sorted(set(table["km"])), sorted(set(table["minutes"]))

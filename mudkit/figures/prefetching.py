@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from mudkit.figures.style import (
     BLUE,
     GREY,
     INK,
+    LEGEND_ABOVE,
+    LEGEND_BELOW,
     ORANGE,
     PINK,
     heading,
@@ -30,7 +32,7 @@ from mudkit.systems.lasthop import Lifelines
 
 __all__ = [
     "LimitPoint", "limit_curve", "message_fates", "message_lifecycles", "update_limit_curve",
-    "waste_and_loss_by_limit", "waste_and_loss_by_threshold",
+    "waste_and_loss_by_limit",
 ]  # fmt: skip
 
 MIN_PERCENT: Final = 0.1
@@ -74,64 +76,12 @@ def waste_and_loss_by_limit(
     title : str
         Title of the figure.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
     Raises
     ------
     ParameterError
         The table is empty, or lacks a column.
     """
-    _check_sweep(table, "prefetch_limit", "outage")
-    figure = _waste_and_loss_lines(table, "prefetch_limit", "outage", words.percent)
-    figure.add_hline(1.0, line={"dash": "dot", "width": 1, "color": GREY})
-    figure.add_vrect(16, 64, fillcolor=GREY, opacity=0.12, line_width=0)
-    figure.update_xaxes(
-        title_text="prefetch limit, messages (grey: the paper's band)",
-        type="log",
-        **_ticks(table["prefetch_limit"], lambda size: words.count(int(size))),
-    )
-    return _captioned(figure, table, title, "time without a network")
-
-
-@described
-def waste_and_loss_by_threshold(
-    table: pd.DataFrame, *, title: str = "Waste and loss by the expiration threshold"
-) -> go.Figure:
-    """Draw waste (solid) and loss (dashed) over the expiration threshold, a pair of lines per expiration.
-
-    Lines are medians over seeds, thin bars reach from the lowest to the highest seed, and the caption has the
-    parameters of the runs. Figure 6 of the Last hop paper.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        What :func:`mudkit.systems.lasthop.sweep` returns for ``expiration_threshold_s`` and ``expiration``,
-        both in seconds.
-    title : str
-        Title of the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        The table is empty, or lacks a column.
-    """
-    _check_sweep(table, "expiration_threshold_s", "expiration")
-    figure = _waste_and_loss_lines(table, "expiration_threshold_s", "expiration", words.duration)
-    figure.update_xaxes(
-        title_text="least time to live of what is prefetched",
-        type="log",
-        **_ticks(table["expiration_threshold_s"], words.duration),
-    )
-    return _captioned(figure, table, title, "mean expiration time")
-
-
-def _check_sweep(table: pd.DataFrame, x: str, by: str) -> None:
+    x, by = "prefetch_limit", "outage"
     columns = (x, by, "waste", "loss")
     require_columns(table, "table", columns, remedy="sweep returns such a table")
     if table.empty:
@@ -141,68 +91,57 @@ def _check_sweep(table: pd.DataFrame, x: str, by: str) -> None:
             found="0 rows",
             expected=f"rows of sweep with {', '.join(columns)}",
         )
-
-
-def _waste_and_loss_lines(table: pd.DataFrame, x: str, by: str, say: Callable[[float], str]) -> go.Figure:
     figure = go.Figure()
     for measure, dash in (("waste", "solid"), ("loss", "dash")):
-        _add_lines(figure, table, x, by, measure, say, dash=dash)
+        _add_lines(figure, table, measure, dash)
     for name, dash, symbol in (("waste", "solid", "circle"), ("loss", "dash", "circle-open")):
-        figure.add_trace(
-            go.Scatter(
-                x=[None],
-                y=[None],
-                name=name,
-                mode="lines+markers",
-                line={"color": INK, "dash": dash},
-                marker={"symbol": symbol},
-            )
-        )
-    return figure.update_yaxes(range=[-1.08, 2.0], **_PERCENT_AXIS)
-
-
-def _add_lines(
-    figure: go.Figure, table: pd.DataFrame, x: str, by: str, measure: str, say: Callable[[float], str],
-    *, dash: str,
-) -> None:  # fmt: skip
-    """Add a line per value of one column; larger values are darker."""
-    values = sorted(table[by].unique())
-    colours = ramp(len(values) + 2)[2:]  # the lightest are hard to see on white
-    filled = "" if dash == "solid" else "-open"
-    for number, (value, colour) in enumerate(zip(values, colours, strict=True)):
-        spread = 100 * table[table[by] == value].groupby(x)[measure].agg(["median", "min", "max"])
-        low, middle, high = (spread[name].clip(lower=MIN_PERCENT) for name in ("min", "median", "max"))
-        figure.add_trace(
-            go.Scatter(
-                x=spread.index, y=middle, name=say(value), meta=measure, legendgroup=say(value),
-                showlegend=dash == "solid", mode="lines+markers", line={"color": colour, "dash": dash},
-                marker={"symbol": _SYMBOLS[number % len(_SYMBOLS)] + filled, "size": 7},
-                error_y={
-                    "type": "data", "symmetric": False, "array": high - middle, "arrayminus": middle - low,
-                    "thickness": 1, "width": 0,
-                },
-                customdata=spread.to_numpy(),
-                hovertemplate=f"{measure} %{{customdata[0]:.2f}} % "
-                f"(%{{customdata[1]:.2f}}–%{{customdata[2]:.2f}})<extra>{say(value)}</extra>",
-            )
+        figure.add_scatter(
+            x=[None], y=[None], name=name, mode="lines+markers", line={"color": INK, "dash": dash},
+            marker={"symbol": symbol},
         )  # fmt: skip
-
-
-def _ticks(values: pd.Series[float], say: Callable[[float], str]) -> dict[str, Any]:
-    """Return at most ten of the values as ticks of a logarithmic axis."""
-    whole = sorted(values.unique())
-    some = whole[:: -(-len(whole) // 10)]
-    return {"tickvals": some, "ticktext": [say(value) for value in some], "minor": {"ticks": ""}}
-
-
-def _captioned(figure: go.Figure, table: pd.DataFrame, title: str, legend: str) -> go.Figure:
+    figure.add_hline(1.0, line={"dash": "dot", "width": 1, "color": GREY})
+    figure.add_vrect(16, 64, fillcolor=GREY, opacity=0.12, line_width=0)
+    limits = sorted(table[x].unique())
+    limits = limits[:: -(-len(limits) // 10)]
+    figure.update_xaxes(
+        title_text="prefetch limit, messages (grey: the paper's band)",
+        type="log",
+        tickvals=limits,
+        ticktext=[words.count(int(limit)) for limit in limits],
+        minor={"ticks": ""},
+    )
+    figure.update_yaxes(range=[-1.08, 2.0], **_PERCENT_AXIS)
     lines = textwrap.wrap(_caption(table.attrs.get("parameters", {})), _CAPTION_LETTERS)
     figure.add_annotation(
         text="<br>".join(lines), xref="paper", yref="paper", x=0, y=0, yshift=-80, yanchor="top",
         xanchor="left", align="left", showarrow=False, font={"size": 11, "color": INK},
     )  # fmt: skip
     height_px, below_px = 462 + 15 * len(lines), 90 + 15 * len(lines)
-    return styled(figure, height_px, (70, 20, 60, below_px), title, legend={"title": {"text": legend}})
+    legend = {"title": {"text": "time without a network"}}
+    return styled(figure, height_px, (70, 20, 60, below_px), title, legend=legend)
+
+
+def _add_lines(figure: go.Figure, table: pd.DataFrame, measure: str, dash: str) -> None:
+    """Add a line per share of outages; larger shares are darker."""
+    shares = sorted(table["outage"].unique())
+    colours = ramp(len(shares) + 2)[2:]  # the lightest are hard to see on white
+    filled = "" if dash == "solid" else "-open"
+    for number, (share, colour) in enumerate(zip(shares, colours, strict=True)):
+        rows = table[table["outage"] == share].groupby("prefetch_limit")
+        spread, name = 100 * rows[measure].agg(["median", "min", "max"]), words.percent(share)
+        low, middle, high = (spread[end].clip(lower=MIN_PERCENT) for end in ("min", "median", "max"))
+        figure.add_scatter(
+            x=spread.index, y=middle, name=name, meta=measure, legendgroup=name,
+            showlegend=dash == "solid", mode="lines+markers", line={"color": colour, "dash": dash},
+            marker={"symbol": _SYMBOLS[number % len(_SYMBOLS)] + filled, "size": 7},
+            error_y={
+                "type": "data", "symmetric": False, "array": high - middle, "arrayminus": middle - low,
+                "thickness": 1, "width": 0,
+            },
+            customdata=spread.to_numpy(),
+            hovertemplate=f"{measure} %{{customdata[0]:.2f}} % "
+            f"(%{{customdata[1]:.2f}}–%{{customdata[2]:.2f}})<extra>{name}</extra>",
+        )  # fmt: skip
 
 
 def _caption(parameters: Mapping[str, Any]) -> str:
@@ -278,10 +217,6 @@ def limit_curve(points: Sequence[LimitPoint], now: CurrentPoint, *, title: str) 
         Current limit, waste and loss, drawn large. None: there is no limit, and a level line is drawn.
     title : str
         Title of the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     figure = go.Figure()
     for name, colour, symbol in (("waste", ORANGE, "square"), ("loss", BLUE, "circle")):
@@ -312,8 +247,7 @@ def limit_curve(points: Sequence[LimitPoint], now: CurrentPoint, *, title: str) 
     )
     figure.update_yaxes(range=[-1.05, 2.0], **_PERCENT_AXIS)
     figure.add_hline(1.0, line={"dash": "dot", "width": 1})
-    legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}
-    styled(figure, 400, (70, 20, 70, 60), legend=legend)
+    styled(figure, 400, (70, 20, 70, 60), legend=LEGEND_ABOVE)
     update_limit_curve(figure, points, now, title=title)
     return figure
 
@@ -407,15 +341,6 @@ def message_lifecycles(
         all are nearest to the middle of the window.
     title : str
         Title of the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ParameterError
-        A table lacks a column.
     """
     if isinstance(tables, Lifelines):
         lives = tables
@@ -472,8 +397,7 @@ def message_lifecycles(
     figure.update_xaxes(range=[from_us / HOUR_US, until_us / HOUR_US], **ticks)
     figure.update_xaxes(title_text=f"{unit} (grey: no link; dotted: the user reads)", row=len(drawn), col=1)
     top = heading(title, note, y=1 - 12 / height_px, yanchor="top")
-    legend = {"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0}
-    return styled(figure, height_px, (50, 20, 90, 125), top, shapes=shapes, legend=legend)
+    return styled(figure, height_px, (50, 20, 90, 125), top, shapes=shapes, legend=LEGEND_BELOW)
 
 
 def _nearest(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any, Final
 
 import folium
@@ -19,7 +18,7 @@ from mudkit import words
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, plain
 from mudkit.figures.maps import cell_slides
-from mudkit.figures.style import GREY, INK, SEQUENCE, colour_steps, styled
+from mudkit.figures.style import INK, SEQUENCE, colour_steps, dots, span_of, styled
 from mudkit.figures.tables import require_columns
 from mudkit.units import KM_PER_DEGREE, box_bounds
 
@@ -49,20 +48,14 @@ class ReceivedCells:
         middle, degrees), perhaps ``km`` (its side), ``messages``, ``reported_s`` (mean time at which
         these were sent, seconds) and columns of values, as ``cells`` of
         :class:`mudkit.systems.radiator.Played`.
-
-    Raises
-    ------
-    ParameterError
-        A column is missing.
     """
 
     def __init__(self, table: pd.DataFrame) -> None:
         require_columns(table, "cells", _RECEIVED_COLUMNS, remedy="Traffic(…).run(…).cells is such a table")
         self.table = table.sort_values("reported_s", kind="stable", ignore_index=True)
-        self._columns = {str(name): self.table[name].to_numpy() for name in self.table.columns}
         cells = self.table.groupby(["lat", "lon"]).ngroup().to_numpy()
         self._by_receiver = {
-            str(receiver): (np.asarray(rows), self._columns["t_s"][rows], cells[rows])
+            str(receiver): (np.asarray(rows), self.table["t_s"].to_numpy()[rows], cells[rows])
             for receiver, rows in self.table.groupby("receiver").indices.items()
         }
 
@@ -74,10 +67,6 @@ class ReceivedCells:
         arrived = np.flatnonzero(arrived_s <= t_s)[::-1]
         _, last = np.unique(cells[arrived], return_index=True)
         return np.sort(rows[arrived[last]]).astype(np.int64)
-
-    def columns(self, rows: NDArray[np.int64], *names: str) -> list[NDArray[Any]]:
-        """Return the columns ``names`` of some rows."""
-        return [self._columns[name][rows] for name in names]
 
     def known(self, receiver: str, t_s: float) -> pd.DataFrame:
         """Return what a receiver knows at a moment, with ``age_s``, the age of each row in seconds."""
@@ -118,10 +107,6 @@ def knowledge(
     limits : (float, float), optional
         Ends of the colour scale; by default those of all received values.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
     Raises
     ------
     ParameterError
@@ -150,24 +135,14 @@ def knowledge(
     )
     streets = positions.iloc[:: max(1, len(positions) // _MAX_STREET_POINTS)]
     areas = _areas(cells)
-    x, y = (
-        _limits(positions["lon"], areas["west"], areas["east"]),
-        _limits(positions["lat"], areas["south"], areas["north"]),
-    )
+    x = span_of([*positions["lon"], *areas["west"], *areas["east"]], 0.03)
+    y = span_of([*positions["lat"], *areas["south"], *areas["north"]], 0.03)
     stretch = 1 / float(np.cos(np.radians(positions["lat"].median())))
     # Shapes draw the cells in their true size; the markers give the colour scale and the hover text.
     middles = {"symbol": "square", "coloraxis": "coloraxis", "size": _TOUCH_PX, "line": {"width": 0}}
     for place in range(len(shown)):
         at = {"row": place // columns + 1, "col": place % columns + 1}
-        figure.add_scatter(
-            x=streets["lon"],
-            y=streets["lat"],
-            mode="markers",
-            marker={"size": 2, "color": GREY, "opacity": 0.5},
-            hoverinfo="skip",
-            showlegend=False,
-            **at,
-        )
+        figure.add_trace(dots(streets["lon"], streets["lat"]), **at)
         figure.add_scatter(
             x=[], y=[], mode="markers", marker=middles, opacity=0, hoverinfo="text", showlegend=False, **at
         )
@@ -206,41 +181,34 @@ def update_knowledge(figure: Any, cells: ReceivedCells, shown: Sequence[Panel]) 
         Receivers and moments (seconds), as many as before.
     """
     meta = figure.layout.meta
-    panels = [_panel(cells, receiver, t_s, meta["value"], meta["label"]) for receiver, t_s in shown]
+    known = [cells.known(receiver, t_s) for receiver, t_s in shown]
+    panels = [_panel(rows, *panel, meta) for rows, panel in zip(known, shown, strict=True)]
     headlines: dict[str, Any] = {
         f"annotations[{place}].text": headline for place, (headline, _) in enumerate(panels)
     }
     text = ". ".join(map(plain, [figure.layout.title.text, *(headline for headline, _ in panels)]))
     headlines["meta"] = {**meta, "alt": text}
     headlines["shapes"] = [
-        shape
-        for place, (receiver, t_s) in enumerate(shown)
-        for shape in _shapes(cells, receiver, t_s, figure.layout, place)
+        shape for place, rows in enumerate(known) for shape in _shapes(rows, figure.layout, place)
     ]
     changed = {name: [cells[name] for _, cells in panels] for name in panels[0][1]}
     # A single message to the browser with the changes alone.
     figure.plotly_update(changed, headlines, trace_indexes=[2 * place + 1 for place in range(len(shown))])
 
 
-def _panel(
-    cells: ReceivedCells, receiver: str, t_s: float, value: str, label: str
-) -> tuple[str, dict[str, Any]]:
+def _panel(known: pd.DataFrame, receiver: str, t_s: float, meta: Any) -> tuple[str, dict[str, Any]]:
     """Return the headline of a panel and the changes to the trace of its cells."""
-    rows = cells.rows(receiver, t_s)
-    lat, lon, messages, reported_s, values = cells.columns(
-        rows, "lat", "lon", "messages", "reported_s", value
-    )
-    age_s = t_s - reported_s
-    headline = f"{len(rows)} cells, age {np.median(age_s):.0f} s" if len(rows) else "nothing yet"
-    points = zip(values.tolist(), messages.tolist(), age_s.tolist(), strict=True)
+    age_s, values, label = known["age_s"], known[meta["value"]], meta["label"]
+    headline = f"{len(known)} cells, age {age_s.median():.0f} s" if len(known) else "nothing yet"
+    points = zip(values, known["messages"], age_s, strict=True)
     return f"<b>{receiver}</b>, {words.duration(t_s)}<br>{headline}", {
-        "x": lon.tolist(),
-        "y": lat.tolist(),
+        "x": known["lon"].tolist(),
+        "y": known["lat"].tolist(),
         "text": [
             f"{number:.4g} {label}<br>{count} messages, {age:.0f} s old" for number, count, age in points
         ],
         "marker.color": values.tolist(),
-        "marker.opacity": _opacity(age_s).tolist(),
+        "marker.opacity": _opacity(age_s.to_numpy()).tolist(),
     }
 
 
@@ -248,9 +216,8 @@ def _opacity(age_s: NDArray[Any]) -> NDArray[Any]:
     return np.clip(1 - (1 - _MIN_OPACITY) * age_s / _FADED_S, _MIN_OPACITY, 1.0).round(2)
 
 
-def _shapes(cells: ReceivedCells, receiver: str, t_s: float, layout: Any, place: int) -> list[dict[str, Any]]:
+def _shapes(known: pd.DataFrame, layout: Any, place: int) -> list[dict[str, Any]]:
     """Return the cells of a panel as rectangles."""
-    known = cells.known(receiver, t_s)
     colours = layout.coloraxis
     span = (colours.cmax - colours.cmin) or 1.0
     shares = ((known[layout.meta["value"]].astype(float) - colours.cmin) / span).clip(0.0, 1.0)
@@ -288,12 +255,6 @@ def _add_scale(figure: go.Figure, x: list[float], y: list[float], stretch: float
     )  # fmt: skip
 
 
-def _limits(*values: Iterable[float]) -> list[float]:
-    low, high = (float(np.quantile(list(chain(*values)), share)) for share in (0.002, 0.998))
-    margin = max(high - low, 0.01) * 0.03
-    return [low - margin, high + margin]
-
-
 def knowledge_map(
     cells: pd.DataFrame,
     positions: pd.DataFrame,
@@ -304,7 +265,6 @@ def knowledge_map(
     every_s: float,
     until_s: float,
     first_s: float = 0.0,
-    height_px: int = 480,
 ) -> folium.Map:
     """Draw what each receiver knows over time on an offline map with a slider; high values are dark.
 
@@ -324,12 +284,6 @@ def knowledge_map(
         Interval between the pictures, and time of the last one, seconds.
     first_s : float
         Time of the picture that is shown first, seconds; the last picture up to it is chosen.
-    height_px : int
-        Height in a notebook, pixels, at least 100.
-
-    Returns
-    -------
-    folium.Map
 
     Raises
     ------
@@ -348,11 +302,11 @@ def knowledge_map(
     rows = pd.concat(parts, ignore_index=True)
     edges = box_bounds(rows["lat"], rows["lon"], rows["km"])._asdict()
     columns = {"known to": rows["of"], "at": rows["at"], value: rows[value].astype(float)}
-    columns["told"] = rows["age_s"].map("{:.0f} s old".format)
+    columns["text"] = rows["age_s"].map("{:.0f} s old".format)
     labels = list(dict.fromkeys(rows["at"]))
     near = [number for number, t_s in enumerate(moments[-len(labels) :]) if t_s <= first_s] or [0]
     return cell_slides(
-        pa.table({**edges, **columns}), value, time="at", by="known to", text="told", label=label,
+        pa.table({**edges, **columns}), value, time="at", by="known to", text="text", label=label,
         positions=pa.table({name: positions[name].to_numpy() for name in ("lat", "lon")}),
-        first=near[-1], height_px=height_px,
+        first=near[-1],
     )  # fmt: skip

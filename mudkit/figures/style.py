@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,9 +18,10 @@ from mudkit.display import INK
 from mudkit.errors import ParameterError
 
 __all__ = [
-    "BLUE", "GREEN", "GREY", "INK", "NO_VALUE", "ORANGE", "PINK", "PLOTLY_CONFIG", "SEQUENCE", "SKY",
-    "YELLOW", "ColourScale", "colour_steps", "escaped", "heading", "ink_on", "natural_key",
-    "ramp", "styled", "template", "text_colour",
+    "BLUE", "GREEN", "GREY", "INK", "LEGEND_ABOVE", "LEGEND_BELOW", "NO_VALUE", "ORANGE", "PINK",
+    "PLOTLY_CONFIG", "SEQUENCE", "SKY", "YELLOW", "ColourScale", "colour_steps", "dots", "escaped",
+    "heading", "ink_on", "lanes", "map_axes", "natural_key",
+    "ramp", "span_of", "styled", "template", "text_colour",
 ]  # fmt: skip
 
 BLUE, ORANGE, GREY, GREEN, PINK = "#0072B2", "#D55E00", "#999999", "#009E73", "#CC79A7"
@@ -58,6 +60,10 @@ PLOTLY_CONFIG: Final[dict[str, Any]] = {
     "showSendToCloud": False,
 }
 """Configuration of plotly without any button that uploads a figure."""
+
+LEGEND_ABOVE: Final = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}
+LEGEND_BELOW: Final = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0}
+"""Places of a legend in one row: above the plot at its right end, and at the lower edge of the figure."""
 
 _UPLOADS: Final = ["sendChartToCloud", "sendDataToCloud", "editInChartStudio"]
 _SHADES: Final = 64
@@ -128,6 +134,36 @@ def styled(
         layout["title"] = heading(title) if isinstance(title, str) else title
     sides = dict(zip("lrtb", margin, strict=True))
     return figure.update_layout(template=template(), height=height_px, margin=sides, **layout)
+
+
+def dots(lon: Any, lat: Any, size_px: float = 2, opacity: float = 0.5) -> go.Scatter:
+    """Return grey dots without texts, the ground of a map."""
+    return go.Scatter(
+        x=lon, y=lat, mode="markers", hoverinfo="skip", showlegend=False,
+        marker={"size": size_px, "color": GREY, "opacity": opacity},
+    )  # fmt: skip
+
+
+def span_of(values: Any, margin: float = 0.05) -> list[float]:
+    """Return an axis range for nearly all of some degrees, with a margin as a share of it on both sides."""
+    low, high = (float(np.quantile(values, share)) for share in (0.002, 0.998))
+    room = max(high - low, 0.01) * margin
+    return [low - room, high + room]
+
+
+def map_axes(figure: go.Figure, middle_lat: float, x: Any = None, y: Any = None, **both: Any) -> None:
+    """Set titles, ranges and one scale for axes in degrees of longitude and latitude."""
+    stretch = 1 / float(np.cos(np.radians(middle_lat)))
+    figure.update_xaxes(title_text="longitude, °", range=x, constrain="domain", **both)
+    figure.update_yaxes(
+        title_text="latitude, °", range=y, scaleanchor="x", scaleratio=stretch, constrain="domain", **both
+    )
+
+
+def lanes(names: Sequence[str], top: float, bottom: float) -> dict[str, Any]:
+    """Return the layout of an axis with a named row for each lane, the first one at the top."""
+    places = list(range(len(names)))
+    return {"tickvals": places, "ticktext": list(names), "range": [len(names) - bottom, top], "ticks": ""}
 
 
 def ramp(shades: int) -> list[str]:

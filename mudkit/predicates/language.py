@@ -70,7 +70,7 @@ class Language:
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (self.scopes.names, tuple(self.scopes.bound), self.schema)
 
-    def meant(self, scope: str, path: tuple[str, ...]) -> str | None:
+    def suggest(self, scope: str, path: tuple[str, ...]) -> str | None:
         """Return a suggestion for a ``path`` with a misspelt scope; None if no scope is similar.
 
         Without a schema ``reciever.age`` is an attribute of a struct of the record.

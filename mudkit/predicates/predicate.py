@@ -354,7 +354,7 @@ class Predicate:
         """Return a drawing of the tree, a node a line, with known kinds; then names that may be misspelt."""
         lines = [tree.outline(self.form.root, self.constants)]
         for scope, path in self.form.names:
-            if (meant := self.language.meant(scope, path)) is not None:
+            if (meant := self.language.suggest(scope, path)) is not None:
                 lines.append(
                     f"{path[0]} is no scope: this looks at {'.'.join((scope, *path))}; did you mean {meant}?"
                 )

@@ -7,9 +7,9 @@ from mudkit._lazy import lazy_exports
 if TYPE_CHECKING:
     from mudkit.report import caching, prefetching, profiling, propagating, scoring
     from mudkit.report.page import Answer, FirstScreen
-    from mudkit.report.run import ReportFailed, headline, keep_page, run_report
+    from mudkit.report.run import ReportFailed, headline, run_report, save_page
     from mudkit.report.source import TraceSource, open_source
-    from mudkit.report.tables import bounded, keep
+    from mudkit.report.tables import blank_unbounded, save_table
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -18,15 +18,15 @@ __all__ = [
     "FirstScreen",
     "ReportFailed",
     "TraceSource",
-    "bounded",
+    "blank_unbounded",
     "caching",
     "headline",
-    "keep",
-    "keep_page",
     "open_source",
     "prefetching",
     "profiling",
     "propagating",
     "run_report",
+    "save_page",
+    "save_table",
     "scoring",
 ]

@@ -29,7 +29,7 @@ from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import first_reads, read_labels
 from mudkit.report.page import Answer, FirstScreen
 from mudkit.report.source import TraceSource
-from mudkit.report.tables import bounded
+from mudkit.report.tables import blank_unbounded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +113,7 @@ class ReadStudy:
             self.source.describe(),
             self._tiles(),
             self._headline(),
-            self._because(),
+            self._reason(),
             self._assumption(),
             [*self.source.warnings(), *self._warnings()],
         )
@@ -165,7 +165,7 @@ class ReadStudy:
             return f"{advice}: {asking}, {_fewer(chosen, rule)} fewer than with “{_of(self.rule)}”."
         return f"{advice}: {asking}, and {words.percent(chosen['stale_share'], 1)} are answered stale."
 
-    def _because(self) -> str:
+    def _reason(self) -> str:
         rule, chosen, bound = self.row(RULE), self.recommended, self.row(BOUND)
         fresh = f"It keeps {words.percent(1 - chosen['stale_share'], 1)} of the answers fresh."
         others = "no rule of distance and age" + ("" if self.trees is None else " and no learnt policy")
@@ -236,7 +236,7 @@ class ReadStudy:
 
     def policy_table(self) -> pd.DataFrame:
         """Return the policies with the measures that are shown; of a bound those that it bounds."""
-        table = bounded(self.policies).rename(columns=_RENAMED)
+        table = blank_unbounded(self.policies).rename(columns=_RENAMED)
         names = ["sent_share", "stale_share", "completeness", "data_bytes", "radio_mj"]
         columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
         return table[["policy", *columns]]

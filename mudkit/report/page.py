@@ -29,7 +29,7 @@ class FirstScreen:
         Three figures, each with the words below it.
     headline : str
         The recommendation or the finding, in a sentence.
-    because : str
+    reason : str
         What it rests on, in a sentence or two: figures, certainty.
     assumption : str
         What it depends on.
@@ -40,7 +40,7 @@ class FirstScreen:
     read: str
     tiles: Sequence[tuple[str, str]]
     headline: str
-    because: str
+    reason: str
     assumption: str = ""
     warnings: Sequence[str] = ()
 
@@ -53,13 +53,13 @@ class FirstScreen:
         warned = "".join(f"<li>{_marked(warning)}</li>" for warning in self.warnings)
         return (
             f"<p class='read'>{escape(self.read)}</p><div class='tiles'>{tiles}</div>"
-            f"<div class='say'><p><strong>{_marked(self.headline)}</strong> {_marked(self.because)}</p>{more}"
+            f"<div class='say'><p><strong>{_marked(self.headline)}</strong> {_marked(self.reason)}</p>{more}"
             "</div>"
             + (f"<div class='warn'><p><b>About the data</b></p><ul>{warned}</ul></div>" if warned else "")
         )
 
     def __repr__(self) -> str:
-        return "\n".join([f"{self.headline} {self.because}", self.assumption, *self.warnings])
+        return "\n".join([f"{self.headline} {self.reason}", self.assumption, *self.warnings])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return {"text/plain": repr(self), "text/html": self._repr_html_(), HEADLINE: self.headline}

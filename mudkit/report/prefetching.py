@@ -142,7 +142,7 @@ class SizingStudy:
             ),
         ]
         return FirstScreen(
-            read, tiles, self._headline(), self._because(), self._assumption(), self._warnings()
+            read, tiles, self._headline(), self._reason(), self._assumption(), self._warnings()
         )
 
     def _headline(self) -> str:
@@ -153,7 +153,7 @@ class SizingStudy:
             text += f", and none that expires within {words.duration(self.sized.threshold_s)}"
         return f"{text}."
 
-    def _because(self) -> str:
+    def _reason(self) -> str:
         best = self.sized.best
         parts = [
             f"{words.percent(best[name])}{_interval(best, name)} {says}"

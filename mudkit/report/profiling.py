@@ -60,15 +60,15 @@ def first_screen(source: TraceSource) -> FirstScreen:
         if share <= _CLEAN
         else f"{words.percent(share)} of the rows were set aside: read why before you use the others."
     )
-    because = "Nothing was set aside."
+    reason = "Nothing was set aside."
     if len(aside):
         worst = aside.sort_values("rows", ascending=False).iloc[0]
-        because = (
+        reason = (
             f"{words.count(int(aside['rows'].sum()), 'row')} were set aside, most because: "
             f"{worst['what'].removeprefix('rejected: ')}."
         )
     assumption = "What a cache on the devices could save is another report: `mudkit report cache_policy`."
-    return FirstScreen(source.describe(), tiles, headline, because, assumption, source.warnings())
+    return FirstScreen(source.describe(), tiles, headline, reason, assumption, source.warnings())
 
 
 def intervals(source: TraceSource) -> pd.DataFrame:

@@ -153,7 +153,7 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.T
             "threshold": table["threshold"],
             **figures.tile_bounds(zoom, x, y),
             **{name: table[name] for name in _SUMS},
-            "told": captions,
+            "text": captions,
             "bytes_left": 100 * table["bytes_out"] / table["bytes_in"],
         }
     )
@@ -187,12 +187,12 @@ def first_screen(
     ]
     if best["threshold"] == 1 or left >= 1:
         headline = "Do not join messages: no threshold leaves fewer bytes."
-        because = "Larger cells (`cells_zoom`) or longer intervals (`interval_s`) hold more messages to join."
+        reason = "Larger cells (`cells_zoom`) or longer intervals (`interval_s`) hold more messages to join."
     else:
         headline = f"Join {int(best['threshold']):,} messages: {words.percent(left)} of the bytes are left."
-        because = f"No message waits longer than {words.duration(interval_s)}."
+        reason = f"No message waits longer than {words.duration(interval_s)}."
         if fill < best["threshold"]:
-            because += " Most aggregates end with their interval, before they are full."
+            reason += " Most aggregates end with their interval, before they are full."
     assumption = (
         "Each position is a message to everybody, messages of a cell are joined, and an aggregate has a "
         "fixed size, as a mean, a box or a count has."
@@ -203,7 +203,7 @@ def first_screen(
             "The best threshold was the largest that was tried first; larger ones were tried, too: "
             f"{words.listing([f'{size:,}' for size in added], 10)}."
         )
-    return FirstScreen(source.describe(), tiles, headline, because, assumption, warnings)
+    return FirstScreen(source.describe(), tiles, headline, reason, assumption, warnings)
 
 
 def thresholds_answer(table: pd.DataFrame) -> Answer:

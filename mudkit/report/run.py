@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from jupyter_client.manager import AsyncKernelManager
 
-__all__ = ["QUIET_KERNEL", "ReportFailed", "headline", "keep_page", "kernel_manager", "run_report"]
+__all__ = ["QUIET_KERNEL", "ReportFailed", "headline", "kernel_manager", "run_report", "save_page"]
 
 QUIET_KERNEL: Final = ["--IPKernelApp.log_level=40"]
 """Arguments for a kernel that writes errors only: it warns of ports that are on loopback and signed."""
@@ -250,7 +250,7 @@ def headline(folder: Path) -> str:
     return str(json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("headline", ""))
 
 
-def keep_page(
+def save_page(
     name: str,
     notebook: nbformat.NotebookNode,
     tables: Mapping[str, pd.DataFrame],
@@ -286,14 +286,14 @@ def keep_page(
     import nbformat
 
     from mudkit.report.html import export_html
-    from mudkit.report.tables import keep
+    from mudkit.report.tables import save_table
 
     started, clock = dt.datetime.now(dt.UTC), time.monotonic()
     path = free_name(Path(build).expanduser() / f"{name}-{started:%Y%m%dT%H%M%SZ}")
     with staged_folder(path) as folder:
         (folder / "data").mkdir()
         for table_name, table in tables.items():
-            keep(table, table_name, folder / "data")
+            save_table(table, table_name, folder / "data")
         nbformat.write(notebook, folder / "report.ipynb")
         export_html(notebook, folder / "report.html", title=_title(notebook))
         manifest = {"report": name, "parameters": dict(parameters), "versions": _versions()}

@@ -85,7 +85,7 @@ KNOWN_LABELS: Final = {
     "items_not_for_it": "items of others on a phone",
     "pairs": "pairs that servers know",
     "places_share": "phones whose place servers know, %",
-    "wants_share": "phones whose want servers know, %",
+    "interests_share": "phones whose interests servers know, %",
 }
 
 
@@ -143,15 +143,15 @@ class ScoreStudy:
             pivot = paid.pivot(index="system", columns="seed", values=name).loc[self.board.systems]
             return pivot.to_numpy(dtype=np.float64)
 
-        return grid("useful"), grid("wanted"), grid("paid")
+        return grid("useful"), grid("wanted_count"), grid("paid")
 
     @cached_property
     def fates(self) -> pd.DataFrame:
-        """Parts of what was wanted by task and system over all seeds: ``wanted``, and a share of each."""
+        """Parts of what was wanted by task and system: ``wanted_count``, and a share of each."""
         runs = self.board.runs
-        sums = runs.groupby(["task", "system"], sort=False)[["wanted", *FATES]].sum().reset_index()
+        sums = runs.groupby(["task", "system"], sort=False)[["wanted_count", *FATES]].sum().reset_index()
         for name in FATES:
-            sums[name] = sums[name] / sums["wanted"].where(sums["wanted"] > 0)
+            sums[name] = sums[name] / sums["wanted_count"].where(sums["wanted_count"] > 0)
         return sums
 
     @cached_property
@@ -162,7 +162,7 @@ class ScoreStudy:
     def first_screen(self) -> FirstScreen:
         """Return what was compared, three figures, the recommendation, what it rests on, and warnings."""
         runs = self.board.runs
-        wanted_count = int(runs.drop_duplicates(["task", "seed"])["wanted"].sum())
+        wanted_count = int(runs.drop_duplicates(["task", "seed"])["wanted_count"].sum())
         phones = sorted({task.scenario.devices for task in self.given})
         read = " · ".join(
             [
@@ -176,14 +176,14 @@ class ScoreStudy:
             ]
         )
         return FirstScreen(
-            read, self._tiles(), self._headline(), self._because(), self._assumption(), self._warnings()
+            read, self._tiles(), self._headline(), self._reason(), self._assumption(), self._warnings()
         )
 
     def _tiles(self) -> list[tuple[str, str]]:
         named, unit, parts = _COSTS[self.cost]
         chosen = self._chosen
-        wanted_count = chosen["wanted"].sum()
-        counts = {name: float((chosen[name] * chosen["wanted"]).sum()) for name in FATES}
+        wanted_count = chosen["wanted_count"].sum()
+        counts = {name: float((chosen[name] * chosen["wanted_count"]).sum()) for name in FATES}
         in_time = counts["useful"] / wanted_count if wanted_count else math.nan
         missed = {name: counts[name] for name in FATES[1:] if counts[name]}
         paid = self.board.runs.assign(paid=self.board.runs[list(parts)].sum(axis=1))
@@ -229,7 +229,7 @@ class ScoreStudy:
         (in_time, _), (cost, _), _ = self._tiles()
         return f"{in_time} is in time, for {cost} each"
 
-    def _because(self) -> str:
+    def _reason(self) -> str:
         uses = self.uses[self.uses["system"] != ""]
         if uses.empty:
             return "Take longer tasks (`length`) or more phones (`devices`)."
@@ -260,7 +260,9 @@ class ScoreStudy:
             notes.append(
                 f"With {words.count(seeds, 'seed')} the ends of intervals are the range of the seeds."
             )
-        wanted_count = runs.drop_duplicates(["task", "seed"]).groupby("task", sort=False)["wanted"].sum()
+        wanted_count = (
+            runs.drop_duplicates(["task", "seed"]).groupby("task", sort=False)["wanted_count"].sum()
+        )
         for task, count in wanted_count.items():
             if 0 < count < _FEW_WANTED:
                 notes.append(
@@ -368,8 +370,8 @@ class ScoreStudy:
         chosen = self._chosen
         if chosen.empty:
             return Answer("Nothing was delivered in time")
-        wanted_count = chosen["wanted"].sum()
-        counts = {name: float((chosen[name] * chosen["wanted"]).sum()) / wanted_count for name in FATES}
+        wanted_count = chosen["wanted_count"].sum()
+        counts = {name: float((chosen[name] * chosen["wanted_count"]).sum()) / wanted_count for name in FATES}
         missed = [
             f"{words.percent(counts[name])} {FATE_LABELS[name]}" for name in FATES[1:] if counts[name] > 0
         ]
@@ -386,10 +388,10 @@ class ScoreStudy:
         table = self.privacy()
         grouped = table.groupby("system", sort=False)
         sums = grouped[["items_read", "items_not_for_it", "pairs"]].sum()
-        return sums.join(grouped[["places_share", "wants_share"]].max()).reset_index()
+        return sums.join(grouped[["places_share", "interests_share"]].max()).reset_index()
 
     def privacy(self) -> pd.DataFrame:
-        """Return what parties know, a row a task and system; places and wants as shares of the phones."""
+        """Return what parties know, a row a task and system; places and interests as shares of the phones."""
         import pandas as pd
 
         rows = []
@@ -408,9 +410,9 @@ class ScoreStudy:
                         "items_not_for_it": known.loc[PHONE, "items_not_for_it"],
                         "pairs": known.loc[SERVERS, "pairs"],
                         "places_share": disclosed.loc[SERVERS, "places"],
-                        "wants_share": disclosed.loc[SERVERS, "wants"],
+                        "interests_share": disclosed.loc[SERVERS, "interests"],
                         "places_by_others_share": disclosed.loc[OTHERS, "places"],
-                        "wants_by_others_share": disclosed.loc[OTHERS, "wants"],
+                        "interests_by_others_share": disclosed.loc[OTHERS, "interests"],
                     }
                 )
         return pd.DataFrame(rows)
@@ -435,7 +437,7 @@ class ScoreStudy:
         """Return the tasks, a row each."""
         import pandas as pd
 
-        shown = ["wants", "devices", "feeds", "hours", "items", "size", "link", "outage", "seen"]
+        shown = ["predicate", "devices", "feeds", "hours", "items", "size", "link", "outage", "seen"]
         table = pd.DataFrame([{"task": task.name, **task.describe()} for task in self.given])
         return table[["task", *(name for name in shown if name in table.columns)]]
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["bounded", "keep"]
+__all__ = ["blank_unbounded", "save_table"]
 
 _OF_A_BOUND: Final = (
     "policy",
@@ -32,7 +32,7 @@ _GIVEN: Final = ("stale_share", "missed_share")
 Table = TypeVar("Table", "pd.DataFrame", pa.Table)
 
 
-def keep(table: Table, name: str, folder: Path | None) -> Table:
+def save_table(table: Table, name: str, folder: Path | None) -> Table:
     """Write a figure's or table's data as ``<name>.parquet`` and ``<name>.csv``, and return it.
 
     Parameters
@@ -50,7 +50,7 @@ def keep(table: Table, name: str, folder: Path | None) -> Table:
     return table
 
 
-def bounded(table: pd.DataFrame) -> pd.DataFrame:
+def blank_unbounded(table: pd.DataFrame) -> pd.DataFrame:
     """Blank the measures of bounds that they do not bound and are not given.
 
     The fewest queries at a share of stale answers are no bound on completeness or cost: a policy may

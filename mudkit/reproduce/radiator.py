@@ -96,7 +96,7 @@ def push_bytes(context: Context, chain: Sequence[Value]) -> int:
     push: dict[str, Value] = {
         "kind": "push",
         "aggregate": "5f0c1a2b 1",
-        "context": context.describe(),
+        "context": context.to_dict(),
         "chain": chain,
     }
     return len(pack(push, compress=True))
@@ -176,7 +176,7 @@ def measure_compression(
     for seed in seeds:
         say(f"seed {seed}")
         sent = list(draw_messages(count, seed, per_s=PER_S))
-        sizes = [len(pack(message.context.describe(), compress=False)) for message in sent]
+        sizes = [len(pack(message.context.to_dict(), compress=False)) for message in sent]
         smallest, largest = min(smallest, *sizes), max(largest, *sizes)
         of_kind: dict[str, SentAggregates] = {}
         for kind, (volume, compress) in kinds.items():

@@ -41,7 +41,7 @@ def measure(system: str) -> dict[str, object]:
     """Run one system in this process."""
     began_s = time.perf_counter()
     task = NEWS.over(devices=PHONES, items=Poisson(per_day=ARTICLES))
-    entry = run(task, ADAPTERS[system], seed=1, record_messages=False, record_held=False)
+    entry = run(task, ADAPTERS[system], seed=1, record_messages=False, record_exposure=False)
     result = entry.measures()
     return {
         "system": system,

@@ -10,7 +10,7 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 from report_cells import run_cells
 
-from mudkit.report import keep_page
+from mudkit.report import save_page
 from mudkit.report.html import export_html
 from mudkit.report.overview import write_index
 from mudkit.report.parameters import check, preset
@@ -65,7 +65,7 @@ def test_a_report_page_is_accessible(name, visit, tmp_path):
 def test_the_index_page_is_accessible(visit, tmp_path):
     cells = [new_markdown_cell("# A report")]
     table = {"t": pd.DataFrame({"a": [1]})}
-    keep_page("propagation", new_notebook(cells=cells), table, parameters={}, build=tmp_path)
+    save_page("propagation", new_notebook(cells=cells), table, parameters={}, build=tmp_path)
     for theme in ("light", "dark"):
         assert violations(visit, write_index(tmp_path), theme) == [], theme
 

@@ -50,7 +50,7 @@ def city():
 
 
 def report():
-    shown = figures.heat_map(city(), city(), height_px=300)._repr_html_()
+    shown = figures.heat_map(city(), city())._repr_html_()
     wide = "<table><tr>" + "<td>a long cell</td>" * 60 + "</tr></table>"
     return v4.new_notebook(
         cells=[
@@ -175,7 +175,7 @@ def test_a_long_command_is_wrapped(visit, tmp_path):
 
 def test_a_page_in_the_dark_theme_is_printed_on_white(visit, tmp_path):
     """The theme may stay dark while a page is printed; figures and maps were drawn for it before."""
-    shown = figures.heat_map(city(), city(), height_px=300)._repr_html_()
+    shown = figures.heat_map(city(), city())._repr_html_()
     cells = [
         v4.new_code_cell("1", outputs=[chart("First")]),
         v4.new_code_cell("2", outputs=[v4.new_output("display_data", data={"text/html": shown})]),

@@ -9,7 +9,7 @@ from mudkit.systems.lasthop import FIGURES, sweep
 
 pytestmark = pytest.mark.browser
 
-DRAWN = {3: figures.waste_and_loss_by_limit, 6: figures.waste_and_loss_by_threshold}
+DRAWN = {3: figures.waste_and_loss_by_limit}
 
 
 @pytest.mark.parametrize("number", DRAWN)

@@ -71,9 +71,9 @@ def test_the_recommendation_is_recomputed_from_the_data_beside_the_page(report):
     runs = table(report, "runs")
     headline = json.loads((report / "manifest.json").read_text())["headline"]
     assert headline in page(report)
-    sums = runs.groupby(["task", "system"], sort=False)[["useful", "wanted", "radio_j"]].sum()
+    sums = runs.groupby(["task", "system"], sort=False)[["useful", "wanted_count", "radio_j"]].sum()
     for task, rows in sums.groupby("task", sort=False):
-        share = rows["useful"] / rows["wanted"]
+        share = rows["useful"] / rows["wanted_count"]
         near = rows[share >= share.max() - 0.02]
         best = (near["radio_j"] / near["useful"]).idxmin()[1]
         use = table(report, "recommended").set_index("task").loc[task]
@@ -87,7 +87,7 @@ def test_parts_add_up_to_what_was_wanted(report):
     parts = ["useful", "late", "stale", "unopened", "lost"]
     assert fates[parts].sum(axis=1).to_numpy() == pytest.approx(1.0)
     runs = table(report, "runs")
-    assert (runs[parts].sum(axis=1) == runs["wanted"]).all()
+    assert (runs[parts].sum(axis=1) == runs["wanted_count"]).all()
 
 
 def test_intervals_never_leave_what_is_possible(report):

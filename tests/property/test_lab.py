@@ -21,7 +21,7 @@ NAMES = [f"phone-{number:05d}" for number in range(3)]
 
 def town(link: str = "umts_3g", battery_j: float | None = 400.0) -> Lab:
     """Three devices that write to each other all the time, and lose their network."""
-    lab = Lab(6, record_held=True)
+    lab = Lab(6, record_exposure=True)
     relay = Relay(lab)
     fleet = lab.fleet(
         3, link=link, outage=Outages(0.3, per_day=200), mobility="waypoint", battery_j=battery_j, every_s=60

@@ -459,7 +459,7 @@ def test_a_scenario_with_more_devices_moves_asks_and_publishes_as_before(mobilit
             devices=devices, hours=6.0, mobility=mobility, outage=OFTEN, battery_j=1200.0, every_s=10.0,
             items=Poisson(per_day=40), queries=TripStarts(), **MANGLED,
         )  # fmt: skip
-        return experiment.run(plan, Silent, 3, record_held=False).lab
+        return experiment.run(plan, Silent, 3, record_exposure=False).lab
 
     few, many = run(12), run(15)
     names = list(few.devices)
@@ -493,7 +493,7 @@ class Fixed:
 def test_who_asks_at_the_moment_of_a_position_asks_from_there_whoever_asks_besides() -> None:
     def asked(*moments: tuple[int, int]) -> Any:
         plan = Scenario(devices=2, hours=0.1, mobility=RandomWaypoint(), items=Poisson(0), reads=Poisson(0), queries=Fixed(*moments))  # fmt: skip
-        lab = experiment.run(plan, Silent, 3, record_held=False).lab
+        lab = experiment.run(plan, Silent, 3, record_exposure=False).lab
         keys = ("device", "ts", "lat", "lon")
         [read] = [row for row in lab.trace.table("reads").to_pylist() if row["device"] == "phone-00000"]
         places = [[row[key] for key in keys] for row in lab.trace.table("positions").to_pylist()]

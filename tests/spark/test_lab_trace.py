@@ -185,7 +185,7 @@ def test_queries_at_trip_starts_are_where_trips_start(spark, tmp_path):
         reads=Poisson(per_day=0),
         queries=TripStarts(),
     )
-    done = experiment.run(plan, StoreAndForward, 2, record_messages=False, record_held=False)
+    done = experiment.run(plan, StoreAndForward, 2, record_messages=False, record_exposure=False)
     path = done.trace.to_parquet(tmp_path / "morning")
     positions, reads = (pipeline.read(spark, path, name) for name in ("positions", "reads"))
     assert reads.count() == len(done.trace.table("reads")) > 10

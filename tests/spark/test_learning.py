@@ -116,7 +116,7 @@ def watched(spark):
     """A policy that was learnt where an answer is stale when a point is missing, and what it promises."""
     plan, rule = (
         Commuters(cars=5, days=1, every_s=1800.0, reads_per_day=48.0),
-        ShippedPolicy(until=NearAndRecent()),
+        ShippedPolicy(fallback=NearAndRecent()),
     )
     mined = label_run(plan.run(0, "2010-03-01", rule))
     promised = generate_policy(mined.labels, mined.reads, mined.positions, completeness=1.0)

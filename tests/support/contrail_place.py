@@ -26,7 +26,7 @@ class Place:
     def __init__(
         self, names="", *, encrypted=True, relays=1, seed=7, link="lte", storage=None, module=None, **relay
     ):
-        self.lab = Lab(seed=seed, record_held=True)
+        self.lab = Lab(seed=seed, record_exposure=True)
         self.relays = [Relay(self.lab, name=f"relay{n}", **relay) for n in range(1, relays + 1)]
         self.encrypted = encrypted
         self.secrets = set()

@@ -314,7 +314,7 @@ def _fleet() -> figures.Fleet:
             "ts": pa.array([T0] * 15, pa.timestamp("us", "UTC")), "up": [False] * 15,
         }
     )  # fmt: skip
-    return figures.Fleet.of(table, down)
+    return figures.Fleet.from_tables(table, down)
 
 
 def _growth() -> pd.DataFrame:
@@ -364,7 +364,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
         _answer_boxes(), title="Which answer holds the box", missing_point=(-3.0, 2.0, "in no answer")
     ),
     "bar_panels": lambda: figures.bar_panels(
-        _measures(), {"share": "useful, % of what was wanted", "kb": "sent to the phones, kB"}, title="Three ways", y="way", marked="is_broken"
+        _measures(), {"share": "useful, % of what was wanted", "kb": "sent to the phones, kB"}, title="Three ways", y="way"
     ),
     "cache_hits": lambda: figures.cache_hits(_reads(), title="Answered locally"),
     "cells_over_time": lambda: figures.cells_over_time(_bucketed(), title="Positions in cells"),
@@ -442,9 +442,6 @@ FIGURES: dict[str, Callable[[], Any]] = {
     ),
     "waste_and_loss_by_limit": lambda: figures.waste_and_loss_by_limit(
         _sweep("prefetch_limit", [1, 4, 16, 64, 256, 1024], "outage", [0.1, 0.5, 0.9])
-    ),
-    "waste_and_loss_by_threshold": lambda: figures.waste_and_loss_by_threshold(
-        _sweep("expiration_threshold_s", [60.0, 600.0, 3600.0, 14400.0, 86400.0], "expiration", [3600.0, 86400.0])
     ),
 }  # fmt: skip
 """Plotly figures by name; what stands behind a comma is another example of the same kind."""

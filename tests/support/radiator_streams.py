@@ -105,7 +105,7 @@ def by_one_engine(
         elif event.kind == "unregister" and is_in:
             engine.unregister(t_us, event.client)
         elif event.kind == "context" and is_in:
-            context = Context.read(json.loads(event.text)).at(t_us)
+            context = Context.from_dict(json.loads(event.text)).with_span(t_us)
             went(t_us, engine.take(t_us, Message(event.number, event.client, t_us, context)))
     return gone, engine.problems.count
 

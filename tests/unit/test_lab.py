@@ -286,7 +286,7 @@ def test_what_is_not_known():
     for call in (lambda: lab.radio("jane-phone"), lambda: lab.battery("jane-phone")):
         with pytest.raises(ParameterError, match="messages=True"):
             call()
-    with pytest.raises(ParameterError, match="record_held=True"):
+    with pytest.raises(ParameterError, match="record_exposure=True"):
         lab.exposure()
     lab = Lab()
     lab.device("jane-phone")
@@ -297,7 +297,7 @@ def test_what_is_not_known():
 
 
 def test_history_and_held():
-    lab = Lab(5, record_held=True)
+    lab = Lab(5, record_exposure=True)
     relay = Relay(lab)
     ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
     ann.send("bob", "lunch?").result()

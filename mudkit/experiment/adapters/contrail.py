@@ -7,7 +7,7 @@ publishes for her what has not expired yet. The relay sees ciphertext.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -36,16 +36,12 @@ _ITEMS: Final = "items"
 class Contrail(System):
     """A relay, and a module on each device.
 
-    If items name their receivers, a device has a filter on each other one that it expects something of:
-    its ``friends``. Two more devices become friends when one has the first item for the other, which waits
-    until the other's filter has arrived.
+    If items name their receivers, two devices become friends when one has the first item for the other, which
+    waits until the other's filter has arrived.
 
     Parameters
     ----------
     place : Testbed or Way
-    friends : mapping of str to collection of str, optional
-        Devices from which each device expects items from the beginning, by its name; only for items that
-        name their receivers.
     **settings
         Settings of each port (:class:`~mudkit.systems.contrail.Port`). Where wants choose,
         ``polling_interval_ms`` is half of the time for which an item is of use, from a minute (Table 1 has
@@ -61,12 +57,7 @@ class Contrail(System):
         "ward telemetry": "An alarm waits at the relay until the module looks, a minute at most.",
     }
 
-    def __init__(
-        self,
-        place: Testbed | Way,
-        friends: Mapping[str, Collection[str]] | None = None,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, place: Testbed | Way, **settings: Any) -> None:
         super().__init__(place)
         self._slots: dict[tuple[str, str], int] = {}
         self._published: dict[str, list[tuple[int, Item]]] = {name: [] for name in self._testbed.senders}
@@ -76,7 +67,7 @@ class Contrail(System):
         self._waiting: dict[tuple[str, str], list[tuple[str, Sealed]]] = {}
         """Items that wait for a filter, by sender and receiver."""
         if self._task.is_addressed:
-            self._begin_addressed(friends or {}, settings)
+            self._begin_addressed(settings)
         elif self._chooses:
             self._begin_alone(settings)
         else:
@@ -94,7 +85,7 @@ class Contrail(System):
             name = self._note(batch)
             port = self._ports[self._way.sources[source].name]
             sealed = Sealed({"called": name}, text_of(batch).encode())
-            port.publish(sealed, only=only, called=f"{source}: {name}")
+            port.publish(sealed, only=only, delivery_name=f"{source}: {name}")
 
     def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
         """Replace the filters of a phone by those for its current place."""
@@ -125,7 +116,7 @@ class Contrail(System):
             self._install(phone)
 
     def _install(self, phone: str) -> None:
-        predicate = self._task.want.over_items(self._testbed.profile(phone), ITEM)
+        predicate = self._task.interest.over_items(self._testbed.profile(phone), ITEM)
         for sender in self._asks[phone]:
             replaces = self._slots.get((phone, sender))
             installing = self._ports[phone].install_filter(predicate, to=(sender, PORT), replaces=replaces)
@@ -146,7 +137,7 @@ class Contrail(System):
 
     def _send_wanted(self, item: Item, expires_s: float | None, only: list[str] | None) -> None:
         sealed = Sealed({**item.metadata, "called": item.name}, item.content.encode())
-        self._ports[item.sender].publish(sealed, item.name, expires_s, only=only, called=item.name)
+        self._ports[item.sender].publish(sealed, item.name, expires_s, only=only, delivery_name=item.name)
 
     def _unseal(self, phone: str, item: Sealed) -> None:
         self._receive(phone, item.metadata)
@@ -184,15 +175,12 @@ class Contrail(System):
 
     # -- with items that name their receivers
 
-    def _begin_addressed(self, friends: Mapping[str, Collection[str]], settings: Mapping[str, Any]) -> None:
+    def _begin_addressed(self, settings: Mapping[str, Any]) -> None:
         relay = Relay(self._lab)
         self._modules = {name: Module(device, relay) for name, device in self._lab.devices.items()}
         self._ports = {name: module.open_port(_ITEMS, **settings) for name, module in self._modules.items()}
         for name, port in self._ports.items():
             port.on_accepted(partial(self._accept_receiver, name))
-        for name, others in friends.items():
-            for other in others:
-                self._befriend(other, name)
 
     def _send_addressed(self, item: Item) -> None:
         name, sender, receivers = item.name, item.sender, item.metadata["to"]
@@ -201,7 +189,7 @@ class Contrail(System):
         )
         ready = [receiver for receiver in receivers if receiver in self._readers[sender]]
         if ready:
-            self._ports[sender].publish(sealed, name, called=name, only=ready)
+            self._ports[sender].publish(sealed, name, delivery_name=name, only=ready)
         for receiver in receivers:
             if receiver not in ready:
                 self._waiting.setdefault((sender, receiver), []).append((name, sealed))
@@ -227,7 +215,7 @@ class Contrail(System):
     def _accept_receiver(self, sender: str, predicate: Predicate, receiver: str) -> None:
         self._readers[sender].add(receiver)
         for name, sealed in self._waiting.pop((sender, receiver), ()):
-            self._ports[sender].publish(sealed, name, called=name, only=[receiver])
+            self._ports[sender].publish(sealed, name, delivery_name=name, only=[receiver])
 
 
 def _senders_for(testbed: Testbed, phone: str) -> Iterable[str]:

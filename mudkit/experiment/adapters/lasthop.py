@@ -106,7 +106,7 @@ class LastHop(System):
 
     def _subscribe(self, phone: str) -> None:
         task = self._task
-        topic = query(f"({task.want.as_text(self._testbed.profile(phone))}) AND {not_hers(phone)}")
+        topic = query(f"({task.interest.as_text(self._testbed.profile(phone))}) AND {not_hers(phone)}")
         self._subscribed[phone] = topic
         mode: Mode = "on-line" if task.is_shown else "on-demand"
         self._readers[phone].subscribe(Subscription(topic, max=task.max_shown, mode=mode))

@@ -29,7 +29,7 @@ class Mud(System):
     Parameters
     ----------
     place : Testbed or Way
-    of_several : {'all', 'any', 'each'}
+    aggregate_rule : {'all', 'any', 'each'}
         Readers of an aggregate: those whom all its writers mean, or any of them; or each of its items is
         written on its own.
     """
@@ -40,9 +40,9 @@ class Mud(System):
         "photo sharing": "The cloud reads every photograph: a predicate hides from readers only.",
     }
 
-    def __init__(self, place: Testbed | Way, of_several: Meant = "all") -> None:
+    def __init__(self, place: Testbed | Way, aggregate_rule: Meant = "all") -> None:
         super().__init__(place)
-        self._rule = of_several
+        self._rule = aggregate_rule
         self.listens = True
         cloud = Cloud(self._lab)
         token = self._lab.token(app=PORT, hours=self._task.scenario.hours + _SPARE_H)
@@ -58,7 +58,7 @@ class Mud(System):
 
     def send(self, source: str, batch: Batch) -> None:
         """Write a batch, or the item of its source."""
-        want = self._task.want
+        want = self._task.interest
         if self._is_alone:
             item = batch[0]
             metadata = {name: value for name, value in item.metadata.items() if value is not None}
@@ -84,7 +84,7 @@ class Mud(System):
 
     def _begin(self, created: Operation) -> None:
         created.result()
-        want = self._task.want
+        want = self._task.interest
         for phone, reader in self._readers.items():
             data = self._data(phone)
             predicate = None

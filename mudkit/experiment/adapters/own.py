@@ -251,7 +251,7 @@ class Own:
         self._published: dict[str, Mapping[str, Any]] = {}
 
         def make(me: str, ports: Ports) -> _Machine:
-            return _Machine(self._copies.make(), Here(me, ports.store, testbed.task.want), seen)
+            return _Machine(self._copies.make(), Here(me, ports.store, testbed.task.interest), seen)
 
         hosts = [testbed.lab.server(RELAY), *testbed.lab.devices.values()]
         self._machines: dict[str, Installed] = {

@@ -59,10 +59,6 @@ class _Reader(ClientMachine):
         return Record("deliveries", {"item": item, "receiver": self.device, what: now_us})
 
 
-def _at_once(sender: Context, receiver: Context) -> Volume:
-    return Volume(1)
-
-
 class Radiator(System):
     """A server with an aggregability function, and its clients.
 
@@ -72,11 +68,9 @@ class Radiator(System):
     Parameters
     ----------
     place : Testbed or Way
-    aggregability : callable
+    aggregability : callable, optional
         Aggregability function for items that name their receivers; by default everything goes at once.
-    p2p_enabled : bool
-        Whether devices can reach each other, if items name their receivers.
-    until : Threshold
+    threshold : Threshold
         Threshold for all, in a chain.
     **settings
         Settings of each :class:`Server`, such as ``chain``, ``compress``, ``max_retention_s``.
@@ -91,10 +85,9 @@ class Radiator(System):
     def __init__(
         self,
         place: Testbed | Way,
-        aggregability: Function | Aggregability = _at_once,
+        aggregability: Function | Aggregability = lambda sender, receiver: Volume(1),
         *,
-        p2p_enabled: bool = True,
-        until: Threshold = _HALF_AN_HOUR,
+        threshold: Threshold = _HALF_AN_HOUR,
         **settings: Any,
     ) -> None:
         super().__init__(place)
@@ -102,13 +95,14 @@ class Radiator(System):
         """Clients by device; in a chain, those where items enter."""
         if self._task.is_addressed:
             server = Server(self._lab, aggregability, concatenation, **settings)
-            attributes: Mapping[str, Any] = {"p2p_enabled": p2p_enabled}
             for name, device in self._lab.devices.items():
-                self._clients[name] = Client(device, server, attributes=attributes, machine=_Reader)
+                self._clients[name] = Client(
+                    device, server, attributes={"p2p_enabled": True}, machine=_Reader
+                )
         elif self._is_alone:
             self._begin_alone()
         else:
-            self._begin_part(until, settings)
+            self._begin_part(threshold, settings)
 
     def send(self, source: str, batch: Batch) -> None:
         """Propagate a batch, or an item."""
@@ -135,7 +129,7 @@ class Radiator(System):
             super().on_look(phone)
 
     def _begin_alone(self) -> None:
-        want, phones = self._task.want, set(self._testbed.phones)
+        want, phones = self._task.interest, set(self._testbed.phones)
 
         def when(sender: Context, receiver: Context) -> Threshold:
             about = {name: sender.get(name) for name in want.of_item}
@@ -149,13 +143,13 @@ class Radiator(System):
             attributes = self._attributes(name) if name in phones else {}
             self._clients[name] = Client(device, server, receive=receive, attributes=attributes)
 
-    def _begin_part(self, until: Threshold, settings: Mapping[str, Any]) -> None:
+    def _begin_part(self, threshold: Threshold, settings: Mapping[str, Any]) -> None:
         way = self._way
 
         # Not compressed: what a server could read is looked for in what it held.
         def server(name: str) -> Server:
             usual: dict[str, Any] = {"compress": False, "max_retention_s": 3600.0, "name": name}
-            return Server(self._lab, lambda sender, receiver: until, **usual, **settings)
+            return Server(self._lab, lambda sender, receiver: threshold, **usual, **settings)
 
         whole = server("radiator") if way.is_first else None
         servers = {phone: whole or server(f"radiator of {phone}") for phone in way.ends}

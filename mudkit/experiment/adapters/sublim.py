@@ -31,7 +31,7 @@ class Sublim(System):
     rules : sequence of Rule
         Rules for what is for a phone; by default it is sent as it is. A message with named receivers has the
         fields ``to`` and ``text``.
-    drops : bool
+    drop_unwanted : bool
         Whether a part of a chain drops what its phone does not want; then it takes single items only.
     """
 
@@ -45,15 +45,15 @@ class Sublim(System):
     }
 
     def __init__(
-        self, place: Testbed | Way, rules: Sequence[Rule] = (Rule(),), *, drops: bool = False
+        self, place: Testbed | Way, rules: Sequence[Rule] = (Rule(),), *, drop_unwanted: bool = False
     ) -> None:
         super().__init__(place)
         is_addressed = self._task.is_addressed
-        self._drops = self.listens = drops or self._chooses
+        self._drops = self.listens = drop_unwanted or self._chooses
         otherwise = "TRUE" if is_addressed else "FALSE"
         others = Rule(f"coalesce(message.to <> state.me, {otherwise})", Drop(), "for others")
         to_others = [] if self._chooses else [others]
-        unwanted = [not_wanted(self._task.want)] if self._drops else []
+        unwanted = [not_wanted(self._task.interest)] if self._drops else []
         self._rules = [*to_others, *unwanted, *rules]
         self._policy_name = "mine" if is_addressed else "wanted" if self._is_alone else "limited"
         self._up: Uplink | None = None

@@ -23,7 +23,7 @@ var mudkitMap = (function () {
   }
   theme();
 
-  // data: bounds, window, attribution, tiles, world, land, coast, latitudes, longitudes, picture
+  // data: bounds, window, attribution, world, land, coast, latitudes, longitudes, picture
   function base(map, data) {
     map.attributionControl.setPrefix('<a href="https://leafletjs.com" target="_blank" rel="noopener">Leaflet</a>');
     if (data.attribution) map.attributionControl.addAttribution(data.attribution);
@@ -69,7 +69,6 @@ var mudkitMap = (function () {
       paddingBottomRight: [beside < below ? 8 : width + 8, 8],
       animate: false
     });
-    if (data.tiles) return;
     map.setMinZoom(Math.min(map.getZoom(), map.getBoundsZoom(data.window, true)));
     map.setMaxBounds(data.window);
   }

@@ -378,7 +378,7 @@ class SubscriptionIndex(Displayed):
 
 
 def _unseen(scope: str, path: tuple[str, ...]) -> str:
-    meant = MOBIUS.meant(scope, path)
+    meant = MOBIUS.suggest(scope, path)
     return ".".join((scope, *path)) + ("" if meant is None else f" (did you mean {meant}?)")
 
 

@@ -335,7 +335,7 @@ class Port(OnHost):
         expires_s: float | None = None,
         *,
         only: Collection[str] | None = None,
-        called: str | None = None,
+        delivery_name: str | None = None,
     ) -> Operation:
         """Send an item to the devices whose filters match it (Contrail 3.2).
 
@@ -349,7 +349,7 @@ class Port(OnHost):
             Time until the item expires, in seconds; None: never.
         only : collection of str, optional
             Receiving devices among those whose filters match; by default all.
-        called : str, optional
+        delivery_name : str, optional
             Name in the deliveries; by default composed of device, port, item name and sequence number.
 
         Returns
@@ -371,7 +371,7 @@ class Port(OnHost):
             )
         if only is not None:
             of_kind("only", only, list, tuple, set, frozenset, expected='names of devices, such as ["bob"]')
-        packed = pack(item, None if called is None else check_name("a delivery", called))
+        packed = pack(item, None if delivery_name is None else check_name("a delivery", delivery_name))
         expires_us = _lasts_us("expires_s", expires_s)
         chosen = None if only is None else sorted(only)
         return self.installed.call(messages.Publish(self.name, packed, item_id, expires_us, chosen))

@@ -384,7 +384,7 @@ class Client(OnHost):
         AccessDenied
             It is no token of this lab.
         """
-        self._authority.read(token)
+        self._authority.decode(token)
         return self.installed.call(Renew(token))
 
     def policies(self) -> Operation:
@@ -449,7 +449,7 @@ def _check_app(app: Value, token: str | None, device: str, authority: Authority)
     if token is None:
         return
     try:
-        proven = authority.read(token).app
+        proven = authority.decode(token).app
     except AccessDenied:
         if not isinstance(token, str):
             raise  # the cloud accepts no message with such a token

@@ -262,8 +262,8 @@ class Client(OnHost):
             raise ParameterError(
                 "This is no context.", where="context", found=brief(given, 200), expected="a Context"
             )
-        described = _as_json("context", context.describe())
-        return self.installed.call(PropagateContext(ContextFields.of(Context.read(described))))
+        described = _as_json("context", context.to_dict())
+        return self.installed.call(PropagateContext(ContextFields.of(Context.from_dict(described))))
 
 
 def _as_json(where: str, value: dict[str, Value]) -> dict[str, Value]:

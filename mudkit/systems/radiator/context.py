@@ -69,26 +69,26 @@ class Context(msgspec.Struct, frozen=True):
         """Return an attribute, or the default if the context has none of this name."""
         return self.attributes.get(name, default)
 
-    def over(self, attributes: Fields) -> Context:
+    def with_defaults(self, attributes: Fields) -> Context:
         """Return a copy in which ``attributes`` fill in for missing ones."""
         if attributes.keys() <= self.attributes.keys():
             return self
         return Context(self.people, {**attributes, **self.attributes}, self.span_us)
 
-    def at(self, now_us: int) -> Context:
+    def with_span(self, now_us: int) -> Context:
         """Return the context with this moment as its span if it has none."""
         return self if self.span_us else Context(self.people, self.attributes, (now_us, now_us))
 
-    def describe(self) -> dict[str, Value]:
-        """Return a JSON-encodable mapping; :meth:`read` is the inverse."""
+    def to_dict(self) -> dict[str, Value]:
+        """Return a JSON-encodable mapping; :meth:`from_dict` is the inverse."""
         span = None if self.span_us is None else list(self.span_us)
         return {"people": sorted(self.people), "span_us": span, "attributes": self.attributes}
 
     @classmethod
-    def read(cls, described: Mapping[str, Any]) -> Context:
-        """Return the context of a mapping from :meth:`describe`, also after a trip through JSON."""
-        span = described["span_us"]
-        return cls(described["people"], described["attributes"], None if span is None else tuple(span))
+    def from_dict(cls, fields: Mapping[str, Any]) -> Context:
+        """Return the context of a mapping from :meth:`to_dict`, also after a trip through JSON."""
+        span = fields["span_us"]
+        return cls(fields["people"], fields["attributes"], None if span is None else tuple(span))
 
 
 def _names(given: Value | Iterable[str]) -> frozenset[str]:

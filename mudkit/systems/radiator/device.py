@@ -162,7 +162,7 @@ class ClientMachine:
             case Call(op_id=op_id, operation=UnregisterClient()):
                 return self._unregister(now_us, op_id)
             case Call(op_id=op_id, operation=PropagateContext(context=fields)):
-                return self._propagate(now_us, op_id, fields.context().at(now_us))
+                return self._propagate(now_us, op_id, fields.context().with_span(now_us))
             case Received():
                 return self._received(now_us, event)
             case SendFailed(to=to) if to != self._server:

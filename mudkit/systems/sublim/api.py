@@ -245,7 +245,7 @@ class Subscriber(OnHost):
             self.net.functions[key] = policy
             sent: PolicyText = {"function": key}
         else:
-            sent = validate(policy).describe()
+            sent = validate(policy).to_dict()
         self.policy = policy
         return self.installed.call(InstallPolicy(sent))
 

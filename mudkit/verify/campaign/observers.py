@@ -530,10 +530,10 @@ class _CachingAuthority(Authority):
         self._authority = authority
         self._known: dict[Any, Claims] = {}
 
-    def read(self, token: Any) -> Claims:
+    def decode(self, token: Any) -> Claims:
         """See :class:`mudkit.tokens.Authority`."""
         if token not in self._known:
-            self._known[token] = self._authority.read(token)
+            self._known[token] = self._authority.decode(token)
         return self._known[token]
 
 

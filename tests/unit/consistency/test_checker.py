@@ -32,7 +32,7 @@ def test_the_page_of_the_design():
     history = History.parse("ann: w1@1     u1@1\nbob:      u1@1")
     verdict = check(history, model="fork-sequential", key="x")
     assert verdict.status is Status.OK
-    assert {client: [each.what for each in view] for client, view in views(history, key="x").items()} == {
+    assert {client: [each.label for each in view] for client, view in views(history, key="x").items()} == {
         "ann": ["w(x)1@1", "r(x)1@1", "r(x)1@1"],
         "bob": ["w(x)1@1", "r(x)1@1", "r(x)1@1"],
     }
@@ -102,7 +102,7 @@ def test_reads_that_promise_less_do_not_count():
     assert check(history, "fork-sequential").status is Status.ILLEGAL
     verdict = check(History.parse("ann: w1 u1"), "sequential")
     assert (verdict.status, verdict.explanation.kind) == (Status.UNKNOWN, "no read promises it")
-    assert "uncommitted" in verdict.explanation.words
+    assert "uncommitted" in verdict.explanation.text
     assert check(History.parse("ann: w1 u1"), "sequential", reads=["comitted"]).status is Status.UNKNOWN
 
 
@@ -142,10 +142,10 @@ def test_the_worst_record_decides():
 def test_a_cycle_is_told_step_by_step():
     verdict = check(History.parse("ann: w1@1 w2@2\nbob:            r2@2 r1@1   r2@2"), "sequential")
     assert verdict.explanation.kind == "cycle"
-    names = [(step.first.what, step.then.what) for step in verdict.explanation.steps]
+    names = [(step.first.label, step.then.label) for step in verdict.explanation.steps]
     assert [then for _, then in names] == [first for first, _ in names[1:] + names[:1]]
     assert "bob r(x)1@1 saw what was overwritten by ann w(x)2@2" in str(verdict.explanation)
-    assert {each.what for each in verdict.explanation.operations} == {
+    assert {each.label for each in verdict.explanation.operations} == {
         "w(x)1@1",
         "w(x)2@2",
         "r(x)2@2",
@@ -158,17 +158,17 @@ def test_without_versions_each_order_of_the_writes_is_refuted():
     assert verdict.status is Status.ILLEGAL
     wio = check(History.parse("p: [w1 ]\np:  [w2 ]\nq:       r2 r1 "), "sequential-wio")
     assert wio.explanation.kind == "no order"
-    assert "With w(x)1 before w(x)2:" in wio.explanation.words
-    assert "With w(x)2 before w(x)1:" in wio.explanation.words
+    assert "With w(x)1 before w(x)2:" in wio.explanation.text
+    assert "With w(x)2 before w(x)1:" in wio.explanation.text
 
 
 def test_session_guarantees_name_the_two_operations():
     verdict = check(History.parse("ann: w1@1 w2@2 r1@1"), "read-your-writes")
     [step] = [each for each in verdict.explanation.steps if "over before" in each.why]
-    assert (step.first.what, step.then.what) == ("w(x)2@2", "r(x)1@1")
-    assert "read-your-writes" in verdict.explanation.words
+    assert (step.first.label, step.then.label) == ("w(x)2@2", "r(x)1@1")
+    assert "read-your-writes" in verdict.explanation.text
     future = check(History.parse("ann: r1 w1"), "writes-follow-reads")
-    assert {each.what for each in future.explanation.operations} == {"r(x)1", "w(x)1"}
+    assert {each.label for each in future.explanation.operations} == {"r(x)1", "w(x)1"}
 
 
 def test_the_papers_own_trouble():
@@ -176,18 +176,18 @@ def test_the_papers_own_trouble():
     history = History.parse("ann: [w0>1          !2]\nann:      u1           u2\nbob:        w0>2")
     verdict = check(history, "fork-sequential")
     assert (verdict.status, verdict.explanation.kind) == (Status.ILLEGAL, "saw a refused write")
-    assert [each.what for each in verdict.explanation.operations] == ["w(x)0>1!2", "r(x)1", "w(x)0>2"]
+    assert [each.label for each in verdict.explanation.operations] == ["w(x)0>1!2", "r(x)1", "w(x)0>2"]
     weaker = check(history, "fork-sequential-retracted")
     assert weaker.status is Status.OK
-    assert "r(x)1" not in [each.what for each in weaker.views["x"]["ann"]]
+    assert "r(x)1" not in [each.label for each in weaker.views["x"]["ann"]]
     for guarantee in ("monotonic-reads", "read-your-writes", "monotonic-writes", "writes-follow-reads"):
         assert check(history, guarantee).status is Status.OK
 
 
 def test_views_fork_and_say_where():
     result = views(History.parse(FORKED), key="x")
-    assert [each.what for each in result["ann"]] == ["w(x)0>1", "r(x)1", "r(x)1"]
-    assert [each.what for each in result["bob"]] == ["w(x)0>2", "r(x)2", "r(x)2"]
+    assert [each.label for each in result["ann"]] == ["w(x)0>1", "r(x)1", "r(x)1"]
+    assert [each.label for each in result["bob"]] == ["w(x)0>2", "r(x)2", "r(x)2"]
     assert views(History.parse("ann: w1 r7"), key="x") == {}
 
 
@@ -207,7 +207,7 @@ def test_a_history_that_is_too_long_for_the_search_is_unknown():
     history = recorded(1, operations=checker_module.MAX_OPERATIONS + 1, clients=3, versions=False)
     verdict = check(history, "sequential")
     assert (verdict.status, verdict.explanation.kind) == (Status.UNKNOWN, "too large")
-    assert "3,000" in verdict.explanation.words
+    assert "3,000" in verdict.explanation.text
 
 
 def test_the_time_is_a_bound_as_well():
@@ -262,7 +262,7 @@ def test_the_table():
     assert implied_models("fork-sequential-retracted") == {"fork-sequential-retracted"}
     for name, model in MODELS.items():
         assert name in implied_models(name)
-        assert model.words.endswith(".")
+        assert model.description.endswith(".")
         assert model.source
         assert all(weaker in MODELS for weaker in model.implies)
         assert model.form in Form
@@ -293,5 +293,5 @@ def test_two_writes_are_not_taken_for_one_version(model):
 def test_what_is_taken_out_takes_along_the_unanswered_writes_that_replaced_it():
     """A smaller history must not hold an anomaly that the whole one does not."""
     verdict = check(History.parse("ann: w1   w2  r1\nbob:      w1>3…  r3"), "sequential")
-    assert [each.what for each in verdict.explanation.operations] == ["w(x)1", "w(x)2", "r(x)1"]
-    assert "Nobody wrote" not in verdict.explanation.words
+    assert [each.label for each in verdict.explanation.operations] == ["w(x)1", "w(x)2", "r(x)1"]
+    assert "Nobody wrote" not in verdict.explanation.text

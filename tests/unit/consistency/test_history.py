@@ -60,7 +60,7 @@ def test_the_notation():
         "ann w(x)1@1", "bob w(x)7…", "bob r(k)0", "bob w(x)0>9…", "ann w(x)1@1>2!3", "bob w(x)5#", "bob r(x)2",
         "ann d(x)@4", "bob r(x)2@2", "bob r(x)0@0",
     ]  # fmt: skip
-    by_name = {each.what: each for each in history}
+    by_name = {each.label: each for each in history}
     assert (by_name["r(k)0"].invoked_us, by_name["r(k)0"].answered_us) == (16_000, 26_000)
     assert by_name["w(x)7…"].answered_us is None
     assert by_name["w(x)1@1>2!3"].expected == Content("1", 1)
@@ -125,7 +125,7 @@ def test_a_write_has_a_version_from_one_on(version):
 @pytest.mark.parametrize("form", [lambda rows: rows, lambda rows: rows.to_pandas()])
 def test_from_a_table(form):
     history = History.from_table(form(ROWS))
-    assert [each.what for each in history] == [
+    assert [each.label for each in history] == [
         "w(k)aa@1", "r(k)0", "r(k)aa@1", "w(k)bb!@1", "w(k)cc…", "d(k)@2", "r(k)0", "w(k)dd#",
     ]  # fmt: skip
     assert history.operations[0].answered_us == 20
@@ -191,6 +191,6 @@ def test_json():
 
 def test_as_a_table():
     frame = History.parse("ann: w1  r1\nbob: w2…").to_pandas()
-    assert list(frame["what"]) == ["w(x)1", "w(x)2…", "r(x)1"]
+    assert list(frame["label"]) == ["w(x)1", "w(x)2…", "r(x)1"]
     assert frame["answered_us"].isna().tolist() == [False, True, False]
     assert len(History().to_pandas()) == 0

@@ -56,7 +56,7 @@ def test_everything_that_the_notation_has_comes_back():
     assert shape(again) == shape(history)
     assert [each.type for each in again] == [each.type for each in history]
     assert again.to_text() == history.to_text()
-    assert [each.what for each in again if each.outcome is Outcome.CONFLICT] == ["w(k)1>3!5@2"]
+    assert [each.label for each in again if each.outcome is Outcome.CONFLICT] == ["w(k)1>3!5@2"]
 
 
 def test_values_are_numbered_and_a_record_alone_has_no_name():
@@ -81,7 +81,7 @@ def test_nothing_is_nothing():
 def test_hashes_become_numbers_and_nothing_else_changes():
     history = History.parse("ann: w(k)9f@1  u(k)77\nbob:     w(k)77>ab!9f@1   d@2")
     again = history.numbered()
-    assert [each.what for each in again] == ["w(k)1@1", "w(k)3>2!1@1", "r(k)3", "d(x)@2"]
+    assert [each.label for each in again] == ["w(k)1@1", "w(k)3>2!1@1", "r(k)3", "d(x)@2"]
     assert [each.id for each in again] == [each.id for each in history]
     assert [each.invoked_us for each in again] == [each.invoked_us for each in history]
     assert again.numbered() == again

@@ -119,7 +119,7 @@ def test_judge_refuses(chapter: str, piece: Any, problem: str):
 def test_every_exercise_states_signature_and_property():
     for exercise in EXERCISES.values():
         assert exercise.property.endswith(".")
-        assert "->" in exercise.asks_for
+        assert "->" in exercise.signature
 
 
 def test_own_exercise_is_judged_like_those_of_the_chapters():

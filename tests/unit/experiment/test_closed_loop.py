@@ -85,7 +85,7 @@ def test_a_policy_but_inside_a_box():
     assert other.decide((5.0, None, -97.5)) == "local"
     both = other.with_override("remote", south=31.0, north=31.5, west=-98.0, east=-97.0, version=3)
     assert [both.decide((5.0, lat, -97.5)) for lat in (30.2, 30.7, 31.2)] == ["remote", "local", "remote"]
-    assert Artefact.read(both.document) == both
+    assert Artefact.from_document(both.document) == both
     again = FOR_TWO_HOURS.renewed(4)
     assert (again.version, again.nodes) == (4, FOR_TWO_HOURS.nodes)
 
@@ -96,7 +96,7 @@ def test_a_policy_up_to_an_age_asks_for_what_is_older():
     assert (young.version, young.features) == (2, ("age", "lat", "lon"))
     decided = [young.decide((age_s, 30.2, -97.5)) for age_s in (10.0, 3600.0, 3601.0, 9000.0, None)]
     assert decided == ["local", "local", "remote", "remote", "remote"]
-    assert Artefact.read(young.document) == young
+    assert Artefact.from_document(young.document) == young
 
 
 def test_parked_cars_do_not_report_unless_they_always_do():

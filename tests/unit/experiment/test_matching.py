@@ -62,5 +62,5 @@ def test_a_load_out_of_its_range_is_refused(load):
 
 
 def test_a_negative_number_of_records_is_refused():
-    with pytest.raises(ParameterError, match="many"):
+    with pytest.raises(ParameterError, match="count"):
         MatchingLoad(10, 2).records(-1)

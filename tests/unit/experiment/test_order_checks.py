@@ -239,8 +239,8 @@ def test_stories_are_drawn_from_their_seed():
     drawn = list(traces(20, 5))
     assert drawn == list(traces(20, 5)) != list(traces(20, 6))
     assert drawn[:10] == list(traces(10, 5))
-    assert {each.least for story in drawn for each in story.items} == {0, 18, 30}
-    assert {each.least for story in traces(20, 5, hides=False) for each in story.items} == {0}
+    assert {each.min_age for story in drawn for each in story.items} == {0, 18, 30}
+    assert {each.min_age for story in traces(20, 5, hides=False) for each in story.items} == {0}
     for story in drawn:
         at_s = [each.at_s for each in story.items]
         assert at_s == sorted(set(at_s))
@@ -249,7 +249,7 @@ def test_stories_are_drawn_from_their_seed():
 
 def test_a_story_is_made_smaller_as_long_as_it_breaks():
     story = Trace((10, 20, 40), tuple(TraceItem(at * MIN, 0, at % 3) for at in range(5, 15)))
-    answer = smaller(story, lambda each: sum(item.least == 2 for item in each.items) >= 2)
+    answer = smaller(story, lambda each: sum(item.min_age == 2 for item in each.items) >= 2)
     assert len(answer.items) == 2
     assert len(answer.ages) == 1
 

@@ -16,7 +16,7 @@ IN_CLEAR = ("from", "to", "name", "when", "bytes")
 
 
 def by_name(result):
-    return {row.what: row for row in result.rows}
+    return {row.field: row for row in result.rows}
 
 
 def test_the_relay_sees_who_when_and_how_much_and_nothing_else():
@@ -43,8 +43,8 @@ def test_the_relay_sees_who_when_and_how_much_and_nothing_else():
 def test_without_encryption_it_sees_everything():
     result = party_views(PLACE, AWAY, encrypted=False)
     for row in result.rows:
-        assert row.relay.form == "clear", row.what
-        assert row.what == "when" or row.relay.text in row.sender.text
+        assert row.relay.form == "clear", row.field
+        assert row.field == "when" or row.relay.text in row.sender.text
     for text, field in (("help me", "body"), ("37.5,-122", "body"), ("within_box", "to[].sealed")):
         assert f"message.{field}" in result.places(text)["relay"]
 

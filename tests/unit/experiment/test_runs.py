@@ -114,7 +114,7 @@ def test_receivers_are_others_distinct_and_drawn_evenly():
     scenario = Scenario(
         devices=6, hours=24, receivers=2, items=Poisson(per_day=1000), reads=Poisson(per_day=0)
     )
-    result = run(scenario, Silent, 1, record_messages=False, record_held=False).deliveries
+    result = run(scenario, Silent, 1, record_messages=False, record_exposure=False).deliveries
     result["sender"] = result["item"].str.split().str[0]
     assert not result.duplicated(["item", "receiver"]).any()
     assert (result.groupby("item").size() == 2).all()
@@ -155,7 +155,7 @@ def test_compare_by_hand():
     assert result.runs.columns.tolist() == ["system", "seed", *RUN_MEASURES]
     by_hand = pd.DataFrame(
         [
-            run(scenario, system, seed, record_held=False).measures()
+            run(scenario, system, seed, record_exposure=False).measures()
             for system in SYSTEMS.values()
             for seed in seeds
         ]
@@ -345,7 +345,7 @@ def test_what_was_lost_and_can_be_sent_again_is_of_use_all_the_same(task, system
             ADAPTERS[system],
             seed,
             record_messages=False,
-            record_held=False,
+            record_exposure=False,
         ).measures()
         for share in (0.05, 0.0)
     )
@@ -413,7 +413,7 @@ def test_nobody_is_sent_what_she_has_published(system, monkeypatch):
     came = []
     monkeypatch.setattr(Testbed, "record_arrival", lambda testbed, phone, item: came.append((phone, item)))
     make = (ADAPTERS | COMPOSITIONS)[system]
-    run(TRAFFIC.over(devices=6, hours=0.3, outage=0.0), make, seed=4, record_held=False)
+    run(TRAFFIC.over(devices=6, hours=0.3, outage=0.0), make, seed=4, record_exposure=False)
     assert came, "also what a system has held back until then"
     assert not [each for each in came if each[1].startswith(f"{each[0]} ")]
 
@@ -447,7 +447,7 @@ def test_what_no_task_uses_is_refused(changes):
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_compositions_have_names(name):
-    assert run(small["ward telemetry"], COMPOSITIONS[name], seed=2, record_held=False).system
+    assert run(small["ward telemetry"], COMPOSITIONS[name], seed=2, record_exposure=False).system
 
 
 def test_a_run_is_a_function_of_its_seed():
@@ -520,8 +520,8 @@ def test_devices_add_up_to_the_entry(photos, ward):
         assert measures["wasted"] + measures["lost"] > 0
         for name in SUMS:
             assert table[name].sum() == pytest.approx(measures[name]), name
-        assert table["wanted"].sum() == entry.testbed.wanted_count
-        assert table["useful"].sum() / table["wanted"].sum() == pytest.approx(measures["useful_share"])
+        assert table["wanted_count"].sum() == entry.testbed.wanted_count
+        assert table["useful"].sum() / table["wanted_count"].sum() == pytest.approx(measures["useful_share"])
         watts = BATTERY_J / 3600 / table["battery_h"].dropna()
         assert BATTERY_J / 3600 / watts.mean() == pytest.approx(measures["battery_h"])
 
@@ -537,7 +537,7 @@ def test_a_row_is_what_the_tables_say_of_its_device(photos):
         (read["delivered"] - read["created"]).dt.total_seconds().median()
     )
     assert row["age_s"] == pytest.approx((read["read"] - read["created"]).dt.total_seconds().median())
-    assert row["useful_share"] == len(read) / row["wanted"]
+    assert row["useful_share"] == len(read) / row["wanted_count"]
     assert row["up_kb"] == pytest.approx(bill.query("direction == 'up'")["bytes"].sum() / 1000)
     assert row["radio_j"] == pytest.approx(bill["radio_mj"].sum() / 1000)
     assert row["kb_per_useful"] == pytest.approx(bill["bytes"].sum() / 1000 / len(read))
@@ -552,14 +552,14 @@ def test_feeds_are_nobodys_phone(ward):
     feeds = table[~table["is_phone"]]
     assert len(feeds) == 24
     assert feeds["up_kb"].min() > 0
-    assert (feeds[["wanted", "useful", "radio_j", "wakeups"]] == 0).all(axis=None)
+    assert (feeds[["wanted_count", "useful", "radio_j", "wakeups"]] == 0).all(axis=None)
     assert feeds[["useful_share", "latency_s", "battery_h", "j_per_useful"]].isna().all(axis=None)
     assert np.isfinite(table.loc[table["is_phone"], "useful_share"]).all()
 
 
 def test_its_measures_are_of_the_scoreboard(ward):
     assert set(DEVICE_MEASURES) < set(MEASURES)
-    assert list(by_device(ward).columns) == ["device", "is_phone", "wanted", *DEVICE_MEASURES]
+    assert list(by_device(ward).columns) == ["device", "is_phone", "wanted_count", *DEVICE_MEASURES]
 
 
 def test_a_sweep_has_a_row_for_each_value_system_and_seed():

@@ -41,7 +41,7 @@ _me = st.fixed_dictionaries(
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
 @given(about=_about, me=_me)
 def test_every_form_of_a_want_says_the_same(task, about, me):
-    want = task.want
+    want = task.interest
     expected = want.holds(about, me)
     assert (want.over_items(me)(about) is True) == expected
     assert (Predicate(want.as_text(me))(about) is True) == expected
@@ -58,7 +58,7 @@ def test_what_a_want_depends_on():
 
 
 def test_a_want_that_is_none():
-    with pytest.raises(ParameterError, match="nothing of items"):
+    with pytest.raises(ParameterError, match="no attribute of items"):
         Interest("me.age > 3")
     with pytest.raises(PredicateError):
         Interest("item.rank >")

@@ -27,7 +27,7 @@ def _says(seed, phones, senders):
 
 
 def _testbed(**changes):
-    settings = {"wants": "item.rank >= me.least", "profiles": _says, "is_shown": False, **changes}
+    settings = {"predicate": "item.rank >= me.least", "profiles": _says, "is_shown": False, **changes}
     task = Task("test", "A test.", metadata=lambda *given: {}, scenario=Scenario(devices=3), **settings)
     lab = Lab(1)
     lab.fleet(3, link="ideal")
@@ -134,7 +134,7 @@ def test_who_moves_far_enough_says_so():
 
 def test_a_want_with_a_place_needs_places():
     with pytest.raises(ParameterError, match="phones have none"):
-        _testbed(wants="within_km(item.loc, me.loc, 1)")
+        _testbed(predicate="within_km(item.loc, me.loc, 1)")
 
 
 A, B, C = "phone-00000", "phone-00001", "phone-00002"

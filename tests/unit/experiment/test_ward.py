@@ -35,7 +35,7 @@ def test_all_policies_see_the_same_alarms(rounds):
 def test_who_is_told_of_what(rounds):
     everything, stateless, stateful = (rounds[name].shown for name in ("no policy", "stateless", "stateful"))
     assert set(everything["patient"]) == {1, 2, 3, 4}
-    mine = {f"doctor-{number + 1}": SMALL.responsible(number) for number in range(2)}
+    mine = {f"doctor-{number + 1}": SMALL.patients_of(number) for number in range(2)}
     for shown in (stateless, stateful):
         well = shown[shown["pulse"] >= 50]
         assert all(row.patient in mine[row.doctor] for row in well.itertuples())

@@ -14,7 +14,7 @@ from mudkit.report.html import export_html
 
 MAIN_NUMBERS = {
     "answer_boxes": ["Which answer holds the box"],
-    "bar_panels": ["every message 100", "every message 12,345", "✗ aggregated by distance 61.2"],
+    "bar_panels": ["every message 100", "every message 12,345", "aggregated by distance 61.2"],
     "cache_hits": ["49 points, answered locally, % from 44.6 to 78.3"],
     "cells_over_time": ["108 points, positions from"],
     "crossover": ["direct: 4 points, x 0 to 0.6, y 21 to 81", "equal at 0.38"],
@@ -43,7 +43,6 @@ MAIN_NUMBERS = {
     "tree": ["remote 1.5 % (185)", "at most 5 min old?"],
     "waste_and_loss": ["waste, %, recorded: 3 points, x 0 to 60"],
     "waste_and_loss_by_limit": ["waste, 50 %: 6 points, x 1 to 1,024, y 0.4 to 14.4"],
-    "waste_and_loss_by_threshold": ["loss, 1 d: 5 points, x 1 min to 1 d, y 0.533 to 66.7"],
 }
 IN_FRAMES = {
     "area_map": "Map: Who has the record; 60 points, has it 20, waits 20, may not see it 20",

@@ -81,7 +81,7 @@ def test_counts_lie_in_their_cells():
     assert cells["reads"].tolist() == [6, 2, 1]
     assert cells["local"].tolist() == [50, 100, 0]
     assert np.allclose(cells["stale"], [100 / 6, 0, 0])
-    assert cells["told"][0] == "6 reads: 50 % answered locally, 17 % stale"
+    assert cells["text"][0] == "6 reads: 50 % answered locally, 17 % stale"
     for row, lat in zip(cells.itertuples(), (30.001, 30.101, 35.0), strict=True):
         assert row.south <= lat <= row.north
         assert row.west <= -97.0

@@ -76,12 +76,6 @@ def test_each_measure_has_a_panel_with_its_unit():
     assert figure.layout.xaxis.range[1] > 1234.5
 
 
-def test_what_is_marked_is_told_apart_without_colour():
-    figure = figures.bar_panels(TABLE, MEASURES, title="cost", y="way", marked="bad")
-    assert figure.data[0].y == ("a", "✗ b")
-    assert figure.data[0].marker.pattern.shape == ("", "/")
-
-
 def test_nothing_may_be_missing():
     with pytest.raises(ParameterError, match="mJ"):
         figures.bar_panels(TABLE, {"mJ": "energy, mJ"}, title="cost", y="way")

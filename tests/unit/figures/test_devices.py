@@ -285,7 +285,7 @@ def positions(*rows):
     return pa.table([*columns, pa.nulls(len(t), pa.float64())], schema=POSITIONS)
 
 
-FLEET = figures.Fleet.of(positions(("b", 0, 1.0), ("b", 100, 2.0), ("a", 50, 5.0), ("b", 5000, 3.0)))
+FLEET = figures.Fleet.from_tables(positions(("b", 0, 1.0), ("b", 100, 2.0), ("a", 50, 5.0), ("b", 5000, 3.0)))
 
 
 @pytest.mark.parametrize(
@@ -320,13 +320,13 @@ def test_the_busiest_moment_has_devices():
 
 def test_no_positions():
     with pytest.raises(TraceContentError):
-        figures.Fleet.of(POSITIONS.empty_table())
+        figures.Fleet.from_tables(POSITIONS.empty_table())
 
 
 def test_moment():
     assert FLEET.format_moment(FLEET_T0) == "2008-05-18 08:40 UTC"
     assert (
-        figures.Fleet.of(TRIP, tz="America/Chicago").format_moment(FLEET_T0)
+        figures.Fleet.from_tables(TRIP, tz="America/Chicago").format_moment(FLEET_T0)
         == "2008-05-18 03:40 America/Chicago"
     )
 
@@ -350,12 +350,12 @@ STATES = links_of_fleet(("c", 500, True), ("a", 200, False), ("c", 300, False), 
     [(199, ""), (200, "a"), (299, "a"), (300, "ac"), (499, "ac"), (500, "a"), (900, "a")],
 )
 def test_a_link_is_as_its_last_row_says(second, down):
-    fleet = figures.Fleet.of(TRIP, STATES)
+    fleet = figures.Fleet.from_tables(TRIP, STATES)
     assert fleet.down(FLEET_T0 + second * 1_000_000, list("abc")).tolist() == [name in down for name in "abc"]
 
 
 def test_devices_without_a_link_differ_in_colour_symbol_text_and_title():
-    fleet = figures.Fleet.of(TRIP, STATES)
+    fleet = figures.Fleet.from_tables(TRIP, STATES)
     figure = fleet.figure(FLEET_T0 + 300_000_000)
     devices = figure.data[1]
     assert list(devices.text) == ["a, no link", "b", "c, no link"]
@@ -369,12 +369,12 @@ def test_devices_without_a_link_differ_in_colour_symbol_text_and_title():
 
 
 def test_without_links_nothing_is_said_of_them():
-    figure = figures.Fleet.of(TRIP).figure(FLEET_T0)
+    figure = figures.Fleet.from_tables(TRIP).figure(FLEET_T0)
     assert figure.layout.title.text == "3 devices, 2008-05-18 08:40 UTC"
     assert len(figure.data) == 2
     assert set(figure.data[1].marker.symbol) == {"circle"}
     assert (
-        figures.Fleet.of(TRIP, LINKS.empty_table()).headline(FLEET_T0)
+        figures.Fleet.from_tables(TRIP, LINKS.empty_table()).headline(FLEET_T0)
         == "3 devices, 0 without a link, 2008-05-18 08:40 UTC"
     )
 
@@ -382,7 +382,7 @@ def test_without_links_nothing_is_said_of_them():
 @pytest.mark.parametrize("table", [STATES.drop_columns(["up"]), STATES.to_pandas()])
 def test_what_is_no_table_of_links(table):
     with pytest.raises(ParameterError, match="device, ts, up"):
-        figures.Fleet.of(TRIP, table)
+        figures.Fleet.from_tables(TRIP, table)
 
 
 def test_a_lab_is_drawn_until_its_present():

@@ -79,7 +79,7 @@ def test_views_that_fork_branch():
     verdict = check(History.parse(FORKED), "fork-sequential")
     lines = branches(verdict.views["x"])
     assert [
-        (clients, parent, begin, [each.what for each in own]) for clients, parent, begin, own in lines
+        (clients, parent, begin, [each.label for each in own]) for clients, parent, begin, own in lines
     ] == [
         (["ann", "cy (to 1)"], 0, 0, ["w(x)1", "r(x)1", "w(x)1>2", "r(x)2", "r(x)2"]),
         (["bob"], 0, 2, ["w(x)1>3", "r(x)3"]),

@@ -25,11 +25,11 @@ def table(lat, lon, **columns):
     return pa.table({"lat": np.asarray(lat, float), "lon": np.asarray(lon, float), **columns})
 
 
-def base_map(positions, *, height_px=480, tiles=None):
+def base_map(positions):
     """The ground of a map alone."""
     ground = places(positions, "positions")
     everywhere = np.ones(len(ground[0]))
-    return map_with_ground("Map of positions", [ground], ground, height_px, tiles, everywhere)[0]
+    return map_with_ground("Map of positions", [ground], ground, everywhere)[0]
 
 
 def boxes(lat, lon, side_km, **columns):
@@ -86,8 +86,8 @@ def test_leaflet_stands_in_a_page_once(all_maps, kind):
 
 
 def test_in_a_notebook_a_map_is_a_frame_of_fixed_height(city):
-    shown = base_map(city, height_px=333)._repr_html_()
-    assert "height:333px" in shown
+    shown = base_map(city)._repr_html_()
+    assert "height:480px" in shown
     assert shown.count("<iframe") == 1
     inner = html.unescape(re.search(r'srcdoc="([^"]*)"', shown)[1])
     assert inner.startswith("<!DOCTYPE html>")
@@ -117,14 +117,6 @@ def test_missing_files_are_said_under_the_map(city, tmp_path, monkeypatch):
     assert len(loaded) == 3
     assert all(address.startswith("https://") for address in loaded)
     assert re.search(r'<p class="mudkit-note">[^<]*leaflet\.js.*make setup', text)
-
-
-def test_a_tile_layer_replaces_the_ground(city):
-    leaflet_map = base_map(city, tiles="OpenStreetMap")
-    assert "tile.openstreetmap.org" in page(leaflet_map)
-    data = call(leaflet_map, "base")
-    assert data["tiles"]
-    assert "picture" not in data
 
 
 @pytest.mark.parametrize("words", ["</script><b>", "{{ 7 * 7 }}", "{% bad", "a & b 'c' \"d\"", "\u2028"])
@@ -253,7 +245,6 @@ def test_places_all_around_stay_where_they_are():
         (lambda: base_map(pa.table({"lat": [1.0]})), ParameterError, "no column 'lon'"),
         (lambda: base_map(pa.table({"lat": ["a"], "lon": [0.0]})), ParameterError, "no numbers"),
         (lambda: base_map([(1, 2)]), ParameterError, "found:    list"),
-        (lambda: base_map(table([0.0], [0.0]), height_px=20), ParameterError, "height_px"),
         (lambda: figures.heat_map(table([], [], weight=[])), TraceContentError, "nothing to draw"),
         (
             lambda: figures.heat_map(table([], [], weight=[]), table([], [])),

@@ -9,7 +9,6 @@ from mudkit.figures.prefetching import MIN_PERCENT, _caption
 
 DRAWN = {
     figures.waste_and_loss_by_limit: ("prefetch_limit", "outage"),
-    figures.waste_and_loss_by_threshold: ("expiration_threshold_s", "expiration"),
 }
 
 
@@ -101,13 +100,6 @@ def test_a_table_that_says_nothing_of_its_runs_is_drawn(draw):
     assert named(draw(bare))
 
 
-def test_times_have_units():
-    ticks = figures.waste_and_loss_by_threshold(
-        table("expiration_threshold_s", "expiration")
-    ).layout.xaxis.ticktext
-    assert list(ticks) == ["30 min", "1 h"]
-
-
 @pytest.mark.parametrize(
     ("settings", "answer"),
     [
@@ -127,13 +119,9 @@ def test_captions(settings, answer):
     assert answer in _caption(PARAMETERS | settings)
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [figures.waste_and_loss_by_limit, figures.waste_and_loss_by_threshold],
-)
-def test_what_is_no_table_is_refused(draw):
+def test_what_is_no_table_is_refused():
     with pytest.raises(ParameterError, match="a pandas DataFrame with") as caught:
-        draw(3)
+        figures.waste_and_loss_by_limit(3)
     assert (caught.value.where, caught.value.found) == ("table", "3")
 
 

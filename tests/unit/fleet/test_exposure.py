@@ -121,7 +121,7 @@ def test_ciphertext_is_found_and_marked_wherever_it_is(value: Any, secret: bytes
 
 
 def test_in_a_lab():
-    lab = Lab(record_held=True)
+    lab = Lab(record_exposure=True)
     relay = Relay(lab)
     ann, _ = (Client(lab.device(name), relay) for name in ("ann", "bob"))
     ann.send("bob", "the secret of the shed").result()
@@ -130,5 +130,5 @@ def test_in_a_lab():
     held = lab.exposure()
     assert set(held["how"]) == {"received", "stored"}
     assert (held["first"] <= lab.now).all()
-    with pytest.raises(ParameterError, match="record_held=True"):
+    with pytest.raises(ParameterError, match="record_exposure=True"):
         Lab().exposure()

@@ -448,7 +448,7 @@ def test_of_very_many_failures_some_are_kept_and_all_are_counted() -> None:
 
 
 def test_what_a_relay_stored_sealed_arrives_sealed():
-    lab = Lab(1, record_held=True)
+    lab = Lab(1, record_exposure=True)
 
     class Keeper:
         def __init__(self, ports: Any) -> None:

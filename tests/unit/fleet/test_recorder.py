@@ -134,7 +134,7 @@ def test_a_lab_without_messages():
     quiet = busy(record_messages=False)
     assert len(quiet.trace.table("messages")) == len(quiet.trace.table("transfers")) == 0
     assert quiet.bill().equals(busy().bill())
-    held = busy(record_messages=False, record_held=True)
+    held = busy(record_messages=False, record_exposure=True)
     assert len(held.trace.table("messages")) == 0
     assert not held.exposure().empty
 

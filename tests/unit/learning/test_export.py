@@ -95,7 +95,7 @@ def test_values_are_taken_as_float32(threshold, steps, from_middle):
 def test_the_table_of_densities_goes_with_the_tree():
     table = Density(0.05, {(605, -1955): tuple(hour / 8 for hour in range(24)), (-1, 0): (0.5,) * 24})
     shipped = export_tree(learnt_reads(features="dense", density=table))
-    received = Artefact.read(json.loads(json.dumps(shipped.document)))
+    received = Artefact.from_document(json.loads(json.dumps(shipped.document)))
     assert received.features[-1] == "density"
     assert received.density == shipped.density == table
     assert [received.density.at(lat, -97.72, hour) for lat, hour in ((30.27, 9.99), (30.2, 9.99))] == [
@@ -110,7 +110,7 @@ def test_the_table_of_densities_goes_with_the_tree():
 def test_what_it_says_of_itself():
     learnt = learnt_writes()
     shipped = export_tree(learnt, 3, manifest={"trace": "a town"})
-    assert Artefact.read(dict(shipped.document)).document == shipped.document
+    assert Artefact.from_document(dict(shipped.document)).document == shipped.document
     assert (shipped.kind, shipped.version, shipped.features) == ("write", 3, WRITE_FEATURES)
     assert shipped.document["actions"] == [60.0 * each for each in CLASSES[:-1]] + ["never"]
     assert np.array_equal(shipped.document["costs"], learnt.costs)

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from mudkit.cli import app
 from mudkit.errors import InputMissing, ParameterError
-from mudkit.report import keep_page, overview
+from mudkit.report import overview, save_page
 from mudkit.report.parameters import preset
 from mudkit.report.schemas import TEMPLATES
 
 
 def report(name, build, started, **manifest):
-    folder = keep_page(
+    folder = save_page(
         name,
         new_notebook(cells=[new_markdown_cell("# T")]),
         {"t": pd.DataFrame({"a": [1]})},

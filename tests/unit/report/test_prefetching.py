@@ -142,6 +142,6 @@ def test_where_no_limit_matters_it_is_said():
     """Each message is read an hour after it came, and there is a link at any time."""
     hours = np.arange(40) * HOUR
     found = study([drawn_from(hours[::2], hours[1::2] + 1)])
-    assert found.first_screen().because.endswith("Any other limit does as well.")
+    assert found.first_screen().reason.endswith("Any other limit does as well.")
     assert found.limit_answer().title.startswith("No limit is better than another")
     assert found.policies_answer().title == "All policies do equally well"

@@ -31,7 +31,7 @@ def made(rows, *, seeds=5, task=NEWS):
                 "system": system,
                 "seed": seed,
                 "digest": "same",
-                "wanted": wanted,
+                "wanted_count": wanted,
                 **dict.fromkeys(MEASURES, 0.0),
                 "useful": float(useful),
                 "useful_share": useful / wanted if wanted else math.nan,
@@ -51,8 +51,8 @@ def test_the_cheapest_of_those_that_bring_as_much_is_recommended():
     rows = [("to everyone", 100, 100, 900), ("MUD", 99, 100, 300), ("SUBLIM", 90, 100, 100)]
     screen = made(rows).first_screen()
     assert screen.headline == "Use MUD for news with ranks: 99 % is in time, for 3.03 J each."
-    assert "least radio energy" in screen.because
-    assert "same in 100 % of 1,000 resamples" in screen.because
+    assert "least radio energy" in screen.reason
+    assert "same in 100 % of 1,000 resamples" in screen.reason
     assert screen.tiles[0][0] == "99 %"
     assert screen.tiles[1] == (
         "3.03 J",
@@ -86,7 +86,7 @@ def test_parts_add_up_to_what_was_wanted(study):
     fates = study.fates
     assert np.allclose(fates[list(FATES)].sum(axis=1), 1.0)
     runs = study.board.runs
-    assert (runs[list(FATES)].sum(axis=1) == runs["wanted"]).all()
+    assert (runs[list(FATES)].sum(axis=1) == runs["wanted_count"]).all()
     for name in FATES:
         assert fates[name].between(0, 1).all()
 
@@ -117,7 +117,7 @@ def test_at_most_six_measures_are_on_screen_and_intervals_are_possible(study):
 def test_what_was_compared_is_said(study):
     read = study.first_screen().read
     assert read.startswith("2 tasks · 3 systems · 2 seeds · 12 runs · 4 phones · ")
-    wanted = study.board.runs.query("system == 'SUBLIM'")["wanted"].sum()
+    wanted = study.board.runs.query("system == 'SUBLIM'")["wanted_count"].sum()
     assert f"{wanted:,} wanted deliveries" in read
     assert any("2 seeds" in each for each in study.first_screen().warnings)
 
@@ -173,7 +173,7 @@ def test_every_measure_is_explained():
 def test_tasks_are_described(study):
     table = study.task_table()
     assert list(table["task"]) == [task.name for task in SMALL]
-    assert {"wants", "devices", "hours", "outage"} <= set(table.columns)
+    assert {"predicate", "devices", "hours", "outage"} <= set(table.columns)
     assert set(table["task"]) <= set(TASKS)
 
 

@@ -2,15 +2,15 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from mudkit import show
-from mudkit.report.tables import bounded, keep
+from mudkit.report.tables import blank_unbounded, save_table
 
 
 def test_kept_tables_are_parquet_and_csv(tmp_path):
     table = pd.DataFrame({"a": [1, 2]})
-    assert keep(table, "mine", tmp_path) is table
+    assert save_table(table, "mine", tmp_path) is table
     assert pq.read_table(tmp_path / "mine.parquet").to_pydict() == {"a": [1, 2]}
     assert (tmp_path / "mine.csv").read_text() == '"a"\n1\n2\n'
-    assert keep(table, "mine", None) is table
+    assert save_table(table, "mine", None) is table
 
 
 def test_a_bound_stands_with_what_it_bounds():
@@ -26,7 +26,7 @@ def test_a_bound_stands_with_what_it_bounds():
             "cost_high": [0.4, 1.0],
         }
     )
-    shown = bounded(table)
+    shown = blank_unbounded(table)
     assert shown["sent_share"].tolist() == [0.5, 0.4]
     assert shown["stale_share_high"].isna().tolist() == [False, True], "it is given, not measured"
     assert shown[["cost", "cost_low", "cost_high"]].isna().all(axis=1).tolist() == [False, True]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.experiment.contrail_pair import item_latencies_s
+from mudkit.experiment import item_latencies_s
 from mudkit.reproduce import contrail
 from mudkit.reproduce.contrail import ROWS
 from mudkit.reproduce.row import NOT_REPRODUCIBLE, REPRODUCED, judge

@@ -133,7 +133,7 @@ def _asked_in_odd_ways():
             lambda v: port.publish(item, v),
             lambda v: port.publish(item, "x", v),
             lambda v: port.publish(item, only=v),
-            lambda v: port.publish(item, called=v),
+            lambda v: port.publish(item, delivery_name=v),
         ],
     )
     server = radiator.Server(lab, _one)

@@ -95,7 +95,7 @@ def test_a_device_is_chosen(board, result):
     for name, (x, y) in points.items():
         assert (x, y) == pytest.approx((rows.loc[name, "j_per_useful"], rows.loc[name, "useful_share"]))
     assert board.figure.layout.title.text == f"photo sharing, {phone}"
-    assert f"first seed, {rows['wanted'].iloc[0]} items wanted" in board.status.value
+    assert f"first seed, {rows['wanted_count'].iloc[0]} items wanted" in board.status.value
     assert set(shown(board)) == {LABELS[name] for name in DEVICE_MEASURES}
 
 
@@ -142,7 +142,13 @@ def test_without_devices_only_all_of_them(result):
 def test_markup_is_text():
     runs = pd.DataFrame(
         [
-            {"task": "<i>", "system": name, "seed": 0, "wanted": 4, **dict.fromkeys(MEASURES, float(number))}
+            {
+                "task": "<i>",
+                "system": name,
+                "seed": 0,
+                "wanted_count": 4,
+                **dict.fromkeys(MEASURES, float(number)),
+            }
             for number, name in enumerate(("<b>", "c"))
         ]
     )

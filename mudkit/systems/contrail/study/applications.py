@@ -62,7 +62,7 @@ class Chat:
         for other in others:
             self._port.install_filter(_to_me(module), to=(other, "chat"))
 
-    def say(self, to: str, text: str) -> Operation:
+    def send(self, to: str, text: str) -> Operation:
         """Send a text to a friend."""
         return self._port.publish(Item({"destination": to}, text.encode()))
 
@@ -89,7 +89,7 @@ class Video:
         self._port.on_item(lambda item: on_frame(item.payload))
         self._port.install_filter(_to_me(module), to=(other, "video"))
 
-    def show(self, frame: bytes) -> Operation:
+    def send(self, frame: bytes) -> Operation:
         """Send a frame."""
         return self._port.publish(Item({"destination": self._other}, frame), "frame", self._lasts_s)
 
@@ -106,7 +106,7 @@ class SharedLocation:
     def __init__(self, module: Module) -> None:
         self._port = _port(module, "location", "location")
 
-    def at(self, lat: float, lon: float) -> Operation:
+    def update(self, lat: float, lon: float) -> Operation:
         """Publish the location ``lat, lon``, in degrees; it leaves the device only if a filter matches."""
         return self._port.publish(Item({"loc": (lat, lon)}), _POSITION)
 
@@ -252,18 +252,20 @@ class Aggregator:
     Parameters
     ----------
     module : Module
-    below : collection of str
+    children : collection of str
         Devices with a :class:`Sensor` or an :class:`Aggregator`.
     predicate : str
         Predicate of the readings to include.
     """
 
-    def __init__(self, module: Module, below: Collection[str], predicate: str = "value IS NOT NULL") -> None:
+    def __init__(
+        self, module: Module, children: Collection[str], predicate: str = "value IS NOT NULL"
+    ) -> None:
         self._in = _port(module, "what is below", "chat")
         self._out = _port(module, "readings", "chat")
         self._latest: dict[str, tuple[float, int]] = {}
         self._in.on_item(self._receive)
-        for device in below:
+        for device in children:
             self._in.install_filter(predicate, to=(device, "readings"))
 
     @property

@@ -151,13 +151,13 @@ class ClientMachine:
         if not isinstance(policy, ShippedPolicy):
             return policy
         self._policy_slots.append(PolicySlot(self._store, "read"))
-        return ShippedReads(self._policy_slots[-1], policy.until)
+        return ShippedReads(self._policy_slots[-1], policy.fallback)
 
     def _write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy]) -> WritePolicy:
         if not isinstance(policy, ShippedPolicy):
             return policy
         self._policy_slots.append(PolicySlot(self._store, "write"))
-        return ShippedWrites(self._policy_slots[-1], policy.until)
+        return ShippedWrites(self._policy_slots[-1], policy.fallback)
 
     def overview(self) -> View:
         """Return the state as a display shows it."""

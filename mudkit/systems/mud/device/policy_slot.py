@@ -33,11 +33,11 @@ class ShippedPolicy(Generic[_P]):
 
     Parameters
     ----------
-    until : ReadPolicy or WritePolicy, optional
+    fallback : ReadPolicy or WritePolicy, optional
         Policy until the first one arrives; by default a read's utility decides, and writes go at once.
     """
 
-    until: _P | None = None
+    fallback: _P | None = None
 
 
 class PolicySlot:
@@ -92,7 +92,7 @@ class PolicySlot:
             return None
 
     def _read(self, document: Fields) -> Artefact:
-        artefact = Artefact.read(document)
+        artefact = Artefact.from_document(document)
         if artefact.kind != self.kind:
             raise ParameterError(
                 "The policy is of another kind.", where="kind", found=artefact.kind, expected=self.kind

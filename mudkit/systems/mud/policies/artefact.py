@@ -96,7 +96,7 @@ class Density:
         return {"cell_deg": self.cell_deg, "cells": cells}
 
     @classmethod
-    def read(cls, document: Value) -> Density:
+    def from_document(cls, document: Value) -> Density:
         """Read a document; raise ParameterError if any part of it is malformed."""
         match document:
             case {"cell_deg": int() | float() as size, "cells": list() as cells, **rest} if (
@@ -294,7 +294,7 @@ class Artefact(Displayed):
         return cls._signed(document)
 
     @classmethod
-    def read(cls, document: Value) -> Artefact:
+    def from_document(cls, document: Value) -> Artefact:
         """Read a document and check all of it.
 
         Raises
@@ -331,7 +331,9 @@ class Artefact(Displayed):
             raise _refused(
                 "density", "a table" if table else "no table", "a table if it is a feature, else none"
             )
-        return cls(kind, version, features, nodes, document, None if table is None else Density.read(table))
+        return cls(
+            kind, version, features, nodes, document, None if table is None else Density.from_document(table)
+        )
 
     def _view(self) -> View:
         leaves = sum(not isinstance(node, tuple) for node in self.nodes[:_MAX_COUNTED])
@@ -451,7 +453,7 @@ class Artefact(Displayed):
             digest = sha256(document)
         except (TypeError, ValueError, RecursionError) as error:
             raise _refused("nodes, manifest", brief(error), "JSON values") from error
-        return cls.read({**document, "sha256": digest})
+        return Artefact.from_document({**document, "sha256": digest})
 
     def decide(self, values: Sequence[float | None]) -> Action:
         """Return the decision; as in scikit-learn, values are compared as float32.

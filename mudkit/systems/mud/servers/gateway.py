@@ -179,7 +179,7 @@ class Gateway:
         claims, refused = None, None
         if ask.token is not None:
             try:
-                claims = self._authority.read(ask.token)
+                claims = self._authority.decode(ask.token)
                 claims.check(now_us / 1e6, netid_of(ask.client))
             except MudkitError as error:
                 if not isinstance(what, WriteRequest) or not isinstance(error, TokenExpired):

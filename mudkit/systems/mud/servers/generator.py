@@ -82,7 +82,7 @@ class Generator:
 
     def _ship(self, now_us: int, operation: Ship) -> Sequence[Effect]:
         app, document, to = operation.app, operation.document, operation.to
-        artefact = Artefact.read(document)
+        artefact = Artefact.from_document(document)
         prefix = f"policy {app}\n{artefact.kind}\n"
         known = dict(self._store.items(prefix, PolicyUpdate))
         newest = max(known.values(), key=lambda policy: policy.version, default=None)

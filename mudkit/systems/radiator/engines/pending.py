@@ -85,7 +85,7 @@ class Contexts:
             del self._last[client]
         self._attributes[client] = attributes
         last = self._last.setdefault(client, Context(frozenset((client,))))
-        self._current[client] = last.over(attributes)
+        self._current[client] = last.with_defaults(attributes)
         return is_new
 
     def propagated(self, client: str, context: Context) -> None:
@@ -99,7 +99,7 @@ class Contexts:
                 remedy="register it first, with its attributes",
             )
         self._last[client] = context
-        self._current[client] = context.over(self._attributes[client])
+        self._current[client] = context.with_defaults(self._attributes[client])
 
     def leave(self, now_us: int, client: str) -> None:
         """Mark a client as left, and forget those whose messages have all expired."""

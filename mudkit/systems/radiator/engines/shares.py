@@ -121,7 +121,7 @@ class Share:
             case "register":
                 return Context(attributes=_decode(event.text or "{}"))
             case "context" if event.client in self._clients:
-                return Context.read(_decode(event.text or "")).at(event.t_us)
+                return Context.from_dict(_decode(event.text or "")).with_span(event.t_us)
             case "context":
                 raise ParameterError(
                     "There is no such client.", found=brief(event.client), expected="register first"
@@ -212,4 +212,4 @@ def _unreadable(event: ClientEvent, error: Exception) -> Output:
 
 
 def _text(context: Context) -> str:
-    return pack(context.describe(), compress=False).decode()
+    return pack(context.to_dict(), compress=False).decode()

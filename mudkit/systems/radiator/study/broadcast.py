@@ -71,7 +71,7 @@ def broadcast(
     check_join(join)
 
     def sized(context: Context) -> tuple[Context, int]:
-        return context, len(pack(context.describe(), compress))
+        return context, len(pack(context.to_dict(), compress))
 
     def joined(now_us: int, entries: list[Entry]) -> Iterator[Aggregate]:
         for entry in entries:

@@ -292,7 +292,7 @@ def _events(
             if attributes is None:
                 continue
             context = Context(frozenset((device,)), dict(attributes), (now_us, now_us))
-            pack(context.describe(), compress=False)  # fails here if it cannot be encoded
+            pack(context.to_dict(), compress=False)  # fails here if it cannot be encoded
         except Exception as error:
             where = f"{application.name}, device {device!r}"
             expected = "a mapping, or None"

@@ -102,7 +102,7 @@ class Rule:
         """Actions in order."""
         return tuple(self.do) if isinstance(self.do, Sequence) else (self.do,)
 
-    def describe(self) -> dict[str, Value]:
+    def to_dict(self) -> dict[str, Value]:
         """Return the rule as JSON."""
         return {"name": self.name, "when": self.when, "do": [described(action) for action in self.actions]}
 
@@ -199,16 +199,16 @@ class Policy(Displayed):
             The text is not a policy; the error names the line.
         """
         if isinstance(source, str) and "\n" in source:
-            return cls.read(*read_yaml(source, ""))
+            return cls.from_dict(*read_yaml(source, ""))
         file = existing(source, "policy")
-        return cls.read(*read_yaml(File(file).read_text(encoding="utf-8"), file.name))
+        return cls.from_dict(*read_yaml(File(file).read_text(encoding="utf-8"), file.name))
 
     @classmethod
     @check_arguments
-    def read(cls, plain: Value, places: Places | None = None) -> Policy:
-        """Build a policy from ``plain`` data as of :meth:`describe`; ``places`` are its lines, for errors."""
+    def from_dict(cls, fields: Value, places: Places | None = None) -> Policy:
+        """Build a policy from ``fields`` as of :meth:`to_dict`; ``places`` are its lines, for errors."""
         places = places or Places()
-        parts = _checked_parts(plain, (), _PARTS, places)
+        parts = _checked_parts(fields, (), _PARTS, places)
         rules = parts.get("rules")
         if not isinstance(rules, Sequence) or isinstance(rules, str):
             raise places.error(("rules",), "A policy needs a list of rules.", found=brief(rules, 80))
@@ -224,13 +224,13 @@ class Policy(Displayed):
             str(parts.get("policy", "")), rules_read, message=kinds, places=places, variables=variables
         )
 
-    def describe(self) -> dict[str, Value]:
+    def to_dict(self) -> dict[str, Value]:
         """Return the policy as JSON, as sent to the access point."""
         return {
             "policy": self.name,
             "message": dict(self.message),
             "variables": thawed(self.variables),
-            "rules": [rule.describe() for rule in self.rules],
+            "rules": [rule.to_dict() for rule in self.rules],
         }
 
     def predicate(self, number: int) -> Predicate | None:

@@ -384,7 +384,7 @@ class AccessPointMachine:
                 )
             return policy
         try:
-            return Policy.read(sent)
+            return Policy.from_dict(sent)
         except MudkitError:
             raise
         except Exception as error:  # names and values of any type

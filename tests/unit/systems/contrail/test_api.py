@@ -13,7 +13,7 @@ AWAY = "NOT within_box(loc, 37.35, -122.12, 37.43, -122.04)"
 
 
 def test_the_example_of_the_design():
-    lab = Lab(seed=7, record_held=True)
+    lab = Lab(seed=7, record_exposure=True)
     relay = Relay(lab, instances=1)
     child = Module(lab.device("child"), relay, friends=["alice"])
     alice = Module(lab.device("alice"), relay, friends=["child"])

@@ -118,7 +118,7 @@ def test_in_another_devices_name_none_is_taken(place):
 
 
 def test_a_shipped_delay_is_one_for_all_that_waits(place):
-    ann = writer(place, ShippedPolicy(until=Later(600)))
+    ann = writer(place, ShippedPolicy(fallback=Later(600)))
     first = ann.write("news", "a", {"n": 1})
     place.lab.run(minutes=1)
     document = Artefact.create("write", 1, ["lat"], [[0]], [60.0])

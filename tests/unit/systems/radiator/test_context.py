@@ -34,6 +34,6 @@ def test_a_missing_attribute_says_what_there_is():
 def test_it_comes_back_from_the_network():
     context = Context({"b", "a"}, {"loc": [1.5, 2.5], "text": "á"}, (1, 2))
     for compress in (False, True):
-        assert Context.read(unpack(pack(context.describe(), compress))) == context
-    assert Context.read(unpack(pack(Context().describe(), True))) == Context()
-    assert pack(context.describe(), True) == pack(context.describe(), True), "no time of day in it"
+        assert Context.from_dict(unpack(pack(context.to_dict(), compress))) == context
+    assert Context.from_dict(unpack(pack(Context().to_dict(), True))) == Context()
+    assert pack(context.to_dict(), True) == pack(context.to_dict(), True), "no time of day in it"

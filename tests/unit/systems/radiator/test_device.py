@@ -188,7 +188,7 @@ def test_late_copies_of_what_was_said_before_the_wipe_change_nothing():
         **unpack(old[-1].message),
         "number": 2,
         "first": 2,
-        "context": Context({"ann"}, {"x": "two"}).describe(),
+        "context": Context({"ann"}, {"x": "two"}).to_dict(),
     }
     unheard = Received(old[-1].source, pack(two, True), "ann")
     taken = pack({"kind": "taken", "number": 2}, True)

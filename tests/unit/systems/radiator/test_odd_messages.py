@@ -74,7 +74,7 @@ def test_who_cannot_be_reached_by_peers_takes_nothing_from_them():
     push = {
         "kind": "push",
         "aggregate": "x 1",
-        "context": Context({"d1"}).describe(),
+        "context": Context({"d1"}).to_dict(),
         "chain": [],
         "to": "d2",
     }
@@ -87,7 +87,7 @@ def test_a_push_is_passed_on_as_it_was_understood():
     push = {
         "kind": "push",
         "aggregate": "x 1",
-        "context": Context({"d1"}).describe(),
+        "context": Context({"d1"}).to_dict(),
         "to": "d2",
         "chain": [["d3", "d3/radiator d3"]],
         "more": "x" * 1000,

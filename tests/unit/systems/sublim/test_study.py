@@ -63,4 +63,4 @@ def test_the_stateless_one_looks_at_the_message_only():
 
 def test_the_sample_is_the_same_policy():
     sample = Policy.from_yaml("data/sample/picu.yaml")
-    assert sample.describe() == picu(MINE).describe()
+    assert sample.to_dict() == picu(MINE).to_dict()

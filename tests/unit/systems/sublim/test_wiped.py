@@ -131,7 +131,7 @@ def test_a_late_copy_of_an_older_incarnation_changes_nothing():
     after = state()
     for message in (
         {"kind": "report", "number": 99, "automatic": {}},
-        {"kind": "policy", "number": 99, "policy": SHORT.describe()},
+        {"kind": "policy", "number": 99, "policy": SHORT.to_dict()},
     ):
         late = {**message, "subscriber": "doctor", "incarnation": "aaaaaaaa"}
         assert machine.handle(0, Received("doctor/sublim", late)) == ()

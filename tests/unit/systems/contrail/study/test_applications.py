@@ -28,9 +28,9 @@ def test_chat(place):
     }
     there.run(15)
     there.secrets |= {"lunch?", "yes, at noon"}
-    chats["ann"].say("bob", "lunch?").result()
+    chats["ann"].send("bob", "lunch?").result()
     there.run(7)  # Table 1: every 5 s
-    chats["bob"].say("ann", "yes, at noon").result()
+    chats["bob"].send("ann", "yes, at noon").result()
     there.run(7)
     assert said == {"ann": [("bob", "yes, at noon")], "bob": [("ann", "lunch?")], "cyd": []}
 
@@ -39,7 +39,7 @@ def test_video_shows_the_latest_frame_only(place):
     there = place("ann bob")
     frames = []
     Video(there.modules["bob"], "ann", frames.append)
-    show = Video(there.modules["ann"], "bob", lambda frame: None).show
+    show = Video(there.modules["ann"], "bob", lambda frame: None).send
     there.run(15)
     show(b"first").result()
     there.run(0.9)
@@ -66,15 +66,15 @@ def test_the_alarm_is_for_leaving_and_costs_nothing_before(place):
     there.run(1210)
     before = there.bytes_up("child")
     for _ in range(5):
-        child.at(37.4, -122.1).result()
+        child.update(37.4, -122.1).result()
     assert there.bytes_up("child") == before
     for lat in (37.5, 37.6):
-        child.at(lat, -122.1).result()
+        child.update(lat, -122.1).result()
     there.run(610)
     assert away == [[37.6, -122.1]]
     alarm.watch((37.0, -123.0, 38.0, -122.0)).result()
     there.run(1210)
-    assert child.at(37.5, -122.1).result().destinations == ()
+    assert child.update(37.5, -122.1).result().destinations == ()
 
 
 def test_photographs_are_found_among_friends_of_friends(place):
@@ -140,7 +140,7 @@ def test_without_encryption_a_relay_reads_along():
     ann = Chat(there.modules["ann"], ["bob"], lambda who, text: None)
     there.run(15)
     there.secrets.add("between us")
-    ann.say("bob", "between us").result()
+    ann.send("bob", "between us").result()
     there.run(10)
     assert heard == ["between us"]
     assert there.seen_by_relays() == {"between us"}

@@ -122,7 +122,7 @@ def source(place, client):
 
 
 def test_a_shipped_policy_decides_where_reads_are_answered(place):
-    ann = news(place, read_policy=ShippedPolicy(until=AlwaysRemote()))
+    ann = news(place, read_policy=ShippedPolicy(fallback=AlwaysRemote()))
     assert source(place, ann) == "remote"
     place.cloud.ship(reads(1), app="news").result()
     assert source(place, ann) == "local"

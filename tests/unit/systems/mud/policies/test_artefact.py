@@ -66,7 +66,7 @@ def test_who_gives_a_wrong_action_is_told_the_right_ones(kind, expected):
 
 def test_it_survives_json():
     document = json.loads(json.dumps(made(costs=[[0, 1], [5, 0]], manifest={"seed": 7}).document))
-    assert Artefact.read(document) == made(costs=[[0, 1], [5, 0]], manifest={"seed": 7})
+    assert Artefact.from_document(document) == made(costs=[[0, 1], [5, 0]], manifest={"seed": 7})
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_whatever_is_changed_is_noticed(name):
     document = copy.deepcopy(dict(made().document))
     document[name] = 7 if name in ("format", "version") else [document[name]]
     with pytest.raises(ParameterError, match="policy is not usable"):
-        Artefact.read(document)
+        Artefact.from_document(document)
     del document[name]
     with pytest.raises(ParameterError, match="policy is not usable"):
-        Artefact.read(document)
+        Artefact.from_document(document)
 
 
 @pytest.mark.parametrize(("changes", "where"), [
@@ -101,7 +101,7 @@ def test_what_could_not_be_used_is_refused_though_its_digest_is_right(changes, w
 )
 def test_what_is_no_document_is_refused(document):
     with pytest.raises(ParameterError, match="policy is not usable"):
-        Artefact.read(document)
+        Artefact.from_document(document)
 
 
 def test_one_byte_that_is_edited_is_noticed_wherever_it_is():
@@ -117,12 +117,12 @@ def test_one_byte_that_is_edited_is_noticed_wherever_it_is():
         if document == whole:
             continue
         with pytest.raises(ParameterError, match="policy is not usable"):
-            Artefact.read(document)
+            Artefact.from_document(document)
         noticed += 1
     assert noticed > 100
     for length in range(0, len(text), 7):  # cut off, it is no JSON, and as a text no document
         with pytest.raises(ParameterError, match="policy is not usable"):
-            Artefact.read(text[:length])
+            Artefact.from_document(text[:length])
 
 
 def test_the_digest_is_of_the_content_not_of_its_order():
@@ -146,18 +146,18 @@ def test_a_table_of_densities_is_checked(table):
     )
     document["density"] = table
     with pytest.raises(ParameterError, match="policy is not usable") as caught:
-        Density.read(table)
+        Density.from_document(table)
     assert caught.value.where.startswith("density")
     if "1e999" not in str(table) and "inf" not in str(table):
         document["sha256"] = sha256(document)
         with pytest.raises(ParameterError, match="policy is not usable"):
-            Artefact.read(document)
+            Artefact.from_document(document)
 
 
 def test_a_table_of_densities_has_a_largest_size(monkeypatch):
     monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MAX_CELLS", 1)
     with pytest.raises(ParameterError, match="at most 1"):
-        Density.read({"cell_deg": 1, "cells": [[1, 2, RATES], [2, 2, RATES]]})
+        Density.from_document({"cell_deg": 1, "cells": [[1, 2, RATES], [2, 2, RATES]]})
 
 
 def test_a_table_of_densities_goes_with_its_feature_only():

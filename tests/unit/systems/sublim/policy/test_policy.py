@@ -60,8 +60,8 @@ def test_nothing_that_is_given_is_changed():
 def test_the_sample_is_read_and_comes_back_from_its_description():
     policy = Policy.from_yaml("data/sample/picu.yaml")
     assert findings(validate(policy)) == []
-    again = Policy.read(policy.describe())
-    assert again.describe() == policy.describe()
+    again = Policy.from_dict(policy.to_dict())
+    assert again.to_dict() == policy.to_dict()
     assert again.decide(MESSAGE, policy.variables, {}).out == MESSAGE
 
 
