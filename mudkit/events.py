@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence, Sized
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -79,7 +80,6 @@ class SendFailed(msgspec.Struct, frozen=True):
     Parameters
     ----------
     to : str
-        Address of the receiver.
     message : object
     """
 
@@ -149,7 +149,7 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """Name of the operation in the trace."""
-        return self.operation if isinstance(self.operation, str) else _tag(self.operation)
+        return self.operation if isinstance(self.operation, str) else _tag(self.operation.__class__)
 
     @property
     def named_arguments(self) -> Mapping[str, Any]:
@@ -166,7 +166,6 @@ class Send(msgspec.Struct, frozen=True):
     Parameters
     ----------
     to : str
-        Address of the receiver.
     message : object
         Bytes, a struct, or plain data that JSON can encode.
     """
@@ -206,9 +205,7 @@ class Complete(msgspec.Struct, frozen=True):
     Parameters
     ----------
     op_id : int
-        Number of the operation.
     result : object
-        Result, or None.
     error : Exception, optional
         Error of a failed operation.
     """
@@ -226,7 +223,6 @@ class Notify(msgspec.Struct, frozen=True):
     app : str
         Application that is notified.
     payload : object
-        Content of the notification.
     """
 
     app: str
@@ -275,18 +271,12 @@ class Store(Protocol):
     def get(self, key: str, kind: type[_T]) -> _T | None: ...
 
     def get(self, key: str, kind: Any = ...) -> Any:
-        """Return the value of a key, ``None`` if there is none.
-
-        Parameters
-        ----------
-        key : str
-        kind : type
-            Expected type: a struct, or any type that msgspec decodes; by default any.
+        """Return the value of a ``key``, ``None`` if there is none.
 
         Raises
         ------
         StoreError
-            The value has another type: another version of mudkit has written it.
+            The value is not of the type ``kind``: another version of mudkit has written it.
         """
         ...
 
@@ -333,9 +323,7 @@ class Ports(msgspec.Struct, frozen=True):
     Parameters
     ----------
     store : Store
-        Durable store of the machine.
     entropy : Entropy
-        Source of random bytes.
     address : str
         Address of the host on the network.
     """
@@ -415,7 +403,6 @@ class Host(Protocol):
         system : str
             The system that the machine's traffic is charged to.
         make : callable
-            Creates the machine.
         name : str
             Distinguishes the machines of one host.
         watch : collection of str
@@ -481,9 +468,10 @@ def _hook(value: Any) -> Any:
 _encode = msgspec.json.Encoder(enc_hook=_hook).encode
 
 
-def _tag(struct: msgspec.Struct) -> str:
+@cache
+def _tag(struct: type[msgspec.Struct]) -> str:
     tag = struct.__struct_config__.tag
-    return tag if isinstance(tag, str) else type(struct).__name__
+    return tag if isinstance(tag, str) else struct.__name__
 
 
 def size_bytes(message: Any) -> int:

@@ -49,10 +49,12 @@ def is_too_deep(message: Any) -> bool:
     for _ in range(MAX_MESSAGE_DEPTH + 1):
         inner: list[Any] = []
         for value in level:
-            if isinstance(value, Mapping | msgspec.Struct):
-                inner += wire_fields(value).values()
-            elif isinstance(value, list | tuple | set | frozenset):
+            if value is None or isinstance(value, str | int | float | bytes):
+                continue
+            if isinstance(value, list | tuple | set | frozenset):
                 inner += value
+            elif isinstance(value, Mapping | msgspec.Struct):
+                inner += wire_fields(value).values()
         if not inner:
             return False
         level = inner

@@ -22,7 +22,7 @@ from mudkit.predicates import functions, tree
 from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser, with_kinds
 from mudkit.predicates.python import compile_tree
-from mudkit.predicates.tree import Call, Constant, Name, Node, Place
+from mudkit.predicates.tree import Call, Constant, Name, Node
 from mudkit.predicates.values import (
     BOOLEAN,
     MAX_INTEGER,
@@ -123,37 +123,41 @@ class Predicate:
     def _initialize(self, text: str, parameters: Mapping[str, Any], language: Language) -> None:
         self.language = language
         self._parsed = parsed = _parse(text, language, parameters)
-        known: set[str] = set()
+        if parameters.keys() != parsed.parameters:
+            raise _misnamed(parsed, parameters)
         constants = []
         for slot, source in enumerate(parsed.sources):
             if isinstance(source, Parameter):
-                constants.append(_parameter(parsed, slot, source.name, parameters, known))
+                constants.append(_constant(parameters[source.name], source.name, parsed, slot))
             elif isinstance(source, ListOf):
-                constants.append(_list_of(parsed, slot, source, parameters, known))
+                constants.append(_list_of(parsed, slot, source, parameters))
             else:
                 constants.append(_UNBOUND if isinstance(source, Bound) else source)
-        if len(known) < len(parameters):
-            unused = [name for name in parameters if name not in known]
-            raise PredicateError(
-                f"There is no parameter :{unused[0]} in the predicate.",
-                text=text,
-                found=", ".join(unused),
-                expected=", ".join(f":{name}" for name in sorted(known)) or "no parameters",
-            )
         self._set_constants(tuple(constants))
 
     def _set_constants(self, constants: tuple[Any, ...]) -> None:
         parsed = self._parsed
-        kinds = tuple([_KINDS.get(type(c)) or kind_of(c) for c in constants])
-        form = parsed.forms.get(kinds)
+        types = tuple(map(type, constants))
+        form = parsed.forms_by_types.get(types)
         if form is None:
-            form = parsed.forms[kinds] = _form_of(with_kinds(parsed, kinds), self.language, parsed.text)
+            form = self._form(types, constants)
         if form.patterns:
             _check_patterns(form, constants, parsed.text)
         self.form: Form = form
         """Checked tree and compiled functions, shared by all predicates of its signature."""
         self.constants = constants
         """Constants, by slot."""
+
+    def _form(self, types: tuple[type, ...], constants: tuple[Any, ...]) -> Form:
+        """Return the form for the kinds of the constants."""
+        parsed = self._parsed
+        kinds = tuple([_KINDS.get(type(c)) or kind_of(c) for c in constants])
+        form: Form | None = parsed.forms.get(kinds)
+        if form is None:
+            form = parsed.forms[kinds] = _form_of(with_kinds(parsed, kinds), self.language, parsed.text)
+        if _KINDS.keys() >= set(types):  # the types alone decide the kinds
+            parsed.forms_by_types[types] = form
+        return form
 
     @property
     def text(self) -> str:
@@ -403,17 +407,18 @@ def _built(parsed: Parsed, language: Language, constants: Iterable[Any]) -> Pred
 
 
 def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY) -> Parsed:
+    key = text, language
     try:
-        parsed = _parsed.get((text, language))
+        parsed = _parsed.get(key)
     except TypeError:  # not hashable: the parser raises the error
         parsed = None
     if parsed is not None and (
         not parsed.functions or all(functions.find(f.name) is f for f in parsed.functions)
     ):
-        _parsed.move_to_end((text, language))
+        _parsed.move_to_end(key)
         return parsed
     parsed = Parser(text, language.scopes, parameters).expression()
-    _parsed[text, language] = parsed
+    _parsed[key] = parsed
     if len(_parsed) > MAX_CACHED:
         _parsed.popitem(last=False)
     return parsed
@@ -529,23 +534,29 @@ def _check_patterns(form: Form, constants: tuple[Any, ...], text: str) -> None:
                 ) from None
 
 
-def _parameter(parsed: Parsed, slot: int, name: str, given: Mapping[str, Any], known: set[str]) -> Any:
-    """Return the constant of the parameter ``name`` for a slot, and add the name to ``known``."""
-    known.add(name)
-    try:
-        return _constant(given[name], name, parsed.text, parsed.slots[slot].at)
-    except KeyError:
-        raise PredicateError(
-            f"The parameter :{name} is missing.",
-            text=parsed.text,
-            at=parsed.slots[slot].at,
-            found=", ".join(given) or "no parameters",
-            remedy=f"Predicate(…, {name}=…)",
-        ) from None
+def _misnamed(parsed: Parsed, given: Mapping[str, Any]) -> PredicateError:
+    """Return the error for a parameter that is missing, or that the predicate does not have."""
+    for slot, source in enumerate(parsed.sources):
+        for item in source.items if isinstance(source, ListOf) else (source,):
+            if isinstance(item, Parameter) and item.name not in given:
+                return PredicateError(
+                    f"The parameter :{item.name} is missing.",
+                    text=parsed.text,
+                    at=parsed.slots[slot].at,
+                    found=", ".join(given) or "no parameters",
+                    remedy=f"Predicate(…, {item.name}=…)",
+                )
+    unused = [name for name in given if name not in parsed.parameters]
+    return PredicateError(
+        f"There is no parameter :{unused[0]} in the predicate.",
+        text=parsed.text,
+        found=", ".join(unused),
+        expected=", ".join(f":{name}" for name in sorted(parsed.parameters)) or "no parameters",
+    )
 
 
-def _constant(data: Any, name: str, text: str, at: Place) -> Any:
-    """Convert data to a constant; data that would become NULL are an error."""
+def _constant(data: Any, name: str, parsed: Parsed, slot: int) -> Any:
+    """Convert data to a constant for a slot; data that would become NULL are an error."""
     kind = type(data)
     if kind is float:
         if data - data == 0.0:  # neither NaN nor infinite
@@ -563,8 +574,8 @@ def _constant(data: Any, name: str, text: str, at: Place) -> Any:
             summary = f":{name} is not valid text: it contains U+0000 or half of a surrogate pair."
         raise PredicateError(
             summary,
-            text=text,
-            at=at,
+            text=parsed.text,
+            at=parsed.slots[slot].at,
             found=f"{type(data).__name__}: {data!r}"[:80],
             expected=f"a number (if whole up to {MAX_INTEGER:,}), a string, a boolean, None or a point "
             "within ±90 and ±180",
@@ -572,36 +583,34 @@ def _constant(data: Any, name: str, text: str, at: Place) -> Any:
     if kind_of(constant) == STRUCT:
         raise PredicateError(
             f":{name} cannot be used as a constant.",
-            text=text,
-            at=at,
+            text=parsed.text,
+            at=parsed.slots[slot].at,
             found=f"{data!r}"[:80],
             expected='a number, string, boolean, None, or a point such as {"lat": 30.3, "lon": -97.7}',
         )
     return constant
 
 
-def _list_of(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any], known: set[str]) -> Members:
-    """Return the constant list of an ``IN``, and add the names of its parameters to ``known``."""
+def _list_of(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any]) -> Members:
+    """Return the constant list of an ``IN``."""
     items: list[Any] = []
-    at = parsed.slots[slot].at
     for item in source.items:
         if type(item) is not Parameter:
             items.append(item)
             continue
-        members = given.get(item.name)
+        members = given[item.name]
         if len(source.items) == 1 and isinstance(members, (list, tuple, set, frozenset, np.ndarray)):
-            known.add(item.name)
             if len(members) > MAX_LIST:
                 raise PredicateError(
                     f"The list :{item.name} is too long.",
                     text=parsed.text,
-                    at=at,
+                    at=parsed.slots[slot].at,
                     found=f"{len(members):,} items",
                     expected=f"at most {MAX_LIST:,}",
                 )
-            items += [_constant(member, item.name, parsed.text, at) for member in members]
+            items += [_constant(member, item.name, parsed, slot) for member in members]
         else:
-            items.append(_parameter(parsed, slot, item.name, given, known))
+            items.append(_constant(members, item.name, parsed, slot))
     return Members.of(items)
 
 

@@ -14,9 +14,8 @@ from mudkit.errors import InputMissing, ParameterError, did_you_mean
 from mudkit.files import existing
 from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
-from mudkit.trace.formats import recognise
 from mudkit.trace.formats.columns import ColumnsMissing
-from mudkit.trace.options import FileTable, LoadPlan, Options, refuse_for_folder
+from mudkit.trace.options import FileTable, Options, refuse_for_folder
 from mudkit.trace.parse import check_source
 
 __all__ = ["check", "check_inputs", "described", "inputs", "parse_assignments", "preset", "presets"]
@@ -108,11 +107,18 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
                 refuse_for_folder(path, **shaping)
             continue
         table: FileTable = "positions" if name == "trace" else "reads"
-        sizes = parameters.get("box_km"), parameters.get("window_s")
-        options = Options.of(table, parameters["tz"], parameters["time_unit"], *sizes)
+        options = Options(
+            parameters["format"] if name == "trace" else "auto",
+            table,
+            parameters["tz"],
+            parameters["time_unit"],
+            parameters[mapping],
+            "none",
+            parameters.get("box_km"),
+            parameters.get("window_s"),
+        )
         try:
-            source = recognise(path, parameters["format"] if name == "trace" else "auto", parameters[mapping])
-            check_source(LoadPlan.of(source, options, "none"))
+            check_source(options.plan(path))
         except ColumnsMissing as error:
             raise ColumnsMissing(
                 error.summary,
