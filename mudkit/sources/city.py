@@ -150,7 +150,7 @@ class CommuterTown:
 
 
 class Residents(NamedTuple):
-    """Constants of each car, of shape (cars,); ``errands`` (cars, errand_places), coordinates in degrees."""
+    """Constants of each car, of shape (cars,), errands (cars, errand_places); centre of its town, degrees."""
 
     car: NDArray[np.int64]
     lat: NDArray[np.float64]
