@@ -146,15 +146,7 @@ def listing(names: Iterable[str], most: int = 5) -> str:
 
 @dataclass(frozen=True)
 class Label:
-    """Heading of a column, and how its values are shown.
-
-    Parameters
-    ----------
-    words : str
-    unit : str
-    scale : float
-        Factor from the column's unit to the one that is shown.
-    """
+    """Heading of a column, its unit, and the factor from the column's unit to the one that is shown."""
 
     words: str
     unit: str = ""

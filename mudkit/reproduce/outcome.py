@@ -1,34 +1,75 @@
-"""Measure the rows that are asked for, or take their last result, and give each its verdict."""
+"""Measurement of selected rows, and the last result of each row, kept in the user's cache."""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mudkit import __version__, words
 from mudkit.errors import ParameterError, did_you_mean
-from mudkit.reproduce import contrail, lab, lasthop, mobius, radiator, store, sublim
-from mudkit.reproduce.busy import BusyCores
-from mudkit.reproduce.row import Measured, Row, Say, say_nothing
-from mudkit.reproduce.verdict import NOT_MEASURED, judge
+from mudkit.files import staged_file
+from mudkit.reproduce import (
+    contrail,
+    lab,
+    lab_spark,
+    lasthop,
+    lasthop_speed,
+    mobius,
+    mobius_caching,
+    mobius_overhead,
+    radiator,
+    radiator_scale,
+    sublim,
+)
+from mudkit.reproduce.harness import BusyCores
+from mudkit.reproduce.row import NOT_MEASURED, Figure, Measured, Row, Say, judge, say_nothing
 
-__all__ = ["QUICK_MINUTES", "ROWS", "Result", "machine", "results", "select"]
+__all__ = [
+    "QUICK_MINUTES",
+    "ROWS",
+    "Kept",
+    "Result",
+    "load_result",
+    "results",
+    "select",
+]
 
-ROWS: tuple[Row, ...] = (*mobius.ROWS, *lasthop.ROWS, *contrail.ROWS, *radiator.ROWS, *sublim.ROWS, *lab.ROWS)
-"""All rows, in the order of the table."""
-
-
+_PAPERS: Final = (
+    (mobius, mobius_overhead, mobius_caching),
+    (lasthop, lasthop_speed),
+    (contrail,),
+    (radiator, radiator_scale),
+    (sublim,),
+    (lab, lab_spark),
+)
+ROWS: tuple[Row, ...] = tuple(
+    row
+    for modules in _PAPERS
+    for row in sorted((row for module in modules for row in module.ROWS), key=lambda row: row.name)
+)
+"""All rows, in the order of the table: by paper, then by name."""
 QUICK_MINUTES: Final = 3.0
-"""The time within which a quick run starts rows."""
-_QUICK_PLAN: Final = 2.0
-"""What a quick run plans: slower machines than the two cores of ``Row.minutes`` have time left."""
+"""Time limit of a quick run."""
+_QUICK_PLAN_MINUTES: Final = 2.0
+"""Expected duration of the rows of a quick run, with a reserve for machines slower than two idle cores."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The last result of a row: measurement, date (ISO 8601), duration, and cores used by other programs."""
+
+    measured: Measured
+    date: str
+    minutes: float
+    busy_cores: float
 
 
 @dataclass(frozen=True)
@@ -43,30 +84,30 @@ class Result:
     """
 
     row: Row
-    kept: store.Kept | None
+    kept: Kept | None
 
     @property
     def measured(self) -> Measured | None:
-        """What was measured, if anything."""
+        """The measurement, if there is one."""
         return self.kept.measured if self.kept else None
 
     @property
     def date(self) -> str | None:
-        """When it was measured, in ISO 8601."""
+        """Date of the measurement, in ISO 8601."""
         return self.kept.date if self.kept else None
 
     @property
     def verdict(self) -> str:
-        """Computed from the figures, whenever it is asked for."""
+        """Verdict, computed from the figures."""
         return judge(self.row, self.measured)[0]
 
     @property
     def reason(self) -> str:
-        """Which requirements hold and which do not."""
+        """Requirements that hold and that do not."""
         return judge(self.row, self.measured)[1]
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as plain data.
+        """Return the result as plain data.
 
         Returns
         -------
@@ -90,8 +131,7 @@ class Result:
         }
 
 
-def machine() -> dict[str, Any]:
-    """Say what a figure was measured on."""
+def _machine() -> dict[str, Any]:
     return {
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -148,7 +188,7 @@ def select(
     chosen, minutes = set(), 0.0
     for row in sorted(plain, key=lambda row: row.minutes):
         minutes += row.minutes
-        if minutes <= _QUICK_PLAN:
+        if minutes <= _QUICK_PLAN_MINUTES:
             chosen.add(row.name)
     return [row for row in plain if row.name in chosen]
 
@@ -161,20 +201,18 @@ def results(
     say: Say = say_nothing,
     place: Path | None = None,
 ) -> list[Result]:
-    """Measure the selected rows, and return the results of others as they were last time.
-
-    Each result is kept as soon as it is measured.
+    """Measure the selected rows, keep each result, and return them with the last results of other rows.
 
     Parameters
     ----------
     selected : sequence of Row
-        The rows to measure.
+        Rows to measure.
     rows : sequence of Row, optional
         The rows to return; by default those that were measured.
     within_minutes : float
-        A row that would end later, by the time that it takes on two cores, is not started.
+        A row whose expected end is later is not started.
     say : callable
-        Called with a sentence about what is measured next.
+        Called with each step.
     place : Path, optional
         The folder of the last results; by default one in the user's cache.
 
@@ -217,7 +255,7 @@ def _named(names: Sequence[str], rows: Sequence[Row]) -> list[Row]:
 
 
 def _last(row: Row, place: Path | None) -> Result:
-    return Result(row, store.load(row.name, place or store.folder()))
+    return Result(row, load_result(row.name, place or results_folder()))
 
 
 def _measured(row: Row, say: Say, place: Path | None) -> Result:
@@ -226,8 +264,40 @@ def _measured(row: Row, say: Say, place: Path | None) -> Result:
         began_s = time.monotonic()
         measured = row.measure(lambda text: say(f"{row.name}: {text}"))
         minutes = (time.monotonic() - began_s) / 60
-    measured = Measured(measured.figures, {**measured.parameters, "machine": machine()})
+    measured = Measured(measured.figures, {**measured.parameters, "machine": _machine()})
     date = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    kept = store.Kept(measured, date, round(minutes, 3), round(busy.others, 2))
-    store.save(row.name, kept, place or store.folder())
+    kept = Kept(measured, date, round(minutes, 3), round(busy.others, 2))
+    save_result(row.name, kept, place or results_folder())
     return Result(row, kept)
+
+
+def results_folder() -> Path:
+    """Return the folder of the last results, and create it if needed."""
+    from mudkit.pipeline.launch.cache import cache_folder  # loads all of pipeline: seconds
+
+    return cache_folder("results")
+
+
+def save_result(name: str, kept: Kept, place: Path) -> None:
+    """Save a row's result atomically."""
+    with staged_file(place / f"{name}.json") as file:
+        whole: dict[str, Any] = asdict(kept.measured) | {
+            "date": kept.date,
+            "minutes": kept.minutes,
+            "busy_cores": kept.busy_cores,
+        }
+        file.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load_result(name: str, place: Path) -> Kept | None:
+    """Load a row's last result; None if there is no readable one."""
+    try:
+        whole = json.loads((place / f"{name}.json").read_text(encoding="utf-8"))
+        figures = {
+            key: Figure(float(figure["median"]), float(figure["low"]), float(figure["high"]))
+            for key, figure in whole["figures"].items()
+        }
+        measured = Measured(figures, dict(whole["parameters"]))
+        return Kept(measured, str(whole["date"]), float(whole["minutes"]), float(whole["busy_cores"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # it is only a cache

@@ -1,4 +1,4 @@
-"""A row of the table: what a paper says, how it is measured here, and what must hold."""
+"""A row of the table: the paper's statement, its measurement here, the requirements, and the verdict."""
 
 from __future__ import annotations
 
@@ -9,14 +9,26 @@ from typing import Any, Literal, TypeAlias
 
 from mudkit import words
 
-__all__ = ["Figure", "Measured", "Required", "Row", "Say", "say_nothing"]
+__all__ = [
+    "NOT_MEASURED",
+    "NOT_REPRODUCIBLE",
+    "REPRODUCED",
+    "SHAPE",
+    "Figure",
+    "Measured",
+    "Required",
+    "Row",
+    "Say",
+    "judge",
+    "say_nothing",
+]
 
 Say: TypeAlias = Callable[[str], None]
-"""Told what is being measured, for whoever watches."""
+"""Callback that reports the current step of a measurement."""
 
 
 def say_nothing(text: str) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +47,9 @@ class Figure:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Figure:
-        """Sum up what several runs gave."""
-        whole = list(values)
-        return cls(statistics.median(whole), min(whole), max(whole))
+        """Summarise the values of several runs."""
+        all_values = list(values)
+        return cls(statistics.median(all_values), min(all_values), max(all_values))
 
     def __str__(self) -> str:
         places = words.decimals([self.median, self.low, self.high])
@@ -47,14 +59,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one measurement of a row gave.
+    """Result of one measurement of a row.
 
     Parameters
     ----------
     figures : mapping of str to Figure
         The figures by name; the name has the unit.
     parameters : mapping
-        Seeds, sizes, and whatever else the figures depend on.
+        Seeds, sizes, and everything else that the figures depend on.
     """
 
     figures: Mapping[str, Figure]
@@ -63,7 +75,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Required:
-    """Something that must hold of a figure's median.
+    """Requirement on a figure's median.
 
     Parameters
     ----------
@@ -71,10 +83,10 @@ class Required:
         The name of the figure.
     sense : {'at least', 'at most', 'below'}
     bound : float
-        The value that the figure's median is compared with.
+        Bound of the median.
     is_shape : bool
-        Whether it is about order and slope, not about the level: when these hold and a level does not, the
-        verdict is ``shape``.
+        Whether it concerns order and slope, not the level: when these hold and a level does not, the verdict
+        is ``shape``.
     """
 
     figure: str
@@ -83,7 +95,7 @@ class Required:
     is_shape: bool = False
 
     def holds(self, value: float) -> bool:
-        """Say whether a value meets it; what is no number never does."""
+        """Check whether a value meets the requirement; NaN never does."""
         if self.sense == "at least":
             return value >= self.bound
         return value < self.bound if self.sense == "below" else value <= self.bound
@@ -103,15 +115,15 @@ class Row:
     source : str
         The paper, and its section or figure.
     paper : str
-        What the paper says.
+        The paper's statement.
     required : tuple of Required
-        What must hold of the figures; at least one requirement.
+        At least one requirement.
     measure : callable
-        Measures the row; it is given a function to call with what it is measuring.
+        Measures the row, and calls its argument with each step.
     minutes : float
         Expected duration of the measurement on two idle cores.
     is_speed : bool
-        Whether the row is of speed, which depends on the machine: it is measured only when it is named.
+        Whether the result depends on the speed of the machine; such a row is measured only when named.
     """
 
     name: str
@@ -121,3 +133,43 @@ class Row:
     measure: Callable[[Say], Measured]
     minutes: float
     is_speed: bool = False
+
+
+REPRODUCED = "reproduced"
+SHAPE = "shape"
+NOT_REPRODUCIBLE = "not reproducible"
+NOT_MEASURED = "not measured"
+
+
+def judge(row: Row, measured: Measured | None) -> tuple[str, str]:
+    """Compute a row's verdict and the reason for it."""
+    if measured is None:
+        return NOT_MEASURED, f"mudkit reproduce {row.name} measures it"
+    lacking = [required.figure for required in row.required if required.figure not in measured.figures]
+    if lacking:
+        return NOT_MEASURED, f"the last result is an older one, without {lacking[0]}; measure it again"
+    kept = [required for required in row.required if _holds(required, measured)]
+    missed = [required for required in row.required if required not in kept]
+    reasons = []
+    if missed:
+        requirements = "; ".join(_in_words(required, measured) for required in missed)
+        reasons.append(f"{len(missed)} of {len(row.required)} do not hold here: {requirements}")
+    if kept:
+        requirements = "; ".join(_in_words(required, measured) for required in kept)
+        reasons.append(f"{len(kept)} of {len(row.required)} hold: {requirements}")
+    shape = [required for required in row.required if required.is_shape]
+    if not missed:
+        verdict = REPRODUCED
+    elif shape and all(required in kept for required in shape):
+        verdict = SHAPE
+    else:
+        verdict = NOT_REPRODUCIBLE
+    return verdict, ". ".join(reasons)
+
+
+def _holds(required: Required, measured: Measured) -> bool:
+    return required.holds(measured.figures[required.figure].median)
+
+
+def _in_words(required: Required, measured: Measured) -> str:
+    return f"{required.figure} {words.number(measured.figures[required.figure].median)} ({required})"

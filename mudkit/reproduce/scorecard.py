@@ -1,4 +1,4 @@
-"""Scorecard: every row with the paper's figures, ours, the verdict and what they depend on, as Markdown."""
+"""Scorecard in Markdown: every row with the paper's figures, ours, the verdict and the parameters."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import pandas as pd
 from mudkit import words
 from mudkit.files import staged_file
 from mudkit.reproduce.outcome import Result
-from mudkit.reproduce.row import Figure
+from mudkit.reproduce.row import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, SHAPE, Figure
 from mudkit.reproduce.table import parameter_text
-from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, SHAPE
 
 if TYPE_CHECKING:
     import nbformat
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["BUSY_CORES", "figures", "notebook", "text", "write"]
 
 BUSY_CORES: Final = 0.2
-"""A row is measured under load when other programs keep more cores than this busy."""
+"""Cores used by other programs above which a row counts as measured under load."""
 
 _MEANS: Final = {
     REPRODUCED: "every requirement holds",
@@ -36,24 +35,12 @@ _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>|~$#])")
 
 
 def text(results: Sequence[Result]) -> str:
-    """Return the scorecard as Markdown: an overview, then a section a row.
-
-    Parameters
-    ----------
-    results : sequence of Result
-        The rows in the order of the page.
-    """
+    """Return the scorecard as Markdown: an overview, then a section for each row."""
     return "\n".join([*_overview(results), *(line for result in results for line in _section(result))])
 
 
 def write(results: Sequence[Result], path: Path) -> None:
-    """Write the scorecard to a file.
-
-    Raises
-    ------
-    OutputProblem
-        The file cannot be written.
-    """
+    """Write the scorecard to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with staged_file(path) as file:
         file.write_text(text(results), encoding="utf-8")
@@ -68,18 +55,7 @@ def notebook(results: Sequence[Result]) -> nbformat.NotebookNode:
 
 
 def figures(results: Sequence[Result]) -> pd.DataFrame:
-    """Return the measured figures as a table.
-
-    Parameters
-    ----------
-    results : sequence of Result
-
-    Returns
-    -------
-    DataFrame
-        One line a figure: row, source, verdict, date (ISO 8601), figure, median, low, high, required (in
-        words, empty where nothing is) and holds (null there).
-    """
+    """Return the measured figures as a table."""
     lines = []
     for result in results:
         measured = result.measured.figures if result.measured else {}
@@ -206,5 +182,5 @@ def _minutes(minutes: float) -> str:
 
 
 def _plain(line: str) -> str:
-    """Escape what Markdown would read as markup."""
+    """Escape the markup characters of Markdown."""
     return _SPECIAL.sub(r"\\\1", line)

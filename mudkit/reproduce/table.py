@@ -1,4 +1,4 @@
-"""The table of rows on a terminal."""
+"""Table of rows on a terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from rich.text import Text
 
 from mudkit import words
 from mudkit.reproduce.outcome import Result
-from mudkit.reproduce.row import Row, Say, say_nothing
-from mudkit.reproduce.verdict import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED
+from mudkit.reproduce.row import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, Row, Say, say_nothing
 
 __all__ = ["expected", "left_out", "parameter_text", "render", "watched"]
 
@@ -29,7 +28,7 @@ def expected(rows: Sequence[Row]) -> str:
 
 
 def left_out(results: Sequence[Result], rows: Sequence[Row]) -> str:
-    """Return a sentence about the rows that a quick run does not measure."""
+    """Describe the rows that a quick run did not measure."""
     measured = {result.row.name for result in results}
     rest = [row for row in rows if row.name not in measured]
     if not rest:
@@ -45,14 +44,7 @@ def left_out(results: Sequence[Result], rows: Sequence[Row]) -> str:
 
 
 def render(results: Sequence[Result], console: Console | None = None) -> None:
-    """Print the rows, and what their figures depend on below.
-
-    Parameters
-    ----------
-    results : sequence of Result
-    console : Console, optional
-        The terminal on which the table is printed; by default standard output.
-    """
+    """Print the rows, and their parameters below."""
     console = console or Console()
     table = Table(show_lines=True, expand=True)
     table.add_column("row", width=12)
@@ -69,7 +61,7 @@ def render(results: Sequence[Result], console: Console | None = None) -> None:
 
 
 def _figures(result: Result) -> Text:
-    """List the figures; first those of which something is required, marked by whether it holds."""
+    """List the figures, those with requirements first, marked by whether these hold."""
     if result.measured is None:
         return Text(result.reason, style="dim")
     lines, listed = Text(), set()
@@ -94,7 +86,7 @@ def _verdict(result: Result) -> Text:
 
 
 def parameter_text(parameters: Mapping[str, Any]) -> str:
-    """Write what a row's figures depend on, as one line."""
+    """Format the parameters of a row as one line."""
     return "; ".join(f"{name} {_word(value)}" for name, value in parameters.items())
 
 
@@ -110,7 +102,7 @@ def _word(value: Any) -> str:
 
 @contextmanager
 def watched() -> Iterator[Say]:
-    """Show on standard error what is being measured, where somebody watches.
+    """Show the current step on standard error if it is a terminal.
 
     No thread runs beside the measurement.
     """

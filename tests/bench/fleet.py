@@ -16,7 +16,7 @@ import simpy
 from compare import compare
 
 from mudkit.fleet import LINKS
-from mudkit.reproduce.lab.kernel import EVERY_S, reports
+from mudkit.reproduce.lab import EVERY_S, reports
 
 DEVICES, HOURS = 1000, 12
 LINK = LINKS["lte"]

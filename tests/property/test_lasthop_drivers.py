@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lasthop_reference import Happening, played
 
-from mudkit.reproduce.lasthop.fleet import Fleet
+from mudkit.reproduce.lasthop_speed import Fleet
 from mudkit.systems.lasthop import Forwarding, Spool
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn

@@ -16,15 +16,9 @@ import pytest
 from spark_cluster import bare_python, lives
 
 from mudkit import pipeline
-from mudkit.pipeline.launch.cluster import local_cluster, members
-from mudkit.reproduce.lab.spark_modes import (
-    differing,
-    differing_rows,
-    environment,
-    results,
-    tables,
-    write_source,
-)
+from mudkit.reproduce.cluster import local_cluster, members
+from mudkit.reproduce.harness import environment
+from mudkit.reproduce.lab_spark import differing, differing_rows, read_tables, run_jobs, write_source
 
 pytestmark = pytest.mark.spark
 PATIENCE_S = 600  # a guard: seconds on a quiet machine
@@ -53,14 +47,14 @@ def local(source, tmp_path_factory) -> Path:
     """What one core gives."""
     out = tmp_path_factory.mktemp("local") / "out"
     place = {"master": "local[1]", "config": {"spark.sql.shuffle.partitions": 3}}
-    where = results(source, out, place)
+    where = run_jobs(source, out, place)
     assert where["mudkit"] == [str(Path(pipeline.__file__).resolve())]
     return out
 
 
 @pytest.mark.soak
 def test_there_is_something_to_compare(local):
-    rows = {name: len(table) for name, table in tables(local).items()}
+    rows = {name: len(table) for name, table in read_tables(local).items()}
     assert min(rows.values()) > 0
     assert {"positions", "reads", "rejected", "cells-generated", "label_reads-ingested"} <= set(rows)
     assert rows["label_reads-generated"] > 1.2 * rows["reads"]  # some answers are cached
@@ -76,7 +70,7 @@ def test_there_is_something_to_compare(local):
     ids=["two cores", "connect"],
 )
 def test_the_same_rows_on_this_machine(source, local, tmp_path, place):
-    where = results(source, tmp_path / "out", place)
+    where = run_jobs(source, tmp_path / "out", place)
     assert differing_rows(local, tmp_path / "out") == 0
     assert where["mudkit"][0].endswith("mudkit.zip/mudkit/pipeline/__init__.py") == ("remote" in place)
 
@@ -86,7 +80,7 @@ def test_the_same_rows_on_a_cluster_whose_executors_have_no_mudkit(source, local
     said = subprocess.run([python, "-c", "import mudkit"], capture_output=True, text=True, cwd=tmp_path)
     assert "No module named 'mudkit'" in said.stderr
     place = {"master": cluster.url, "config": {"spark.sql.shuffle.partitions": 5}}
-    where = results(source, tmp_path / "out", place, {"PYSPARK_PYTHON": str(python)})
+    where = run_jobs(source, tmp_path / "out", place, {"PYSPARK_PYTHON": str(python)})
     assert differing_rows(local, tmp_path / "out") == 0
     assert {Path(folder).parent.parent for folder in where["folder"]} == {
         cluster.folder / "worker-0",
@@ -215,16 +209,16 @@ def test_a_worker_that_dies_in_the_middle_costs_time_and_nothing_else(source, lo
     assert not cluster.folder.exists()
     assert not [pid for pid in pids if lives(pid)]
     name = "label_reads-generated"
-    expected = tables(local)[name]
+    expected = read_tables(local)[name]
     assert len(expected) > 0
-    assert differing(tables(out)[name], expected) == 0
+    assert differing(read_tables(out)[name], expected) == 0
 
 
 @pytest.mark.soak
 def test_a_cluster_ends_with_a_python_that_is_killed():
     code = """
         import sys
-        from mudkit.pipeline.launch.cluster import local_cluster
+        from mudkit.reproduce.cluster import local_cluster
         with local_cluster(1) as cluster:
             print(cluster.folder, cluster.master.pid, cluster.workers[0].pid, flush=True)
             sys.stdin.read()

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mudkit.reproduce import lab
-from mudkit.reproduce.lab import spark_labels
+from mudkit.reproduce.lab_spark import F2, measure_labels
 
 pytestmark = pytest.mark.spark
 
@@ -11,9 +10,8 @@ pytestmark = pytest.mark.spark
 @pytest.mark.soak
 def test_f2_small():
     said = []
-    result = spark_labels.measure(said.append, cars=8, days=2, times=2, runs=1)
-    (f2,) = (row for row in lab.ROWS if row.name == "F2")
-    assert {required.figure for required in f2.required} <= set(result.figures)
+    result = measure_labels(said.append, cars=8, days=2, times=2, runs=1)
+    assert {required.figure for required in F2.required} <= set(result.figures)
     assert result.figures["share of runs in which both count the same"].low == 1
     assert 0.2 < result.figures["GB of the driver at its peak"].median < 4
     assert all(figure.low > 0 for name, figure in result.figures.items() if name.startswith("s, "))

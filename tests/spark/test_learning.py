@@ -9,13 +9,10 @@ from mudkit import learning, pipeline, trace
 from mudkit.experiment import Commuters, DriftAlarm, close_the_loop, generate_policy, label_run
 from mudkit.learning import Always, Batch, Bound, FixedRule, Tree
 from mudkit.learning.pairs import Pairs
-from mudkit.reproduce import mobius
-from mudkit.reproduce.mobius import caching_reads, caching_writes
-from mudkit.reproduce.verdict import judge
+from mudkit.reproduce.mobius_caching import M4, M5, Traces
+from mudkit.reproduce.row import judge, say_nothing
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.policies.policies import NearAndRecent
-
-M4, M5 = (row for row in mobius.ROWS if row.name in ("M4", "M5"))
 
 pytestmark = pytest.mark.spark
 
@@ -38,13 +35,12 @@ def test_a_tree_learnt_from_labels_lies_between_rule_and_bound(labelled):
     assert bound["sent_share"] <= rule["sent_share"]
 
 
-def small(measure, **options):
-    return measure(cars=(20,), towns=(1,), seeds=(7,), recorded=False, processes=1, **options)
+SMALL = Traces(cars=(20,), towns=(1,), days={20: 7}, seeds=(7,), recorded=False)
 
 
 @pytest.mark.soak
 def test_row_m4_at_small_size(spark):
-    result = small(caching_reads.measure, days={20: 7})
+    result = M4.measure(say_nothing, traces=SMALL, processes=1)
     assert {required.figure for required in M4.required} <= set(result.figures)
     shares = {name: figure.median for name, figure in result.figures.items()}
     for least in ("1", "0.9"):
@@ -62,7 +58,7 @@ def test_row_m4_at_small_size(spark):
 
 @pytest.mark.soak
 def test_row_m5_at_small_size(spark):
-    result = small(caching_writes.measure, days={20: 7})
+    result = M5.measure(say_nothing, traces=SMALL, processes=1)
     assert {required.figure for required in M5.required} <= set(result.figures)
     shares = {name: figure.median for name, figure in result.figures.items()}
     regime = "20 cars, 1 town"

@@ -35,7 +35,7 @@ from radiator_streams import (
 
 from mudkit.errors import OutputExists, ParameterError, TraceContentError
 from mudkit.pipeline import streaming
-from mudkit.reproduce.radiator import streaming as radiator_streaming
+from mudkit.reproduce import radiator_scale
 from mudkit.systems.radiator import ClientLists, Groups
 from mudkit.trace.schema import epoch_us
 
@@ -248,8 +248,8 @@ def test_the_lag_behind_a_trace_is_bounded(spark, cabspotting, tmp_path):
     rows = rows.filter(some & (pc.field("t") >= first_s) & (pc.field("t") < first_s + 900))
     ts = pc.cast(pc.multiply(rows["t"], S), pa.timestamp("us", "UTC"))
     positions = pa.table({"device": rows["cab"], "ts": ts, "lat": rows["lat"], "lon": rows["lon"]})
-    events = radiator_streaming.events_of(positions)
-    played = radiator_streaming.play(spark, events, tmp_path, every_s=300, speed=1)
+    events = radiator_scale.events_of(positions)
+    played = radiator_scale.play(spark, events, tmp_path, every_s=300, speed=1)
     assert len(played.durations_s) == 4
     assert played.events == len(events) > 300
     assert len(played.lags_s) == len(played.behind_s) > 100
@@ -259,7 +259,7 @@ def test_the_lag_behind_a_trace_is_bounded(spark, cabspotting, tmp_path):
     # The same as in one process, until the last event.
     columns = [events[name].to_pylist() for name in ("number", "client", "kind", "text")]
     told = [ClientEvent(*event) for event in zip(epoch_us(events["ts"]).tolist(), *columns, strict=True)]
-    function = radiator_streaming.by_distance
+    function = radiator_scale.by_distance
     gone, _ = by_one_engine(function, told, told[-1].t_us, Groups, echo=True)
     assert played.receipts == gone.total()
 

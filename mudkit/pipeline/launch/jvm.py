@@ -41,6 +41,7 @@ __all__ = [
     "running_process",
     "see_out",
     "sigint_kept",
+    "spark_home",
     "start_room",
     "started",
 ]
@@ -104,6 +105,11 @@ def start_room() -> Path:
     return Path(tempfile.mkdtemp(prefix="mudkit-spark-"))
 
 
+def spark_home(environ: Mapping[str, str]) -> Path:
+    """Return the folder of Spark: the one in the environment, or the one of PySpark."""
+    return Path(environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
 def jvm_config(wanted: Wanted, environ: Mapping[str, str], *, archived: bool = True) -> Jvm:
     """Put together how the JVM of a session is to be started.
 
@@ -124,9 +130,8 @@ def jvm_config(wanted: Wanted, environ: Mapping[str, str], *, archived: bool = T
     """
     heap = memory(environ)
     java = find_java()
-    spark_home = Path(environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     archived = archived and _plain_classes(wanted, environ)
-    archive = prepare(java, spark_home / "jars") if archived else Archive()
+    archive = prepare(java, spark_home(environ) / "jars") if archived else Archive()
     theirs = wanted.config.get("spark.driver.extraJavaOptions", "")
     log = Path(__file__).with_name("log4j2.properties").as_uri()
     folder = start_room()

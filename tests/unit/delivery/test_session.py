@@ -178,6 +178,19 @@ def test_a_follower_ignores_a_late_copy_of_a_start_that_it_has_skipped() -> None
     assert follower.hear({"a": 8, "b": 8, "c": 8, "d": 10}, 9)
 
 
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=30))
+def test_a_follower_never_goes_back_to_an_earlier_start(order: list[int]) -> None:
+    """Messages of nine successive starts arrive late, twice, in any order, or not at all."""
+    lineages: list[dict[str, int]] = [{}]
+    for number in range(8):
+        lineages.append(continued(lineages[-1], 7, f"start {number}"))
+    follower, newest = Follower(), 0
+    for number in order:
+        assert follower.hear(lineages[number], 7) == (number >= newest)
+        newest = max(number, newest)
+        assert follower.lineage == lineages[newest]
+
+
 def test_a_follower_remembers_the_last_starts() -> None:
     follower = Follower()
     for number in range(70):

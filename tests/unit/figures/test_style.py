@@ -12,7 +12,7 @@ import pytest
 from mudkit import figures
 from mudkit.figures import devices, maps, messages, policies, style
 from mudkit.figures.style import ColourScale, ramp, template
-from mudkit.widgets.figure import Figure
+from mudkit.widgets.panel import Figure
 
 FILES = sorted(Path(figures.__file__).parent.rglob("*.py"))
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from mudkit.experiment.contrail_pair import item_latencies_s
+from mudkit.reproduce import contrail
 from mudkit.reproduce.contrail import ROWS
-from mudkit.reproduce.contrail import measures as measures
-from mudkit.reproduce.verdict import NOT_REPRODUCIBLE, REPRODUCED, judge
+from mudkit.reproduce.row import NOT_REPRODUCIBLE, REPRODUCED, judge
 
 SMALL = {
-    "C1": lambda: measures.polling(intervals_s=(1, 8), count=60, seeds=(1,)),
-    "C2": lambda: measures.idle(timeouts_s=(0, 4, 16), count=40, seeds=(1,)),
-    "C3": lambda: measures.battery(hours=0.1),
-    "C4": lambda: measures.throughput(items=100),
-    "C5": lambda: measures.steadiness(seconds=20, seeds=(1,)),
-    "C7": lambda: measures.efficiency(size_bytes=20_000),
+    "C1": lambda: contrail.measure_polling(intervals_s=(1, 8), count=60, seeds=(1,)),
+    "C2": lambda: contrail.measure_idle(timeouts_s=(0, 4, 16), count=40, seeds=(1,)),
+    "C3": lambda: contrail.measure_battery(hours=0.1),
+    "C4": lambda: contrail.measure_throughput(items=100),
+    "C5": lambda: contrail.measure_steadiness(seconds=20, seeds=(1,)),
+    "C7": lambda: contrail.measure_efficiency(size_bytes=20_000),
 }
 
 
@@ -31,7 +31,7 @@ def test_a_small_measurement_has_every_figure_and_the_verdict_of_a_large_one(nam
 
 def test_c8_is_about_ten_thousand_manipulations():
     row = ROWS[-1]
-    measured = measures.privacy(manipulations=200, items=5)
+    measured = contrail.measure_privacy(manipulations=200, items=5)
     (missed,) = [each for each in row.required if not each.holds(measured.figures[each.figure].median)]
     assert (missed.figure, missed.bound, measured.figures[missed.figure].median) == (
         "manipulations",
@@ -44,7 +44,7 @@ def test_c8_is_about_ten_thousand_manipulations():
 @pytest.mark.soak
 def test_more_instances_serve_more_clients():
     loads = ((10, 1), (60, 1), (60, 10))
-    measured = measures.scale(loads=loads, service_ms=60.0, minutes=0.5)
+    measured = contrail.measure_scale(loads=loads, service_ms=60.0, minutes=0.5)
     means = {name: figure.median for name, figure in measured.figures.items() if name.startswith("mean")}
     assert means["mean s, 60 clients, 10 instances"] < 0.7 * means["mean s, 60 clients, 1 instance"]
 
@@ -52,12 +52,12 @@ def test_more_instances_serve_more_clients():
 def test_order_and_slope_of_the_scale_fail_when_it_is_shuffled():
     loads = [(100, 10), (10, 1), (100, 1), (980, 20), (980, 10), (980, 1)]
     paper = dict(zip(loads, (3.4, 3.9, 6.0, 6.5, 9.0, float("inf")), strict=True))
-    assert measures.out_of_order(paper) == (0, 0)
+    assert contrail.out_of_order(paper) == (0, 0)
     by_load = {(clients, instances): clients / instances for clients, instances in loads}
-    assert measures.out_of_order(by_load) == (3, 0)  # clients to an instance alone: the shape
+    assert contrail.out_of_order(by_load) == (3, 0)  # clients to an instance alone: the shape
     shuffled = dict(zip(loads, (6.0, 3.4, 9.0, 3.9, float("inf"), 6.5), strict=True))
-    assert measures.out_of_order(shuffled)[1] > 0
-    assert measures.out_of_order(dict(zip(loads, reversed(paper.values()), strict=True)))[1] > 4
+    assert contrail.out_of_order(shuffled)[1] > 0
+    assert contrail.out_of_order(dict(zip(loads, reversed(paper.values()), strict=True)))[1] > 4
 
 
 def test_a_latency_without_polling_is_what_transfers_take():

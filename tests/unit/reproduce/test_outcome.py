@@ -1,8 +1,6 @@
 import dataclasses
 import io
 import json
-import os
-import time
 
 import pytest
 from rich.console import Console
@@ -10,7 +8,7 @@ from typer.testing import CliRunner
 
 from mudkit.cli import app
 from mudkit.errors import OutputProblem, ParameterError
-from mudkit.reproduce import busy, outcome, results, store, table
+from mudkit.reproduce import outcome, results, table
 from mudkit.reproduce.outcome import ROWS
 from mudkit.reproduce.row import Figure, Measured, Required, Row
 
@@ -95,7 +93,7 @@ def test_the_verdict_on_a_kept_result_is_computed_anew(tmp_path):
 )
 def test_a_result_that_cannot_be_read_is_none(tmp_path, text):
     (tmp_path / "S1.json").write_text(text)
-    assert store.load("S1", tmp_path) is None
+    assert outcome.load_result("S1", tmp_path) is None
     assert measure(rows(), place=tmp_path)[0].verdict == "not measured"
 
 
@@ -233,18 +231,3 @@ def test_each_row_states_its_time_before_and_what_is_left_out_after(tmp_path, mo
         "Left out, of speed: S1 (6 s)",
         "mudkit reproduce P1 measures one of them.",
     ]
-
-
-def test_load_of_other_programs_is_measured(monkeypatch):
-    with busy.BusyCores() as idle:
-        began_s = time.process_time()
-        while time.process_time() - began_s < 0.05:
-            pass
-    assert 0.0 <= idle.others <= os.cpu_count() + 0.5
-    clock = iter([0.0, 30.0])
-    monkeypatch.setattr(busy, "_busy_s", lambda: next(clock))
-    monkeypatch.setattr(busy, "_own_s", lambda: 0.0)
-    monkeypatch.setattr(busy.time, "monotonic", iter([0.0, 20.0]).__next__)
-    with busy.BusyCores() as loaded:
-        pass
-    assert loaded.others == 1.5

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from mudkit.cli import app
 from mudkit.files import sha256
-from mudkit.reproduce import outcome, results, store
+from mudkit.reproduce import outcome, results
 from mudkit.reproduce.row import Figure, Measured, Required, Row
 from mudkit.reproduce.scorecard import BUSY_CORES, figures, notebook, text
 
@@ -88,7 +88,7 @@ def test_a_section_has_all_that_its_verdict_depends_on(collected):
 
 
 def test_rows_of_speed_that_were_measured_under_load_are_named(collected):
-    kept = store.Kept(collected[0].measured, "2026-01-01T00:00:00", 0.5, BUSY_CORES + 0.1)
+    kept = outcome.Kept(collected[0].measured, "2026-01-01T00:00:00", 0.5, BUSY_CORES + 0.1)
     speed = outcome.Result(ROWS[2], kept)
     assert "measured under load: S1." in text([speed])
     assert "in 0.5 minutes" in text([speed])

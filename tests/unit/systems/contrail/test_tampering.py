@@ -7,7 +7,7 @@ from contrail_place import marked
 from msgspec.structs import replace
 
 from mudkit.events import Ciphertext, Received
-from mudkit.reproduce.contrail.tampering import MANIPULATIONS, Testbed, tamper
+from mudkit.reproduce.contrail import MANIPULATIONS, Testbed, tamper
 from mudkit.systems.contrail import TamperedMessage
 from mudkit.systems.contrail.messages import Data, Deliver
 
@@ -27,14 +27,14 @@ def test_without_encryption_they_are_not():
 
 def test_what_was_not_changed_is_not_reported():
     testbed = Testbed()
-    before = testbed.kept()
+    before = testbed.stored()
     for message in testbed.messages:
-        assert testbed.hand_over(message) == []
-    assert testbed.kept() > before  # some had not been seen yet
-    after = testbed.kept()
+        assert testbed.deliver(message) == []
+    assert testbed.stored() > before  # some had not been seen yet
+    after = testbed.stored()
     for message in testbed.messages:
-        assert testbed.hand_over(message) == []
-    assert testbed.kept() == after
+        assert testbed.deliver(message) == []
+    assert testbed.stored() == after
 
 
 def test_later_messages_come_and_honest_copies_are_only_counted(place):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.reproduce.sublim.picu import SITUATIONS, cases, decision
+from mudkit.reproduce.sublim import SITUATIONS, cases, decision
 from mudkit.systems.sublim import Policy
 from mudkit.systems.sublim.study import picu, picu_function, shared_timestamp_policy, stateless_picu
 

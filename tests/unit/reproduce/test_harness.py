@@ -1,0 +1,61 @@
+"""Processes of the measurements, their peak memory, and the load of other programs."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from mudkit.errors import EnvironmentProblem
+from mudkit.reproduce import harness
+
+
+@pytest.mark.process
+def test_peaks_are_of_a_process_and_its_descendants():
+    code = "import subprocess, sys; a = bytearray(80_000_000); print('ready', flush=True); sys.stdin.read()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
+    process = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process, harness.PeakMemory(process.pid) as peaks:
+        assert process.stdout.readline() == b"ready\n"
+        peaks.sample()
+        process.stdin.close()
+    mb = peaks.mb()
+    assert 80 < mb["workers"] < 200
+    assert 3 < mb["driver"] < 80
+    assert mb["driver"] + mb["workers"] == pytest.approx(sum(mb for _, mb in peaks._peaks.values()))
+
+
+def test_a_process_that_ends_early_says_so():
+    with pytest.raises(EnvironmentProblem, match="no room") as raised:
+        harness.json_of("raise MemoryError('no room')", task=harness.Task("fills the memory"))
+    assert "The process that fills the memory ended before it was done" in str(raised.value)
+    assert harness.json_of("print('x'); print([1])", task=harness.Task("prints")) == [1]
+
+
+def test_a_function_runs_in_a_process_of_its_own(monkeypatch):
+    monkeypatch.setenv("SPARK_REMOTE", "sc://elsewhere")
+    task = harness.Task("returns the environment")
+    variables = harness.answer_of(harness.environment, task=task, environ={"GIVEN": "1"})
+    assert (variables["GIVEN"], variables.get("SPARK_REMOTE")) == ("1", None)
+
+
+def test_a_peer_that_is_missing():
+    harness.require_peer("pytest", "X1", "this")
+    with pytest.raises(EnvironmentProblem, match="pip install mudkit_peer"):
+        harness.require_peer("mudkit_peer", "X1", "this")
+
+
+def test_load_of_other_programs_is_measured(monkeypatch):
+    with harness.BusyCores() as idle:
+        began_s = time.process_time()
+        while time.process_time() - began_s < 0.05:
+            pass
+    assert 0.0 <= idle.others <= os.cpu_count() + 0.5
+    clock = iter([0.0, 30.0])
+    monkeypatch.setattr(harness, "_busy_s", lambda: next(clock))
+    monkeypatch.setattr(harness, "_own_s", lambda: 0.0)
+    monkeypatch.setattr(harness.time, "monotonic", iter([0.0, 20.0]).__next__)
+    with harness.BusyCores() as loaded:
+        pass
+    assert loaded.others == 1.5

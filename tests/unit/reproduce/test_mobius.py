@@ -1,0 +1,108 @@
+"""Rows M1, M2 and M6 at small sizes, untimed."""
+
+import dataclasses
+import math
+
+import pytest
+
+from mudkit.errors import EnvironmentProblem
+from mudkit.experiment.matching import MatchingLoad
+from mudkit.reproduce import mobius
+from mudkit.reproduce.mobius import M1, M2, M6
+from mudkit.reproduce.row import judge
+from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.verify.campaign.bugs import BUGS, Bug
+
+
+@pytest.fixture(scope="module")
+def m1():
+    return mobius.measure_matching(
+        subscriptions=600,
+        fewer=200,
+        hard=300,
+        topics=20,
+        hot_topics=2,
+        records=40,
+        updates=30,
+        partitions=(1, 5, 20),
+        runs=2,
+    )
+
+
+@pytest.mark.soak
+def test_m1_measures_all_that_is_required(m1):
+    assert {required.figure for required in M1.required} <= set(m1.figures)
+    for name, figure in m1.figures.items():
+        assert math.isfinite(figure.median), name
+        assert figure.low <= figure.median <= figure.high, name
+    assert m1.figures["share of records on which both agree"].low == 1
+    assert m1.parameters["subscriptions"] == 600
+
+
+def test_m1_tells_the_hard_shapes(m1):
+    for shape in ("ranges", "wide", "skewed", "near"):
+        assert m1.figures[f"{shape}: µs a record"].median > 0
+    assert m1.figures["near: µs for 10 moves and a record"].median > 0
+
+
+def test_a_difference_between_index_and_one_by_one_is_noticed(monkeypatch):
+    assert mobius._agreement(MatchingLoad(300, 2)) == 1
+    whole = mobius.match_each
+    monkeypatch.setattr(mobius, "match_each", lambda *pair: whole(*pair)[:2])
+    assert 0 < mobius._agreement(MatchingLoad(300, 2)) < 1
+
+
+@pytest.mark.soak
+def test_m2_measures_all_that_is_required():
+    measured = mobius.measure_capacity(subscriptions=2000, topics=[10], seeds=[1])
+    assert {required.figure for required in M2.required} <= set(measured.figures)
+    assert measured.figures["subscriptions held"].median == 2000
+    assert (
+        10 < measured.figures["MB before the first"].median < measured.figures["MB at the peak"].median < 500
+    )
+
+
+def test_m2_says_when_the_process_ends_early():
+    with pytest.raises(EnvironmentProblem, match="The process that holds the subscriptions ended before"):
+        mobius.measure_capacity(subscriptions=10, topics=[0], seeds=[1])
+
+
+def test_the_papers_curve():
+    assert "69 at 1,000" in M1.paper
+
+
+def test_the_fit_is_a_line():
+    many = [1, 10, 100, 1000]
+    base, per_s, power = mobius._fit(many, [3e-6, 21e-6, 201e-6, 2001e-6])
+    assert (round(base, 9), round(per_s), round(power, 2)) == (1, 500_000, 1)
+    for slower, expected in ((lambda n: 1e-6 * n**2, 2), (lambda n: 1e-6 * n**0.5, 0.5), (lambda n: 1e-6, 0)):
+        assert mobius._fit(many, [slower(n) for n in many])[2] == pytest.approx(expected, abs=0.01)
+    assert mobius._fit(many, [3e-6, 21e-6, 2001e-6, 201e-6])[2] < 0  # shuffled
+
+
+def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
+    bugs = [bug for bug in BUGS if bug.name == "a conflict that keeps the pending write"]
+    measured = mobius.measure_campaign(seeds=[0, 1, 17, 30], bugs=bugs)
+    assert {required.figure for required in M6.required} <= set(measured.figures)
+    assert measured.figures["runs"].median == 4
+    assert measured.figures["runs in which a promise was broken"].median == 0
+    assert measured.figures["writes"].median > 10
+    assert (
+        "seed 17: ILLEGAL (fork-sequential" in measured.parameters["smallest counterexample to definition 3"]
+    )
+    assert measured.figures["seeded bugs that nothing caught"].median == 0
+    assert measured.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 2
+    assert f"seed {bugs[0].seed}, 2 operations: ILLEGAL" in measured.parameters[f"seeded, {bugs[0].name}"]
+    monkeypatch.setattr(BackEnd, "_results", lambda self, client: {})  # a write is applied again
+    measured = mobius.measure_campaign(seeds=range(10), bugs=())
+    assert measured.figures["runs in which a promise was broken"].median > 0
+
+
+@pytest.mark.soak
+def test_m6_is_not_reproduced_when_a_seeded_bug_is_not_caught():
+    bugs = [Bug("none", "nothing", ())] * 4
+    measured = mobius.measure_campaign(seeds=range(2), bugs=bugs)
+    (required,) = (each for each in M6.required if each.figure == "seeded bugs that nothing caught")
+    row = dataclasses.replace(M6, required=(required,))
+    assert judge(row, measured)[0] == "not reproducible"
+    assert measured.parameters["seeded, none"] == "nothing caught it"

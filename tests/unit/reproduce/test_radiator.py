@@ -1,0 +1,163 @@
+"""The rows of Radiator, at small size and untimed."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from mudkit.reproduce import radiator, radiator_scale
+from mudkit.reproduce.radiator import R1, R2, R3, R4, R6
+from mudkit.reproduce.radiator_scale import R5
+from mudkit.reproduce.row import Figure, Measured, judge
+
+
+def complete(row, measured):
+    assert {required.figure for required in row.required} <= set(measured.figures)
+    for name, figure in measured.figures.items():
+        assert not math.isnan(figure.median), name
+        assert figure.low <= figure.median <= figure.high, name
+    return measured.figures
+
+
+def test_r1_sizes_are_the_papers_and_aggregation_saves():
+    measured = radiator.measure_compression(count=3000, seeds=[1])
+    figures = complete(R1, measured)
+    assert 300 <= figures["smallest message, bytes"].median <= figures["largest message, bytes"].median <= 500
+    assert judge(R1, measured)[0] in ("shape", "reproduced")
+    assert "gzip" in measured.parameters["encoding"]
+
+
+def test_r1_a_saturated_link_is_relieved():
+    measured = radiator.measure_compression(count=3000, seeds=[1])
+    kinds = ("no gzip", "volume 1", "volume 20", "volume 50")
+    lags = {kind: measured.figures[f"lag of {kind}, saturated link, s"].median for kind in kinds}
+    shares = {kind: measured.figures[f"share of a saturated link that {kind} takes"].median for kind in kinds}
+    assert lags["no gzip"] > 3 * lags["volume 1"] > 3 * max(lags["volume 20"], lags["volume 50"])
+    assert shares["no gzip"] == pytest.approx(1, abs=0.02), "the link carries no more"
+    assert shares["volume 1"] == pytest.approx(1, abs=0.03)
+    assert shares["volume 20"] == pytest.approx(
+        measured.figures["bytes a message, volume 20"].median
+        / measured.figures["bytes a message, volume 1"].median
+        * radiator.OVERLOAD,
+        abs=0.02,
+    )
+    worse = {
+        name: Figure.of([1 / each.median]) if "saturated link" in name and "over" in name else each
+        for name, each in measured.figures.items()
+    }
+    assert judge(R1, Measured(worse, measured.parameters))[0] == "not reproducible"
+
+
+def test_a_link_takes_one_after_the_other():
+    sent = radiator.SentAggregates(
+        np.array([0.0, 1.0, 9.0]), np.array([4.0, 4.0, 2.0]), [np.array([0.0])] * 3
+    )
+    assert sent.lags_s(2.0) == pytest.approx([1.0, 3.0, 9.5])
+    assert [sent.sent_bytes(2.0, until_s) for until_s in (0, 1, 3, 9, 20)] == [0, 2, 6, 8, 10]
+
+
+def test_r2_longer_chains_leave_less():
+    measured = radiator.measure_chains(clients=6000, count=2, seeds=[1])
+    figures = complete(R2, measured)
+    left = [figures[f"share left at {share:.2%}"].median for share in radiator.SHARES]
+    assert left[0] == 1.0, "0.02 % of 6,000 is one client"
+    assert left[1:] == sorted(left[1:], reverse=True)
+    assert left[3] < 0.1
+
+
+def test_r3_chains_and_aggregates_take_a_twentieth():
+    measured = radiator.measure_headline(clients=6000, length_s=60, seeds=[1], load=2.0)
+    figures = complete(R3, measured)
+    assert figures["times less outbound"].median > 20
+    assert figures["mean delay over that of pushes to each"].median < 1, "60 hops against an overloaded link"
+
+
+def test_r4_retention_pays_where_the_link_is_full():
+    measured = radiator.measure_lag(length_s=60, seeds=[1])
+    figures = complete(R4, measured)
+    assert figures["lag of volume 20 over volume 1 at load 2"].median < 1
+    assert figures["lag of volume 20 over volume 1 at load 0.25"].median > 1
+    lags = [figures[f"lag of volume 1 at load {load:g}, s"].median for load in radiator.LOADS]
+    assert lags == sorted(lags)
+    assert lags[-1] == pytest.approx(60 / 2, rel=0.1), "the link turns to a message after twice its time"
+
+
+def test_r4_is_no_shape_when_shuffled():
+    measured = radiator.measure_lag(length_s=30, seeds=[1])
+    names = [
+        name for name in measured.figures if name.startswith("lag of volume 20 over") or "50 over" in name
+    ]
+    values = [1 / measured.figures[name].median for name in names]
+    figures = dict(measured.figures) | {
+        name: Figure.of([value]) for name, value in zip(names, values, strict=True)
+    }
+    assert judge(R4, Measured(figures, measured.parameters))[0] == "not reproducible"
+
+
+def test_r5_measures_the_engines():
+    measured = radiator_scale.measure_engines(
+        clients=200, many=3000, few=400, literal=20, unkeyed=60, beside=300, runs=1
+    )
+    figures = measured.figures
+    assert figures["messages that wait at the most"].median > 0
+    assert figures["bytes of aggregates, each counted once"].median > 0
+    assert figures["messages/s into 5 groups"].median > figures["messages/s of Algorithm 3 literally"].median
+    assert figures["times as fast as Algorithm 3 literally, without a key"].median > 2
+    assert "300 clients" in measured.parameters["messages"]["without a key"]
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_r5_has_all_that_is_required():
+    engines = {"clients": 60, "many": 500, "few": 60, "literal": 3, "unkeyed": 5, "beside": 20, "runs": 1}
+    measured = radiator_scale.measure_scale(
+        engines=engines, stream={"cars": 40, "hours": 0.1, "every_s": 120.0}
+    )
+    figures = complete(R5, measured)
+    assert 0 < figures["longest lag behind the stream over its bound"].median <= 1
+    assert "two files" in measured.parameters["stream"]
+
+
+def streamed(durations_s, every_s=60.0):
+    """What R5 says of a stream whose batches take so long; each file lets an aggregate go in its middle."""
+    ends_us = [round((number + 1) * every_s * 1e6) for number in range(len(durations_s) - 1)]
+    done_s = np.array(radiator_scale._done_s(ends_us, durations_s, 1.0))
+    went_s = np.array(ends_us) / 1e6 - every_s / 2
+    played = radiator_scale.Played(
+        done_s[1:] - went_s,
+        np.full(len(went_s), every_s / 2),
+        list(durations_s),
+        1,
+        1,
+        np.mean(durations_s[1:]) / every_s,
+        radiator_scale.bound_s(durations_s, every_s, 1.0),
+    )
+    return played.lags_s.max() / played.bound_s, played.growth, played.busy
+
+
+def test_r5_a_stream_that_does_not_keep_up_is_seen():
+    over, growth, busy = streamed([8.0] + [1.0] * 30)
+    assert over < 1
+    assert growth == pytest.approx(1.0, abs=0.1), "the last batch waits for no file"
+    assert busy < 1
+    over, growth, busy = streamed([8.0] + [70.0] * 30)
+    assert over > 1, "each batch begins later than the one before"
+    assert growth > 1.25
+    assert busy > 1
+
+
+def test_r6_the_chain_grows_the_payload_less_than_itself():
+    measured = radiator.measure_payload(count=3, seeds=[1])
+    figures = complete(R6, measured)
+    assert 1.5 < figures["payload of 100 recipients over that of 10"].median < 10
+    assert judge(R6, measured)[0] in ("shape", "reproduced")
+
+
+def test_falls_counts_steps_down():
+    line = [5.0, 4.0, 3.0, 1.0]
+    assert radiator.falls(line) == 3
+    random.Random(3).shuffle(line)
+    assert radiator.falls(line) < 3
