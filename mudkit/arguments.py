@@ -52,10 +52,8 @@ _MAX_FLOAT: Final = sys.float_info.max
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a public call: arguments that do not fit their annotations raise a ParameterError.
 
-    An annotation documents what an argument means: ``None`` is accepted where it allows None. A number is
-    never NaN, a truth value no number, and a text no sequence and always UTF-8.
-
-    Annotations are compiled at the first call, so that a call costs one check for each argument.
+    ``None`` is accepted where an annotation allows it. A number is never NaN, a truth value no number, and a
+    text no sequence and always UTF-8. Annotations are compiled at the first call.
     """
     checks: _Checks | None = None
 

@@ -19,40 +19,17 @@ _T = TypeVar("_T")
 
 
 class ItemId(NamedTuple):
-    """Name of an item on the network: it never changes, and no other item has it.
-
-    Parameters
-    ----------
-    incarnation : str
-        Incarnation of the start that accepted the item.
-    number : int
-        Position among the items of this incarnation, from 1 on.
-    """
+    """Permanent name of an item on the network: the incarnation that accepted it, and its number there."""
 
     incarnation: str
     number: int
 
 
 class Outbox(Generic[_T]):
-    """Pending items in the order of their sequence numbers.
+    """Pending items of the struct ``kind`` in the order of their sequence numbers, at most ``max_items``.
 
     A sequence number is local: it counts on over restarts, and a restored store gives it to another item.
-    Peers know an item by its name.
-
-    Parameters
-    ----------
-    ports : Ports
-    kind : type
-        Type of an item: a struct.
-    name : str
-        Prefix of its keys in the store.
-    max_items : int
-        Capacity, in items.
-
-    Attributes
-    ----------
-    last_seq : int
-        Sequence number of the last item; 0 before the first.
+    Peers know an item by its name. ``last_seq`` is that of the last item; 0 before the first.
     """
 
     def __init__(
@@ -121,8 +98,8 @@ class Outbox(Generic[_T]):
     def seq(self, incarnation: str, number: int) -> int:
         """Return the sequence number of a name; 0 if no item of this incarnation can be pending.
 
-        A number beyond the last one of the incarnation stands for the last one, or for a later one that is
-        not pending either.
+        A number beyond the incarnation's last stands for the last, or for a later one that is not pending
+        either.
         """
         bases = {**self._starts, self._incarnation.id: self._base_seq}
         if incarnation not in bases or number < 1:
@@ -131,18 +108,9 @@ class Outbox(Generic[_T]):
         return min(bases[incarnation] + number, self.last_seq, *later)
 
     def add(self, item: _T, seq: int | None = None) -> int:
-        """Store an item durably, and return its sequence number.
+        """Store an item durably, and return its sequence number; raise OutboxFull at the capacity.
 
-        Parameters
-        ----------
-        item
-        seq : int, optional
-            Higher than all before, for a machine that numbers several outboxes together; by default the next.
-
-        Raises
-        ------
-        OutboxFull
-            The capacity is reached.
+        ``seq`` is given by a machine that numbers several outboxes together, and is higher than all before.
         """
         if len(self._waiting) >= self._max_items:
             raise OutboxFull(

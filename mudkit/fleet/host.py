@@ -116,11 +116,10 @@ class Host(Displayed):
     Parameters
     ----------
     world : Runtime
-        The world that runs its machines.
     name : str
         Its name in the lab, and its first address.
     link : Link, optional
-        Its link; by default none: it is a server.
+        None: it is a server.
     """
 
     __slots__ = (
@@ -545,8 +544,7 @@ class Operation(Displayed):
     def add_done_callback(self, f: Callable[[Operation], None]) -> None:
         """Call ``f`` with this operation when it is answered; at once, if it is.
 
-        An exception of ``f`` is recorded in ``lab.problems`` and warned of with a
-        :class:`~mudkit.errors.FailureWarning`; the other callbacks are called all the same.
+        An exception of ``f`` becomes a row of ``lab.problems`` and a :class:`~mudkit.errors.FailureWarning`.
         """
         if self._has_called_back:
             f(self)

@@ -33,7 +33,7 @@ from mudkit.fleet.bill import Bill, BillRow
 from mudkit.fleet.clock import ARRIVAL, LINK, TIMER, Clock
 from mudkit.fleet.device import Device
 from mudkit.fleet.host import Host, Operation, Process
-from mudkit.fleet.link import Direction, Draws, Leg, Link, LinkProfile, Transfer, profile_of
+from mudkit.fleet.link import Direction, Draws, Leg, Link, Transfer, profile_of
 from mudkit.fleet.store import Killed
 from mudkit.sources.streams import Stream
 
@@ -144,7 +144,7 @@ class World(Clock):
         """Add a device with a link, which is up."""
         profile = profile_of(link)
         self.check_free(name)
-        device = Device(self, name, self.new_link(profile, name))
+        device = Device(self, name, Link(profile, name, self._bill, *self._latencies))
         self.hosts[name] = device
         return device
 
@@ -194,10 +194,6 @@ class World(Clock):
         self._addresses.discard(host.address)
         self._addresses.add(address)
         host.address = address
-
-    def new_link(self, profile: LinkProfile, name: str) -> Link:
-        """Create the link of a device, which charges this bill."""
-        return Link(profile, name, self._bill, *self._latencies)
 
     # -- the bill
 

@@ -138,20 +138,11 @@ class _Devices:
 
 
 class Recorder:
-    """Records of what happens in a world.
+    """Records of what happens in a world, whose ``on_`` attributes it sets.
 
-    Parameters
-    ----------
-    world : World
-        The world, whose ``on_`` attributes are set.
-    start_us : int
-        Start of virtual time, in µs since 1970 (UTC).
-    description : dict
-        Manifest of the trace, without the installed systems and the end.
-    messages : bool
-        Whether to record every message and transfer.
-    exposure : bool
-        Whether to record what each party held.
+    ``start_us`` is the start of virtual time in µs since 1970 (UTC), ``description`` the manifest of the
+    trace without systems and end. ``messages``: record each message and transfer; ``exposure``: what each
+    party held.
     """
 
     def __init__(
@@ -309,7 +300,7 @@ class Recorder:
             self.add("reads", (host.name, self.world.now_us, *loc, box_km, window_s, "recorded"))
 
     def _describe(self, process: Process, row: Mapping[str, Any]) -> None:
-        """Store a machine's description of an operation: a row for each record that it concerns.
+        """Store a machine's description of an operation.
 
         A later row of the same record updates the earlier one.
         """
@@ -381,13 +372,7 @@ class Recorder:
             yield self._table(name, self._rows[name] + more)
 
     def table(self, name: str) -> pa.Table:
-        """Return a whole table of the trace.
-
-        Parameters
-        ----------
-        name : str
-            A name of :data:`TABLES`.
-        """
+        """Return a whole table of the trace, by a ``name`` of :data:`TABLES`."""
         return pa.concat_tables(self.pieces(name))
 
     def radio_stretches(self, device: Device) -> list[Stretch]:
@@ -417,19 +402,7 @@ class Recorder:
         return stretches
 
     def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write all tables as a trace folder, as of now; the same run writes the same bytes.
-
-        Parameters
-        ----------
-        path : path-like
-            The new folder.
-        overwrite : bool
-            Replace an existing trace.
-
-        Returns
-        -------
-        Path
-            The folder, which :mod:`mudkit.trace` and :mod:`mudkit.pipeline` read.
+        """Write all tables as a trace folder, as of now, and return it; the same run writes the same bytes.
 
         Raises
         ------

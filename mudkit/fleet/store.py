@@ -171,16 +171,9 @@ class MemoryStore:
 class SqliteStore:
     """A store in a file, which outlives the process.
 
-    Changes are kept in memory until the commit: a single change is one statement, which is a transaction of
-    its own, several are one transaction.
-
-    Parameters
-    ----------
-    path : Path
-        The SQLite file.
-    synchronous : {'FULL', 'NORMAL'}
-        SQLite's mode (https://www.sqlite.org/pragma.html#pragma_synchronous): a commit survives a power cut,
-        or only the end of the process.
+    Changes are kept in memory until the commit, one transaction. ``synchronous`` is SQLite's mode
+    (https://www.sqlite.org/pragma.html#pragma_synchronous): with ``FULL`` a commit survives a power cut, with
+    ``NORMAL`` only the end of the process.
     """
 
     def __init__(self, path: Path, synchronous: str = "FULL") -> None:

@@ -117,11 +117,7 @@ _NO_PARAMETERS: Final[Mapping[str, Any]] = {}
 
 
 class Parser:
-    """Parser of one text.
-
-    ``parameters`` only give the tree the kinds of its constants at once; they are checked elsewhere. ``part``
-    holds the tokens to parse when they are not all of the text.
-    """
+    """Parser of one text, or of its tokens ``part``; ``parameters`` only give constants their kinds."""
 
     def __init__(
         self,

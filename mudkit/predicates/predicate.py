@@ -1,7 +1,6 @@
 """The predicate: a condition as text, its constants, and its form.
 
-A form is the checked tree of a signature, with its compiled functions. Forms are cached by signature, so that
-a million predicates of one shape are compiled once.
+A form is the checked tree of a signature, with its compiled functions. Forms are cached by signature.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _KINDS: Final[dict[type, int]] = {float: NUMBER, str: STRING, _Unbound: -1}
 
 
 class Predicate:
-    """Condition over records, their readers and their writers.
+    """Condition over records, their readers and their writers (Mobius 2.2).
 
     Parameters
     ----------
@@ -80,9 +79,8 @@ class Predicate:
 
     Notes
     -----
-    Mobius 2.2: writers and readers choose each other by predicates. Each text is parsed once and each shape
-    compiled once in a process; the 4,096 used last are cached. Chained comparisons, such as ``1 < n < 3`` or
-    ``n = 1 IS NULL``, are refused: engines disagree on their meaning.
+    Each text is parsed once and each shape compiled once in a process; the 4,096 used last are cached.
+    Chained comparisons, such as ``1 < n < 3``, are refused: engines disagree on their meaning.
 
     Examples
     --------
@@ -127,7 +125,6 @@ class Predicate:
         self._parsed = parsed = _parse(text, language, parameters)
         known: set[str] = set()
         constants = []
-        """Constants, by slot."""
         for slot, source in enumerate(parsed.sources):
             if isinstance(source, Parameter):
                 constants.append(_parameter(parsed, slot, source.name, parameters, known))
@@ -149,7 +146,6 @@ class Predicate:
         parsed = self._parsed
         kinds = tuple([_KINDS.get(type(c)) or kind_of(c) for c in constants])
         form = parsed.forms.get(kinds)
-        """Checked tree and compiled functions, shared by all predicates of its signature."""
         if form is None:
             form = parsed.forms[kinds] = _form_of(with_kinds(parsed, kinds), self.language, parsed.text)
         if form.patterns:
@@ -166,10 +162,7 @@ class Predicate:
 
     @property
     def signature(self) -> str:
-        """Shape of the predicate: names, operators and functions, with ``?kind`` for each constant.
-
-        It does not depend on the values of constants, on spacing or on comments.
-        """
+        """Shape of the predicate: names, operators and functions, with ``?kind`` for each constant."""
         return self.form.signature
 
     @property
@@ -178,30 +171,19 @@ class Predicate:
         return list(self.form.unbound)
 
     def names(self) -> dict[str, set[str]]:
-        """Return the names that the predicate reads, by scope.
-
-        Returns
-        -------
-        dict of str to set of str
-            Every scope of its language; dots separate the parts of paths into structs.
-        """
+        """Return the names that the predicate reads, by scope; dots separate the parts of paths."""
         names: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
         for scope, path in self.form.names:
             names[scope].add(".".join(path))
         return names
 
     def bind(self, **scopes: Mapping[str, Any]) -> Predicate:
-        """Replace the names of a scope by constants: the data of the writer when a record is written.
+        """Return a predicate with the names of a scope replaced by constants: the data of the writer.
 
         Parameters
         ----------
         **scopes : mapping
             Data of the scope, for instance ``sender={"loc": (30.27, -97.74)}``. Missing attributes are NULL.
-
-        Returns
-        -------
-        Predicate
-            A new predicate.
 
         Raises
         ------
@@ -222,11 +204,7 @@ class Predicate:
                 for part in source.path:
                     data = attribute(data, part)
                 constants[slot] = value(data)
-        bound = Predicate.__new__(Predicate)
-        bound.language = self.language
-        bound._parsed = self._parsed
-        bound._set_constants(tuple(constants))
-        return bound
+        return _built(self._parsed, self.language, constants)
 
     def __call__(
         self, record: Mapping[str, Any] = _EMPTY, /, *, tables: Mapping[str, Any] | None = None, **scopes: Any
@@ -369,10 +347,7 @@ class Predicate:
         return str(writer.finished(writer.of(self.form.root, BOOLEAN)))
 
     def explain(self) -> str:
-        """Return a drawing of the tree, one node a line, with known kinds; then names that may be misspelt.
-
-        A name with a misspelt scope is an attribute of the record, and NULL when no record has it.
-        """
+        """Return a drawing of the tree, a node a line, with known kinds; then names that may be misspelt."""
         lines = [tree.outline(self.form.root, self.constants)]
         for scope, path in self.form.names:
             if (meant := self.language.meant(scope, path)) is not None:
@@ -403,7 +378,7 @@ class Predicate:
         return hash(self.signature)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.text, self.language, self.constants)
+        return Predicate.restore, (self.text, self.constants, self.language)
 
     @classmethod
     def restore(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
@@ -412,20 +387,18 @@ class Predicate:
         Parameters
         ----------
         text : str
-            Text of the condition.
         constants : iterable
             Constants, by slot.
         language : Language
-            Language of the text.
         """
-        return _restored(text, language, tuple(constants))
+        return _built(_parse(text, language), language, constants)
 
 
-def _restored(text: str, language: Language, constants: tuple[Any, ...]) -> Predicate:
+def _built(parsed: Parsed, language: Language, constants: Iterable[Any]) -> Predicate:
     predicate = Predicate.__new__(Predicate)
     predicate.language = language
-    predicate._parsed = _parse(text, language)
-    predicate._set_constants(constants)
+    predicate._parsed = parsed
+    predicate._set_constants(tuple(constants))
     return predicate
 
 
@@ -449,8 +422,7 @@ def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY
 class Form:
     """Checked tree of a signature, and its compiled functions.
 
-    ``key`` is equal for forms of the same signature, also when one was evicted from the cache and built
-    again.
+    ``key`` is equal for forms of the same signature, also when one was evicted and built again.
     """
 
     def __init__(
@@ -493,13 +465,7 @@ _forms: OrderedDict[_Key, Form] = OrderedDict()
 
 
 def _form_of(root: Node, language: Language, text: str) -> Form:
-    """Check a tree whose constants have kinds, and return its form.
-
-    Raises
-    ------
-    PredicateError
-        A name is not in the schema, or an argument can never have a kind that the function accepts.
-    """
+    """Check names and kinds of a tree whose constants have kinds, and return its form."""
     kinds = ""
     if language.schema:
         named = {

@@ -39,17 +39,13 @@ _TYPES: Final = {float: NUMBER, str: STRING, int: BOOLEAN}
 
 
 def register_functions(connection: sqlite3.Connection) -> None:
-    """Add the functions that predicates need to a connection, and those of users.
+    """Add the functions that predicates need to a connection, ``mudkit_…``, and those of users.
 
     Parameters
     ----------
     connection : sqlite3.Connection
-        Connection that evaluates expressions of :meth:`Predicate.sql`.
-
-    Notes
-    -----
-    Their names begin with ``mudkit_``. A function that is registered with
-    :func:`mudkit.predicates.function` later needs another call.
+        Connection that evaluates expressions of :meth:`Predicate.sql`; call again after
+        :func:`mudkit.predicates.function`.
     """
     known: dict[str, tuple[int, Callable[..., Any]]] = {
         "point": (-1, _point),

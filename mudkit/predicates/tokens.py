@@ -79,16 +79,9 @@ DIALECT: Final = Dialect()
 
 
 def tokenize(text: str) -> list[Token]:
-    """Split a text into the tokens of the language.
+    """Split a text into the tokens of the language; every name gets the prefix :data:`NAME_PREFIX`.
 
-    Words that SQL knows and the language does not (``date``, ``order``) are plain names. Every name gets the
-    prefix :data:`NAME_PREFIX`.
-
-    Raises
-    ------
-    PredicateError
-        The text is too long or nested too deeply, has chained comparisons, or contains something that is not
-        part of the language.
+    Words that SQL knows and the language does not (``date``, ``order``) are plain names.
     """
     _check_text(text)
     try:

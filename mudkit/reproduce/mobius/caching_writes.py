@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from mudkit.errors import TraceContentError
 from mudkit.learning import Batch
 from mudkit.learning.evaluate_batches import bound_us, trained_on
-from mudkit.learning.frontier import interpolate_frontier, write_frontier
-from mudkit.learning.oracle import oracle_frontier
+from mudkit.learning.frontier import interpolate_frontier, oracle_frontier, write_frontier
 from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 from mudkit.processes import PROCESSES, spread_out
 from mudkit.reproduce.mobius.caching_traces import (

@@ -362,8 +362,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
-    ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.Name`); the outcomes of
-    earlier ones than ``known`` in this incarnation are acknowledged.
+    ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.ItemId`); the outcomes
+    of earlier ones than ``known`` in this incarnation are acknowledged.
     """
 
     name: Name

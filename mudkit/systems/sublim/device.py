@@ -101,10 +101,9 @@ _HELLO_INTERVAL_US: Final = 60_000_000
 
 
 class _Attachment(msgspec.Struct, frozen=True):
-    """Access point of the client.
+    """Access point ``at`` that is to serve the client, and ``origin``, which has before; ``fresh``: none has.
 
-    ``epoch`` counts its changes. ``at`` is to serve it, ``origin`` has served it before. ``fresh``: no access
-    point has served it, as far as it knows.
+    ``epoch`` counts its changes.
     """
 
     epoch: int = 0

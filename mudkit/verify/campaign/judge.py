@@ -170,13 +170,14 @@ class Judgement:
     def _judge_tables(self) -> None:
         """Check that a client that has seen a table is not shown an older one of the same name.
 
-        An uncommitted value is pending on the device that reads it.
+        A value that is pending on the device that reads it belongs to no table yet.
         """
         newest: dict[tuple[str, str], int] = {}
         work = self.campaign.work
         operations = (*work.reads, *(write.operation for write in work.writes))
         answered = [operation for operation in operations if operation.status == "ok"]
         written = {id(write.operation): write.value for write in work.writes}
+        answered_us = {write.value: write.operation.responded_us for write in work.writes}
         for operation in sorted(answered, key=lambda operation: (operation.responded_us, operation.op_id)):
             arguments = operation.call.named_arguments
             client = self._identity(operation.process.host.name, operation.session)
@@ -191,6 +192,9 @@ class Judgement:
                 newest[table] = max(newest.get(table, 0), self._created[created - 1] if created else 0)
             values = [str(record["v"]) for record in records] if is_read else [written[id(operation)]]
             for value in values:
+                until_us = answered_us[value] or operation.responded_us
+                if arguments["type"] == "uncommitted" and until_us >= operation.responded_us:
+                    continue  # it may be pending
                 number = self._tables.get(value, newest.get(table, 0))
                 if is_read and number < newest.get(table, 0):
                     self.problems.append(f"{operation} of {client} shows {value!r} of a dropped table")
@@ -352,20 +356,21 @@ class Judgement:
                 self._judge_order(watch)
 
     def _judge_order(self, watch: Watch) -> None:
-        """Check that versions ascend, and that no notification follows the end."""
-        last: dict[str, int] = {}
+        """Check that versions ascend, and that no notification follows the end.
+
+        A version that becomes hidden or visible when the reader's data changes comes once more, as the other
+        kind of change.
+        """
+        last: dict[str, tuple[int, str]] = {}
         for place, change in enumerate(watch.notified):
             if isinstance(change, dict):
                 if place != len(watch.notified) - 1:
                     self.problems.append(f"a continuous read was notified after its end: {watch.notified}")
                 return
-            # a record that becomes hidden is removed with the version that was notified before
-            is_late = change.version + (change.kind == "remove") <= last.get(change.key, 0)
-            if is_late:
-                self.problems.append(
-                    f"a continuous read was notified of {change} after version {last[change.key]}"
-                )
-            last[change.key] = change.version
+            version, kind = last.get(change.key, (0, ""))
+            if change.version < version or (change.version == version and change.kind == kind):
+                self.problems.append(f"a continuous read was notified of {change} after version {version}")
+            last[change.key] = change.version, change.kind
 
     def _judge_conflict(self, key: str, operation: Any, rows: list[dict[str, Any]]) -> None:
         """Check that another version existed at some time while the write was in flight."""

@@ -188,9 +188,10 @@ class Work:
     def record_loss(self, name: str, *, is_wiped: bool) -> None:
         """End the watches of a device that was wiped or restored; a restored one may be notified again."""
         for watch in self.watches:
-            if watch.client == name and watch.max_notified is None:
-                watch.is_on, watch.is_restored = False, not is_wiped
-                watch.max_notified = len(watch.notified)
+            if watch.client == name:
+                watch.is_on, watch.is_restored = False, watch.is_restored or not is_wiped
+                if watch.max_notified is None:
+                    watch.max_notified = len(watch.notified)
 
     def ship(self) -> None:
         """Ship a policy, sometimes one that is older than another."""

@@ -169,6 +169,15 @@ def test_a_follower_goes_back_with_a_restored_log_and_ignores_late_copies() -> N
     assert not follower.hear({"b": 8}, 9)
 
 
+def test_a_follower_ignores_a_late_copy_of_a_start_that_it_has_skipped() -> None:
+    follower = Follower()
+    follower.hear({"a": 8}, 7)
+    assert follower.hear({"a": 8, "b": 8, "c": 8}, 7)
+    assert not follower.hear({"a": 8, "b": 8}, 7)
+    assert follower.hear({"a": 8, "b": 8, "c": 8}, 9)
+    assert follower.hear({"a": 8, "b": 8, "c": 8, "d": 10}, 9)
+
+
 def test_a_follower_remembers_the_last_starts() -> None:
     follower = Follower()
     for number in range(70):

@@ -130,11 +130,6 @@ class EventLog:
         return not len(self._outbox)
 
     @property
-    def last_seq(self) -> int:
-        """Number of the last fact; 0 before the first."""
-        return self._outbox.last_seq
-
-    @property
     def first_seq(self) -> int:
         """Number of the first fact that is not acknowledged."""
         return self._outbox.first_seq
@@ -189,11 +184,7 @@ class _StoredFollowing(msgspec.Struct, frozen=True):
 
 
 class DeviceMachine:
-    """Machine of one device.
-
-    ``me`` is its name, which stays when its address changes; ``capacity`` the maximum number of messages
-    (None: unlimited).
-    """
+    """Machine of the device ``me``, which holds at most ``capacity`` messages (None: unlimited)."""
 
     def __init__(self, ports: Ports, me: str, server: str, capacity: int | None) -> None:
         self._ports, self._store = ports, ports.store
@@ -339,7 +330,6 @@ class DeviceMachine:
         return f"{self._incarnation} {self._life}.{self._session_count}"
 
     def _start_session(self) -> Sequence[Effect]:
-        """Begin a session."""
         self._end_session()
         self._session_count += 1
         self._stream, self._overtaken = Incoming(), ()
