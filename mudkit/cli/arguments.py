@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and how they print tables."""
+"""Arguments of several commands, and their output of tables."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = [
 Format = Annotated[
     str,
     typer.Option(
-        help="Format of the file; auto finds out which: cabspotting, cabspotting-txt, geolife, gtfs-rt, "
+        help="Format of the file; auto recognises it: cabspotting, cabspotting-txt, geolife, gtfs-rt, "
         "gowalla, gpx, csv or parquet."
     ),
 ]
-Table = Annotated[Literal["positions", "reads"], typer.Option(help="What the rows are: positions or reads.")]
+Table = Annotated[Literal["positions", "reads"], typer.Option(help="Kind of the rows: positions or reads.")]
 Columns = Annotated[
     list[str] | None,
     typer.Option(
@@ -44,7 +44,7 @@ Columns = Annotated[
         "speed_mps, occupied, box_km or window_s.",
     ),
 ]
-Zone = Annotated[str, typer.Option(help="Time zone of times that do not name theirs.")]
+Zone = Annotated[str, typer.Option(help="Time zone of times without one.")]
 TimeUnit = Annotated[
     Literal["s", "ms", "us", "ns"], typer.Option(help="Unit of numeric times: s, ms, us or ns.")
 ]
@@ -52,26 +52,26 @@ Rule = Annotated[
     str | None,
     typer.Option(
         help="Rule for reads: occupancy, trip_start(still_s=600), poisson(per_day=24) or none; by default "
-        "occupancy where the file has fares, else trip_start after 600 s of standing still."
+        "occupancy if the file has fares, else trip_start after 600 s without movement."
     ),
 ]
 BoxKm = Annotated[float | None, typer.Option(help="Side of a read's box in km; by default 20.")]
 WindowS = Annotated[
-    float | None, typer.Option(help="How far back a read asks, in seconds; by default 7200 (2 h).")
+    float | None, typer.Option(help="Time window of a read, in seconds; by default 7200 (2 h).")
 ]
 Where = Annotated[
     str | None,
     typer.Option(
-        help='Which positions: "hour(ts) < 9 AND within_km(point(lat, lon), point(37.8, -122.4), 5)". '
+        help='Positions to keep: "hour(ts) < 9 AND within_km(point(lat, lon), point(37.8, -122.4), 5)". '
         "Reads are not filtered."
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder to make.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder to create.")]
 
 
 def mapping(pairs: list[str] | None) -> dict[str, str]:
-    """Read NAME=COLUMN, each."""
+    """Parse pairs NAME=COLUMN."""
     names: dict[str, str] = {}
     for pair in pairs or []:
         name, separator, column = pair.partition("=")
@@ -92,12 +92,12 @@ def mapping(pairs: list[str] | None) -> dict[str, str]:
 
 
 def print_table(table: pd.DataFrame) -> None:
-    """Show two columns, without a head."""
+    """Print two columns without a header."""
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
 
     grid = Grid(show_header=False, box=None)
     for what, value in table.itertuples(index=False):
-        grid.add_row(Text(str(what)), Text(str(value)))  # as it is: [bold] is no markup in a file's name
+        grid.add_row(Text(str(what)), Text(str(value)))  # literally: [bold] in a file name is not markup
     Console().print(grid)

@@ -21,20 +21,20 @@ def judge(
         list[Path],
         typer.Argument(metavar="FILE…", help="Notebooks and Python files handed in, or folders of them."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="CSV to write, a line a file and exercise.")],
+    out: Annotated[Path, typer.Option("--out", help="CSV to write, one line per file and exercise.")],
     exercise: Annotated[
-        list[str] | None, typer.Option(help="Judge these only, and say where they are missing.")
+        list[str] | None, typer.Option(help="Judge only these, and report files without them.")
     ] = None,
     judges: Annotated[
         Path | None, typer.Option(help="A Python file with EXERCISES of your own, see docs/guides/class.md.")
     ] = None,
-    within_s: Annotated[float, typer.Option(help="How long a piece may take, in seconds.")] = 120.0,
+    within_s: Annotated[float, typer.Option(help="Time limit of each solution, in seconds.")] = 120.0,
     overwrite: Overwrite = False,
 ) -> None:
-    """Judge what a class has written, each piece in a process of its own.
+    """Judge the solutions of a class, each in a process of its own.
 
-    The pieces run with your rights: judge strangers' files on an account that has nothing to lose. Ends with
-    status 1 when no piece was judged.
+    Solutions run with your rights: judge strangers' files on an account without access to anything valuable.
+    The exit status is 1 if no solution was judged.
 
     Example: mudkit judge handed_in/ --out grades.csv --exercise 00_start_here
     """
@@ -44,7 +44,7 @@ def judge(
 
     if out.is_dir():
         raise OutputExists(
-            "There is a folder where the CSV is to be.",
+            "There is a folder in place of the CSV.",
             where=str(out),
             found="a folder",
             expected="a free place, or a file",
@@ -54,7 +54,7 @@ def judge(
         raise OutputExists("There is a file already.", where=str(out), remedy="name another, or --overwrite")
     graded = grade(files, judges=judges, exercises=exercise or (), within_s=within_s)
     with staged_file(out) as staging:
-        graded.to_csv(staging, index=False, encoding="utf-8-sig")  # by its mark a spreadsheet knows UTF-8
+        graded.to_csv(staging, index=False, encoding="utf-8-sig")  # spreadsheets recognise UTF-8 by the mark
     counts = graded.groupby("verdict").size()
     typer.echo(f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}: {out}")
     is_judged = graded["verdict"].isin(("passed", "not yet"))
@@ -77,11 +77,11 @@ def lab(
 ) -> None:
     """Open JupyterLab on copies of the chapters, in the folder `work`; further arguments go to JupyterLab.
 
-    A copy in which somebody has worked stays as it is; the others follow the chapters.
+    Changed copies stay as they are; the others follow the chapters.
 
     Example: mudkit lab --no-browser --port 9000
 
-    Arguments that are not named here go to JupyterLab, as --no-browser does.
+    Arguments not listed here, such as --no-browser, go to JupyterLab.
     """
     from mudkit.cli.jupyter import command, environment, is_local_root, refuse_unknown
 
@@ -106,5 +106,5 @@ def lab(
 
 def _chapters() -> Path:
     """Return the folder of chapters: that of a checkout, else the package's own."""
-    here = Path("notebooks")
-    return here if (here / "00_start_here.ipynb").is_file() else Path(__file__).parent.parent / "notebooks"
+    local = Path("notebooks")
+    return local if (local / "00_start_here.ipynb").is_file() else Path(__file__).parent.parent / "notebooks"

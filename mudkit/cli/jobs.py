@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,8 +31,8 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Run jobs on Spark.", no_args_is_help=True)
 
-_MUCH_BYTES = 8 << 20
-"""Input from which on it pays that Java compiles all the way: some hundred thousand positions."""
+_LARGE_BYTES = 8 << 20
+"""Input size above which full compilation by Java pays: some hundred thousand positions."""
 
 _TRACE = ("where", "reads", "dates")
 _OPTIONS: dict[str, tuple[str, ...]] = {
@@ -40,7 +42,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "label_writes": _TRACE,
     "propagation": ("zoom", "interval_s", "threshold", "message_bytes", "aggregate_bytes", "where", "dates"),
 }
-"""Options that each job looks at."""
+"""Options of each job."""
 
 
 @app.command("run")
@@ -58,23 +60,23 @@ def pipeline_run(
     box_km: BoxKm = None,
     window_s: WindowS = None,
     horizon_s: Annotated[
-        float, typer.Option(help="label_reads: how old a cached answer may be, in seconds.")
+        float, typer.Option(help="label_reads: maximum age of a cached answer, in seconds.")
     ] = 7200.0,
     zoom: Annotated[
         list[int] | None,
         typer.Option(
-            help="cells, propagation: level of the map's cells to count at, 0 (the world) to 22, as often as "
-            "needed; by default 12, 14 and 16 for cells, 14 for propagation."
+            help="cells, propagation: zoom level of the cells, 0 (the world) to 22; may be repeated; by "
+            "default 12, 14 and 16 for cells, 14 for propagation."
         ),
     ] = None,
     bucket_s: Annotated[int, typer.Option(help="cells: length of a time bucket, in whole seconds.")] = 3600,
     interval_s: Annotated[
-        int, typer.Option(help="propagation: after how many seconds what is held goes anyway.")
+        int, typer.Option(help="propagation: maximum time that a message is held, in seconds.")
     ] = 300,
     threshold: Annotated[
         list[int] | None,
         typer.Option(
-            help="propagation: messages in an aggregate, 1 for none joined, as often as needed; by default "
+            help="propagation: messages in an aggregate, 1 for no aggregation; may be repeated; by default "
             "1, 20 and 50."
         ),
     ] = None,
@@ -87,16 +89,15 @@ def pipeline_run(
     dates: Annotated[
         int | None,
         typer.Option(
-            help="How many dates make a part of the work; not for ingest. By default as many as have about a "
+            help="Number of dates in each part of the work; not for ingest. By default, dates with about a "
             "million positions."
         ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Run one job on Spark and write its result; a stopped job continues where it was.
+    """Run one job on Spark and write its result; a stopped job resumes.
 
-    `pipeline.spread` and `pipeline.aggregate_stream` are for Python only: they take a function, which no
-    command line can express.
+    `pipeline.spread` and `pipeline.aggregate_stream` are available in Python only: they take a function.
 
     Example: mudkit pipeline run cells traces/cars --out counts --zoom 12 --zoom 14
     """
@@ -131,7 +132,7 @@ def pipeline_run(
     else:
         from mudkit.trace import read_manifest
 
-        read_manifest(path)  # Spark starts for a trace only
+        read_manifest(path)  # fail before Spark starts if it is not a trace
     from mudkit import pipeline
 
     with _spark(path) as spark:
@@ -151,23 +152,23 @@ def pipeline_run(
                 **settings[job],
             )
         if report.parts_reused:
-            typer.echo(f"{report.parts_reused} of {report.parts} partitions were there already", err=True)
+            typer.echo(f"{report.parts_reused} of {report.parts} partitions existed already", err=True)
         typer.echo(str(report))
 
 
 def _refuse_options_of_others(context: typer.Context, job: str) -> None:
-    """Refuse options that were given and that the job does not look at."""
+    """Raise an error for options that the job does not have."""
     of_jobs = {name for names in _OPTIONS.values() for name in names}
     given = [name for name in context.params if _is_given(context, name) and name in of_jobs]
     if others := [name for name in given if name not in _OPTIONS[job]]:
         raise ParameterError(
-            f"The job {job} does not look at {_written(others[0])}.",
+            f"The job {job} has no option {_written(others[0])}.",
             where=", ".join(map(_written, others)),
             found=", ".join(_as_option(name, context.params[name]) for name in others),
             expected=", ".join(map(_written, _OPTIONS[job])),
             remedy="ingest takes all rows of one file; the jobs that read traces take --where and --reads"
             if job == "ingest"
-            else f"leave it out; it is of {_jobs_with(others[0])}",
+            else f"leave it out; it is an option of {_jobs_with(others[0])}",
         )
 
 
@@ -181,7 +182,7 @@ def _jobs_with(name: str) -> str:
 
 
 def _as_option(name: str, value: Any) -> str:
-    """Return an option as it was written on the command line."""
+    """Return an option as written on the command line."""
     return " ".join(f"{_written(name)} {part}" for part in (value if isinstance(value, list) else [value]))
 
 
@@ -189,26 +190,22 @@ def _written(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-class _spark:  # noqa: N801 - reads as a function where it is used
-    """A session that ends with the command.
+@contextmanager
+def _spark(path: Path) -> Iterator[Any]:
+    """Start a session that ends with the command.
 
-    For much input its Java compiles all the way: it starts later than a notebook's session, and then works
-    faster. A Connect server has options of its own.
+    For large input Java compiles fully, which starts later and then runs faster. A Connect server has options
+    of its own.
     """
+    from mudkit import pipeline
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> Any:
-        from mudkit import pipeline
-
-        if os.environ.get("SPARK_REMOTE") or _size_bytes(self.path) < _MUCH_BYTES:
-            return pipeline.session()
-        return pipeline.session(config={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
-
-    def __exit__(self, *error: object) -> None:
-        from mudkit import pipeline
-
+    if os.environ.get("SPARK_REMOTE") or _size_bytes(path) < _LARGE_BYTES:
+        session = pipeline.session()
+    else:
+        session = pipeline.session(config={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
+    try:
+        yield session
+    finally:
         pipeline.stop()
 
 

@@ -21,7 +21,7 @@ _DEFAULTS: Final = {
     "LabApp.news_url": "None",
     "LabApp.extension_manager": "readonly",
 }
-"""This machine only; no check for updates, no news, no manager of extensions."""
+"""Listen on this machine only; no check for updates, news or extension manager."""
 _ALIASES: Final = {"ip": "ServerApp.ip", "sock": "ServerApp.sock", "notebook-dir": "ServerApp.root_dir"}
 _OWN: Final = ("--student", "--source", "--help")
 _CONFIG: Final = Path(__file__).parent.parent / "data" / "jupyter"
@@ -30,7 +30,7 @@ _CONFIG: Final = Path(__file__).parent.parent / "data" / "jupyter"
 
 def command(folder: Path, arguments: Sequence[str]) -> list[str]:
     """Return the command that opens JupyterLab on a folder; ``arguments`` replace the defaults."""
-    given = _options(arguments)  # JupyterLab refuses an option that is given twice
+    given = _options(arguments)  # JupyterLab refuses duplicate options
     options = _DEFAULTS | {"ServerApp.root_dir": str(folder.resolve())}
     return [
         *(sys.executable, "-m", "jupyterlab"),
@@ -64,19 +64,9 @@ def _options(arguments: Sequence[str]) -> set[str]:
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
-    """Look at options before JupyterLab does: with one that it cannot read, it leaves out all of them.
+    """Check the options of JupyterLab, which ignores all of them if one is invalid.
 
-    Parameters
-    ----------
-    arguments : sequence of str
-        The arguments of the command line that are JupyterLab's, in their order.
-
-    Raises
-    ------
-    ParameterError
-        JupyterLab has no such option, or the option does not take this value.
-    EnvironmentProblem
-        There is no JupyterLab.
+    Raises ParameterError for an unknown option or value, EnvironmentProblem without JupyterLab.
     """
     options = [argument for argument in arguments if argument.startswith("-") and argument.strip("-")]
     if not options:

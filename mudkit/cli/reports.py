@@ -1,4 +1,4 @@
-"""``mudkit report`` and ``mudkit reproduce`` write what was measured as pages and tables."""
+"""``mudkit report`` and ``mudkit reproduce``: write results as pages and tables."""
 
 from __future__ import annotations
 
@@ -91,10 +91,11 @@ def reproduce(
     ] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder for pages.")] = Path("reports/build"),
 ) -> None:
-    """Measure the papers' numbers on this machine, and print both with a verdict each.
+    """Measure the papers' numbers on this machine, and print both with a verdict.
 
-    Named rows are measured. Without a name all are, but those of speed: these show their last result, with
-    its date. With --scorecard and no name, rows without a result are measured, those of speed too.
+    Named rows are measured. Without a name, all rows except those of speed are measured; these show their
+    last result with its date. With --scorecard and no name, rows without a result are measured, including
+    speed.
 
     Example: mudkit reproduce M1 --json
     """

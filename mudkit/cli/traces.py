@@ -1,4 +1,4 @@
-"""``mudkit trace``: load, generate and look at traces."""
+"""``mudkit trace``: load, generate and summarise traces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Load, generate and look at traces.", no_args_is_help=True)
+app = typer.Typer(help="Load, generate and summarise traces.", no_args_is_help=True)
 
 
 @app.command("load")
@@ -71,7 +71,7 @@ def trace_generate(
     cars: Annotated[int, typer.Option(help="Number of cars.")] = 600,
     days: Annotated[int, typer.Option(help="Number of days.")] = 30,
     seed: Annotated[int, typer.Option(help="Same seed, same trace.")] = 7,
-    towns: Annotated[int, typer.Option(help="Towns that the cars are spread over.")] = 1,
+    towns: Annotated[int, typer.Option(help="Number of towns.")] = 1,
     overwrite: Overwrite = False,
 ) -> None:
     """Generate a CarTel-like trace, day by day.
@@ -116,7 +116,7 @@ def trace_profile(
 
 
 def _chosen(loaded: Loaded, where: str | None) -> Loaded:
-    """Keep the positions that are meant; to keep none is a mistake."""
+    """Return the trace with the chosen positions; raise an error if none is left."""
     if where is None:
         return loaded
     chosen = loaded.where(where)
@@ -126,8 +126,8 @@ def _chosen(loaded: Loaded, where: str | None) -> Loaded:
             where=f"--where {where!r}",
             found=f"0 of {len(loaded.positions):,} positions",
             expected="at least one",
-            remedy="check the predicate; `mudkit trace profile` without --where says what is there"
+            remedy="check the predicate; `mudkit trace profile` without --where shows the trace"
             if len(loaded.positions)
-            else "leave --where out: it chooses positions, and these are reads",
+            else "leave --where out: it selects positions, and these are reads",
         )
     return chosen

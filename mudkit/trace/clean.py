@@ -46,11 +46,6 @@ def clean(good: pa.Table, plan: LoadPlan) -> CleanTables:
     """Return the plausible rows of whole devices, with reads derived from positions.
 
     ``good`` has the columns of :class:`mudkit.trace.parse.Parsed`, in the order of the files.
-
-    Raises
-    ------
-    TraceContentError
-        The rule needs data that the trace does not have.
     """
     if plan.options.table == "reads":
         return CleanTables(POSITIONS.empty_table(), *clean_reads(good, plan))

@@ -136,28 +136,10 @@ def _no_such_rule(text: str) -> ParameterError:
 def derive_reads(
     positions: pa.Table, rule: Rule, *, box_km: float, window_s: float, occupied: pa.Array | None = None
 ) -> pa.Table:
-    """Derive reads from positions.
+    """Derive reads from positions that are ordered by device and time.
 
-    Parameters
-    ----------
-    positions : pyarrow.Table
-        Positions with the schema of the trace, ordered by device and time.
-    rule : Rule
-        Rule that determines the times.
-    box_km, window_s : float
-        Request of each read: a square of this side in km, and the points of this number of seconds.
-    occupied : pyarrow.Array of bool, optional
-        Whether the taxi has a fare at each position, needed by ``occupancy``; null is unknown.
-
-    Returns
-    -------
-    pyarrow.Table
-        Reads with the schema of the trace.
-
-    Raises
-    ------
-    TraceContentError
-        The rule needs data that the trace does not have.
+    ``occupied`` tells whether the taxi has a fare at each position (null: unknown); the rule ``occupancy``
+    raises TraceContentError without it.
     """
     if rule.name == "occupancy" and occupied is None:
         raise TraceContentError(

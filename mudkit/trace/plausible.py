@@ -79,16 +79,8 @@ def judge(
 ) -> Judgement:
     """Decide which rows to keep, device by device; the order of rows does not matter.
 
-    Parameters
-    ----------
-    device : ndarray of int
-        Number of the device of each row.
-    t_us : ndarray of int64
-        Time of each row, in microseconds.
-    lat, lon : ndarray of float64
-        Place of each row, in degrees; in range and finite.
-    others : sequence of ndarray of float64
-        Other columns. Of rows with equal device, time and place the one with the lowest values is kept.
+    Places are in degrees, in range and finite. Of rows with equal device, time and place the one with the
+    lowest values in ``others`` is kept.
     """
     order = _in_order(device, t_us, lat, lon, others)
     device, t_us, lat, lon = device[order], t_us[order], lat[order], lon[order]

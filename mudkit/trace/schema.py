@@ -255,11 +255,6 @@ def read_ids(reads: pa.Table) -> NDArray[np.int64]:
     The id depends on device, time, place, box and window only, so the same read has the same id in every
     file, order and machine. It has 64 bits: among 10 million reads the chance that any two share one is
     about 3 in a million.
-
-    Parameters
-    ----------
-    reads : pyarrow.Table
-        A table with the columns ``device, ts, lat, lon, box_km, window_s``.
     """
     device = reads["device"].combine_chunks().dictionary_encode()
     names = np.array([_text_hash(name) for name in device.dictionary.to_pylist()] or [0], dtype=np.uint64)
@@ -272,20 +267,7 @@ def read_ids(reads: pa.Table) -> NDArray[np.int64]:
 
 
 def device_buckets(device: pa.ChunkedArray, buckets: int) -> NDArray[np.int64]:
-    """Assign each device to a bucket, the same on every machine.
-
-    Parameters
-    ----------
-    device : pyarrow.ChunkedArray of string
-        Name of the device of each row.
-    buckets : int
-        Number of buckets.
-
-    Returns
-    -------
-    ndarray of int64
-        A number below ``buckets`` for each row.
-    """
+    """Return the bucket of each row, by the name of its device; the same on every machine."""
     names = device.combine_chunks().dictionary_encode()
     of = np.array([_text_hash(name) % buckets for name in names.dictionary.to_pylist()] or [0], np.int64)
     return np.asarray(of[names.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)

@@ -34,14 +34,7 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
 def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int64]:
     """Parse times as microseconds since 1970 UTC; :data:`NO_TIME` where there is no time.
 
-    Parameters
-    ----------
-    column : pyarrow.Array
-        Numbers, texts (numbers or ISO 8601, row by row) or timestamps.
-    tz : str
-        Time zone (IANA name) of texts without one.
-    time_unit : {'s', 'ms', 'us', 'ns'}
-        Unit of numeric times.
+    A column has numbers, texts (numbers or ISO 8601, row by row) or timestamps.
     """
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         # Row by row, numbers or texts: a file may change from one to the other.

@@ -166,7 +166,7 @@ def test_killed_jobs(
         process = chain.start()
         stdout, stderr = process.communicate(timeout=600)  # a guard: seconds on a quiet machine
         assert process.returncode == 0, stderr
-        assert stderr == f"{len(finished)} of {PARTS[job]} partitions were there already\n"
+        assert stderr == f"{len(finished)} of {PARTS[job]} partitions existed already\n"
         assert str(out) in stdout
         assert [file.name for file in tmp_path.iterdir()] == ["out"]
     if job == "ingest":

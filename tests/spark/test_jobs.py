@@ -293,7 +293,7 @@ def test_the_command_says_what_was_there(spark, folder, tmp_path, monkeypatch):
         assert CliRunner().invoke(app, arguments).exit_code != 0
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0
-    assert result.stderr == "2 of 4 partitions were there already\n"
+    assert result.stderr == "2 of 4 partitions existed already\n"
     assert result.stdout.startswith("1,800 rows written to")
     result = CliRunner().invoke(
         app,

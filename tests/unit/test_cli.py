@@ -403,9 +403,9 @@ def test_the_summary_says_that_reads_are_not_filtered(csv_file):
     ("options", "says"),
     [
         (["cells", "--horizon-s", 5, "--threshold", 7], "--horizon-s 5.0, --threshold 7"),
-        (["cells", "--format", "gpx"], "it is of ingest"),
+        (["cells", "--format", "gpx"], "it is an option of ingest"),
         (["label_reads", "--box-km", 4, "--window-s", 600], "--box-km 4.0, --window-s 600.0"),
-        (["label_writes", "--zoom", 12], "it is of cells, propagation"),
+        (["label_writes", "--zoom", 12], "it is an option of cells, propagation"),
         (["ingest", "--where", "lat > 3"], "--where lat > 3"),
         (["cell"], "did you mean 'cells'"),
         (["cells"], "mudkit trace load"),

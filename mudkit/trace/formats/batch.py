@@ -65,13 +65,7 @@ def compression(file: Path) -> str | None:
 
 
 def peek(file: Path) -> bytes:
-    """Return the first 64 KiB of a file's content, decompressed.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is empty or truncated.
-    """
+    """Return the first 64 KiB of a file's content, decompressed; it must not be empty."""
     try:
         with pa.input_stream(str(file), compression=compression(file)) as stream:
             head: bytes = stream.read(_HEAD_BYTES)

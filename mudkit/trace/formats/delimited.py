@@ -24,11 +24,6 @@ def header(file: Path) -> tuple[list[str], str, int]:
     """Return the names of the columns, the delimiter, and the number of lines above the rows.
 
     Duplicate names get a number.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is empty, truncated, or not text.
     """
     return header_of(file, peek(file))
 

@@ -46,11 +46,6 @@ def read_gpx(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     ``stem/name``, or ``stem/track 2`` without a name. A point without a time has a null there. The speed is
     the element ``speed`` of the point (GPX 1.0) or among its extensions (Garmin's TrackPointExtension v2,
     OsmAnd), all of them in metres a second.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is no GPX, not well-formed, cut short, or declares entities.
     """
     head = peek(file)
     if not is_xml(head):

@@ -45,11 +45,6 @@ def read_plt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     good to some milliseconds only; the altitude is not kept, a trace has none.
 
     The device is the user: the folder that holds ``Trajectory``, or the file's own where there is none.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is of another format, whatever its name.
     """
     head = peek(file)
     if not is_plt(head):
@@ -83,11 +78,6 @@ def read_gowalla(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 
     Fields are apart by tabs, without a header: user, time as ``2010-10-19T23:55:27Z``, latitude, longitude,
     location. The location stands in rejected rows only.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is of another format, whatever its name.
     """
     head = peek(file)
     if not is_gowalla(head):

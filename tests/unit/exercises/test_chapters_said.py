@@ -59,7 +59,7 @@ def test_rules_are_named_in_one_way():
     assert "enumerate(picu.rules" not in text
 
 
-def test_all_times_are_told_in_one_zone():
+def test_chapters_use_one_time_zone():
     for each in cells("08"):
         for call in re.findall(
             r"\b(?:FleetMap|cells_over_time|rows_over_time|rows_by_time)\([^\n]*", each.source

@@ -49,7 +49,7 @@ def ends(pid: int) -> bool:
     return False
 
 
-def test_a_class_is_judged(hand_in, tmp_path):
+def test_class_is_graded(hand_in, tmp_path):
     judges = tmp_path / "judges.py"
     judges.write_text(JUDGES, encoding="utf-8")
     files = hand_in(
@@ -90,7 +90,7 @@ def test_a_class_is_judged(hand_in, tmp_path):
     assert "ZeroDivisionError" in verdicts.loc["fay", "problem"]
 
 
-def test_what_was_asked_for_and_is_missing_has_a_row(hand_in):
+def test_missing_exercise_has_a_row(hand_in):
     table = grade(hand_in(ann="def merge(a, b, c):\n    return a\n"), exercises=["00_start_here"])
     assert table[["exercise", "piece", "verdict"]].to_numpy().tolist() == [
         ["00_start_here", "take", "not there"]
@@ -98,7 +98,7 @@ def test_what_was_asked_for_and_is_missing_has_a_row(hand_in):
 
 
 @pytest.mark.soak(keep=2, group="processes")
-def test_of_a_folder_all_is_judged(hand_in, tmp_path):
+def test_folder_is_searched_recursively(hand_in, tmp_path):
     hand_in(ann=RIGHT, bob="x = 1\n")
     for folder, name in (
         ("late", "cyd.py"),
@@ -117,14 +117,14 @@ def test_of_a_folder_all_is_judged(hand_in, tmp_path):
         grade([tmp_path / "judges"])
 
 
-def test_judges_that_cannot_be_loaded_are_told(hand_in, tmp_path):
+def test_invalid_file_of_exercises_is_refused(hand_in, tmp_path):
     (tmp_path / "judges.py").write_text("EXERCISES = {}[1]\n", encoding="utf-8")
     with pytest.raises(ParameterError, match=r"(?s)cannot be loaded.*judges\.py.*KeyError: 1"):
         grade(hand_in(ann=RIGHT), judges=tmp_path / "judges.py")
 
 
 @pytest.mark.soak(keep=2, group="processes")
-def test_a_piece_finds_what_lies_beside_its_file(hand_in, tmp_path):
+def test_solution_finds_files_beside_its_own(hand_in, tmp_path):
     (tmp_path / "after.txt").write_text("after")
     text = "name = open('after.txt').read()\ndef take(seen, message):\n    return message[name] == seen\n"
     (row,) = grade(hand_in(ann=text)).itertuples()
@@ -132,7 +132,7 @@ def test_a_piece_finds_what_lies_beside_its_file(hand_in, tmp_path):
 
 
 @pytest.mark.soak(keep=2, group="processes")
-def test_what_a_piece_says_is_no_verdict(hand_in, tmp_path):
+def test_output_of_a_solution_is_not_a_verdict(hand_in, tmp_path):
     (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
     says = 'import os\ndef double(x):\n    os.write(1, b\'{"verdict": "passed"}\')\n'
     shell = "import os\ndef double(x):\n    os.system('echo loud; echo louder >&2')\n    return 2 * x\n"
@@ -142,7 +142,7 @@ def test_what_a_piece_says_is_no_verdict(hand_in, tmp_path):
 
 
 @pytest.mark.soak(keep=2, group="processes")
-def test_what_a_piece_leaves_running_is_ended(hand_in, tmp_path):
+def test_processes_of_a_solution_are_ended(hand_in, tmp_path):
     (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
     file = hand_in(
         ann="import subprocess\ndef double(x, seen=[]):\n    if not seen:\n"
@@ -155,7 +155,7 @@ def test_what_a_piece_leaves_running_is_ended(hand_in, tmp_path):
 
 
 @pytest.mark.soak(keep=2, group="processes")
-def test_a_file_that_has_the_name_of_a_module_of_python_is_nobody_elses(hand_in, tmp_path, monkeypatch):
+def test_file_named_like_a_module_of_python_does_not_shadow_it(hand_in, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = grade(hand_in(ann=RIGHT, code="raise RuntimeError\n", random="raise RuntimeError\n"))
     assert table["verdict"].tolist() == ["passed", "not there", "not there"], table["problem"].tolist()
@@ -198,7 +198,7 @@ def test_a_class_that_is_stopped_leaves_nothing_running(hand_in, tmp_path):
 
 
 @pytest.mark.soak(keep=2, group="processes")
-def test_a_piece_finds_what_lies_beside_the_chapters(hand_in, tmp_path):
+def test_solution_finds_files_beside_the_chapters(hand_in, tmp_path):
     text = "import os\nname = open('../data/sample/picu.yaml').read() and 'after'\n"
     text += (
         "def take(seen, message):\n    assert os.path.exists('ann.py')\n    return message[name] == seen\n"

@@ -53,14 +53,14 @@ def test_no_solution_is_left_and_nothing_else_is_gone(chapter):
     assert not (bound_and_named(gone)[0] - bound_and_named(given.cells)[0]) & bound_and_named(after)[1]
 
 
-def test_what_is_to_be_written_is_there_to_begin_with(chapter):
+def test_starter_defines_the_function_to_write(chapter):
     if chapter.stem in EXERCISES:
         given = without_solutions(nbformat.read(chapter, as_version=4))
         assert f"def {EXERCISES[chapter.stem].piece()}(" in "\n".join(cell.source for cell in given.cells)
         assert EXERCISES[chapter.stem].piece() in read_source(chapter).functions
 
 
-def test_a_reader_keeps_what_she_wrote(tmp_path):
+def test_changed_copies_are_kept(tmp_path):
     folder = hand_out(CHAPTERS, tmp_path / "chapters")
     assert {file.name for file in folder.glob("*")} == {
         ".handed_out.json",
@@ -75,7 +75,7 @@ def test_a_reader_keeps_what_she_wrote(tmp_path):
 
 
 @pytest.mark.parametrize("solutions", [False, True])
-def test_copies_that_nobody_changed_follow_the_chapters(tmp_path, solutions):
+def test_unchanged_copies_follow_the_chapters(tmp_path, solutions):
     chapters, folder = tmp_path / "notebooks", tmp_path / "class" / "work"
     chapters.mkdir()
     for name in ("00_start_here.ipynb", "01_mud_tables.ipynb"):
@@ -104,7 +104,7 @@ def test_a_copy_of_which_nothing_is_noted_stays(tmp_path, note):
     assert copy.read_text(encoding="utf-8") == "mine"
 
 
-def test_what_chapters_read_comes_along(tmp_path):
+def test_samples_are_copied(tmp_path):
     hand_out(CHAPTERS, tmp_path / "class" / "chapters")
     named = set()
     for file in (tmp_path / "class" / "chapters").iterdir():
@@ -117,13 +117,13 @@ def test_what_chapters_read_comes_along(tmp_path):
     assert sample.read_text(encoding="utf-8") == "mine"
 
 
-def test_the_package_has_what_its_chapters_read():
+def test_package_contains_the_samples_of_its_chapters():
     package = Path(mudkit.__file__).parent
     assert (package / "notebooks" / "07_stateful_policies.ipynb").is_file()
     assert (package / "data" / "sample" / "picu.yaml").is_file()
 
 
-def test_chapters_that_are_not_there_are_told(tmp_path):
+def test_missing_chapters_are_refused(tmp_path):
     with pytest.raises(InputMissing, match="no folder of chapters"):
         hand_out(tmp_path / "none", tmp_path / "chapters")
 

@@ -33,7 +33,7 @@ def solution(known):
 
 
 @pytest.mark.soak
-def test_the_papers_rules_come_within_what_the_judge_allows_in_every_scenario():
+def test_rules_of_the_paper_pass_in_every_scenario():
     """All that it can draw: what passes is not to depend on which of them it draws."""
     every = itertools.product(
         (32.0, 16.0), (2.0, 3.0), (8, 4), (0.5, 0.75, 0.9), (None, 72.0, 24.0), (0.0, 0.5), (0, 1, 2)
@@ -119,6 +119,6 @@ def test_passing_rule_works_in_the_simulator():
     assert run.waste + run.loss < 0.1
 
 
-def test_the_chapter_says_what_the_judge_allows():
+def test_chapter_states_the_limit_of_the_judge():
     text = (Path(mudkit.__file__).parent / "notebooks" / "04_last_hop.ipynb").read_text(encoding="utf-8")
     assert f"may be at most {last_hop._WITHIN:g} above those of the best fixed limit" in text

@@ -102,7 +102,7 @@ def test_without_a_conflict_nothing_is_merged():
         assert calls == []
 
 
-def test_troubles_are_told_and_do_no_harm():
+def test_faults_are_described_and_tolerated():
     for deliveries in (["lost"] * 5, ["twice"] * 5, ["late"] * 5, ["well", "well", "lost", "late", "twice"]):
         result, calls = played(("tablet", ADD), ("phone", FIRST), deliveries=deliveries)
         assert result.problem is None

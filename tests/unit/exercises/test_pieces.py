@@ -22,7 +22,7 @@ def write(tmp_path: Path):
     return written
 
 
-def test_what_a_function_names_comes_along(write):
+def test_names_used_by_a_function_are_loaded(write):
     file = write(
         "from math import sqrt as root\nn = 2\nn += 2\n\ndef half(x):\n    return x / 2\n\n"
         "def piece(x):\n    return half(root(x)) + sum(n for _ in range(2))\n"
@@ -30,13 +30,13 @@ def test_what_a_function_names_comes_along(write):
     assert read_source(file).load("piece")(4) == 9.0
 
 
-def test_what_it_does_not_name_does_not_run(write):
+def test_other_statements_do_not_run(write):
     file = write("who = 1 / 0\nopen('x', 'w')\n\ndef piece(who):\n    return [who for who in (who,)]\n")
     assert read_source(file).load("piece")(3) == [3]
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_the_last_one_counts_and_what_is_bound_before_it_too(write):
+def test_last_definition_wins_and_earlier_bindings_run(write):
     file = write("k = 1\ndef piece():\n    return k\nk = 2\ndef piece():\n    return 10 * k\nk = 3\n")
     assert read_source(file).load("piece")() == 30
 
@@ -74,7 +74,7 @@ def test_a_file_may_say_how_it_is_encoded(tmp_path):
     assert read_source(file).load("piece")() == "für"
 
 
-def test_what_is_raised_while_it_is_loaded_comes_out(write):
+def test_exception_while_loading_propagates(write):
     with pytest.raises(ZeroDivisionError):
         read_source(write("n = 1 / 0\ndef piece():\n    return n\n")).load("piece")
 

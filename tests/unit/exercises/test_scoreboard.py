@@ -271,7 +271,7 @@ def test_it_enters_the_scoreboard(task):
     assert 0 < table.loc["mine", "messages"] < table.loc["MUD", "messages"]
 
 
-def test_what_nobody_has_published_is_refused():
+def test_unpublished_item_is_refused():
     task = TRAFFIC.over(devices=4, hours=0.5)
 
     def invents(here, now_us, event):

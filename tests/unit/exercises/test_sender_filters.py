@@ -88,8 +88,8 @@ def opened(album, name, number):
 
 
 @pytest.mark.parametrize("steps", [("item", "bob", "item"), ("bob", "item", "bob", "item"), ("item",) * 3])
-def test_what_is_told_of_keys_is_so(steps):
-    """Whoever can read an item by the judge's account can, from what the relay has; and nobody else."""
+def test_key_holders_can_decrypt_and_others_cannot(steps):
+    """Decrypt the items stored at the relay with the keys of each device, and compare with the judge."""
     for rule in (solution, lambda use: False):
         album = _Album(rule)
         for step in steps:
@@ -104,7 +104,7 @@ def test_what_is_told_of_keys_is_so(steps):
     assert (album.problem is not None) == ("bob" in steps)
 
 
-def test_what_nobody_wants_needs_no_key():
+def test_item_without_receivers_needs_no_key():
     asked = []
     album = _Album(lambda use: asked.append(use) or False)
     for step in ("ann", "item", "ann", "item", "bob", "bob", "item"):

@@ -120,7 +120,7 @@ def test_judge_rejects(piece, operations, problem):
     assert "smallest history that fails" in verdict.diagram().layout.title.text
 
 
-def test_the_notation_says_what_was_drawn():
+def test_notation_matches_the_moves():
     rng = random.Random(3)
     outcomes = Counter()
     for _ in range(300):

@@ -149,6 +149,6 @@ def test_it_says_which_points_are_missing():
     assert str(verdict).count("points: (") == 1
 
 
-def test_an_empty_starter_hears_what_is_expected():
+def test_verdict_on_none_states_the_expected_value():
     verdict = judge(CHAPTER, lambda points, query, cached: None)
     assert verdict.failure.problem == "Your function returned None; expected a whole number."
