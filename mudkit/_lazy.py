@@ -11,8 +11,7 @@ __all__ = ["lazy_exports"]
 def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package that exports the names in its ``__all__``.
 
-    The package imports these names in the body of ``if TYPE_CHECKING:``, so that type checkers and editors
-    know them. The modules that define them are read from this body at the first use of a name.
+    The package imports these in the body of ``if TYPE_CHECKING:``, where their modules are read at first use.
     """
     origins: dict[str, str] = {}
 

@@ -17,6 +17,7 @@ from typing import (
     NamedTuple,
     NoReturn,
     ParamSpec,
+    TypeAlias,
     TypeVar,
     Union,
     get_args,
@@ -34,15 +35,27 @@ R = TypeVar("R")
 C = TypeVar("C")
 
 
+_Accepts: TypeAlias = Callable[[Any], bool]
+
+
 class _Check(NamedTuple):
     """Check that an annotation stands for: allowed classes, and a function that accepts further values."""
 
     kinds: tuple[type, ...]
-    accepts: Callable[[Any], bool] | None = None
+    accepts: _Accepts | None = None
 
     def __call__(self, value: Any) -> bool:
         """Return whether a value is allowed."""
         return isinstance(value, self.kinds) or (self.accepts is not None and self.accepts(value))
+
+    def compiled(self) -> _Accepts | None:
+        """Return a function for this check; None: it allows everything."""
+        kinds, accepts = self
+        if self is _ANY or not kinds:
+            return accepts
+        if accepts is None:
+            return lambda value: isinstance(value, kinds)
+        return lambda value: isinstance(value, kinds) or accepts(value)
 
 
 _ANY: Final = _Check((object,))
@@ -52,10 +65,8 @@ _MAX_FLOAT: Final = sys.float_info.max
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a public call: arguments that do not fit their annotations raise a ParameterError.
 
-    An annotation documents what an argument means: ``None`` is accepted where it allows None. A number is
-    never NaN, a truth value no number, and a text no sequence and always UTF-8.
-
-    Annotations are compiled at the first call, so that a call costs one check for each argument.
+    ``None`` is accepted where an annotation allows it. A number is never NaN, a truth value no number, and a
+    text no sequence and always UTF-8. Annotations are compiled at the first call.
     """
     checks: _Checks | None = None
 
@@ -64,13 +75,15 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
         nonlocal checks
         if checks is None:
             checks = _checks_of(function)
-        for (kinds, accepts), value in zip(checks.by_place, args, strict=False):
-            if not isinstance(value, kinds) and (accepts is None or not accepts(value)):
+        by_place, by_name, rest = checks
+        for accepts, value in zip(by_place, args):  # noqa: B905 - there may be fewer arguments
+            if accepts is not None and not accepts(value):
                 _refuse(function, args, kwargs)
-        for name, value in kwargs.items():
-            kinds, accepts = checks.by_name.get(name, checks.rest)
-            if not isinstance(value, kinds) and (accepts is None or not accepts(value)):
-                _refuse(function, args, kwargs)
+        if kwargs:
+            for name, value in kwargs.items():
+                accepts = by_name.get(name, rest)
+                if accepts is not None and not accepts(value):
+                    _refuse(function, args, kwargs)
         try:
             return function(*args, **kwargs)
         except TypeError:
@@ -81,24 +94,26 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class _Checks(NamedTuple):
-    """Compiled annotations of a function."""
+    """Compiled annotations of a function: functions that accept an argument; None accepts everything."""
 
-    by_place: Iterable[_Check]
-    by_name: Mapping[str, _Check]
-    rest: _Check
+    by_place: Iterable[_Accepts | None]
+    by_name: Mapping[str, _Accepts | None]
+    rest: _Accepts | None
 
 
-class _Places(tuple[_Check, ...]):
+class _Places(tuple[_Accepts | None, ...]):
     """Checks of positional arguments; the last one is for all that follow."""
 
-    def __iter__(self) -> Iterator[_Check]:
+    def __iter__(self) -> Iterator[_Accepts | None]:
         return chain(super().__iter__(), repeat(self[-1]))
 
 
 def _checks_of(function: Callable[..., Any]) -> _Checks:
     hints = annotations_of(function)
     parameters = inspect.signature(function).parameters.values()
-    by_name = {parameter.name: _check_of(hints.get(parameter.name, Any)) for parameter in parameters}
+    by_name = {
+        parameter.name: _check_of(hints.get(parameter.name, Any)).compiled() for parameter in parameters
+    }
     places = [
         by_name[parameter.name]
         for parameter in parameters
@@ -106,7 +121,7 @@ def _checks_of(function: Callable[..., Any]) -> _Checks:
     ]
     kinds = {parameter.kind: parameter.name for parameter in parameters}
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds
-    rest = by_name.get(kinds.get(inspect.Parameter.VAR_KEYWORD, ""), _ANY)
+    rest = by_name.get(kinds.get(inspect.Parameter.VAR_KEYWORD, ""))
     return _Checks(_Places(places) if is_open else tuple(places), by_name, rest)
 
 
@@ -223,8 +238,11 @@ def _check_of(hint: Any) -> _Check:
     if kind is tuple:
         return _Check((), partial(_is_row, args))
     if issubclass(kind, Mapping) and args:
+        item = _check_of(args[1])
+        if args[0] is str and item is _ANY and kind is Mapping:
+            return _Check((), _is_fields)
         names_fit = _are_texts if args[0] is str else partial(_fit_all, _check_of(args[0]))
-        return _Check((), partial(_is_mapping, kind, names_fit, _check_of(args[1])))
+        return _Check((), partial(_is_mapping, kind, names_fit, item))
     if kind in _SEQUENCES:
         return _Check((), partial(_is_sequence, kind, _check_of(args[0]) if args else _ANY))
     return _Check((kind,))
@@ -239,7 +257,7 @@ def _any_of(checks: Sequence[_Check]) -> _Check:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and (value.isascii() or _is_utf8(value))
+    return (type(value) is str and value.isascii()) or (isinstance(value, str) and _is_utf8(value))
 
 
 def _are_texts(values: Iterable[Any]) -> bool:
@@ -260,6 +278,11 @@ def _is_number(kinds: tuple[type, ...], value: Any) -> bool:
     if isinstance(value, int):
         return float not in kinds or -_MAX_FLOAT <= value <= _MAX_FLOAT
     return not (isinstance(value, float | np.floating) and isnan(value))
+
+
+def _is_fields(value: Any) -> bool:
+    """Return whether a value is a mapping of texts to anything."""
+    return (type(value) is dict or isinstance(value, Mapping)) and _are_texts(value)
 
 
 def _is_mapping(

@@ -85,26 +85,9 @@ _FACT: Final = "display:inline-block;margin-right:1.4em"
 
 @dataclass(frozen=True)
 class Cell:
-    """Content of a cell that is more than a text.
+    """Content of a cell: a text after ``strong`` words, with a ``note`` in small print below.
 
-    Parameters
-    ----------
-    text : str
-        Lines are kept.
-    note : str
-        Second line, in small print: an interval, for instance.
-    strong : str
-        Words in bold before the text.
-    edge : str
-        Colour of a bar at the left; the text has to say the same.
-    is_best : bool
-        Marked by weight and a dot: the best value of its column.
-    is_faint : bool
-        Shown faintly, for instance because a reader may not see it.
-    is_marked : bool
-        Marked by a dashed bar at the left, for instance because it is pending.
-    is_code : bool
-        Set in a fixed width.
+    ``edge`` colours a bar at the left, ``is_marked`` dashes it (pending); ``is_best`` adds weight and a dot.
     """
 
     text: str
@@ -141,22 +124,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts under headings.
+    """Rows of texts, numbers, :class:`Cell`, or lists of cells, under headings that may have a unit.
 
-    Parameters
-    ----------
-    columns : sequence of str or of (str, str)
-        Headings, with the unit if there is one.
-    rows : sequence of sequence
-        Texts, numbers, :class:`Cell`, or lists of cells that stand below each other.
-    caption : str
-        What the table shows.
-    align : sequence of {"left", "right"}, optional
-        By default numbers stand at the right.
-    has_row_headings : bool
-        Whether the first column names its row.
-    notes : sequence of str
-        Lines below the table.
+    Numbers are at the right by default; the first column may name its row.
     """
 
     columns: Sequence[str | tuple[str, str]]
@@ -222,23 +192,7 @@ class Table:
 
 @dataclass(frozen=True)
 class View:
-    """Display of an object: facts, tables and a picture.
-
-    Parameters
-    ----------
-    name : str
-        Name of the class, or of the object.
-    facts : mapping of str to object
-        Short values by their names; those that are None or empty are left out.
-    tables : sequence of Table
-        Tables without rows are left out.
-    notes : sequence of str
-        Sentences below.
-    text : str
-        Lines whose spaces count; a single line is wrapped.
-    picture : str
-        Image, as :func:`lanes` and :func:`tree` return it.
-    """
+    """Display of an object: facts, tables and a picture; what is empty is left out."""
 
     name: str
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -278,8 +232,7 @@ class View:
 class Displayed:
     """Object that shows itself in a notebook and in a terminal.
 
-    A display reads state and nothing else: it runs no virtual time, and takes no time in proportion to the
-    data. It never raises.
+    A display reads state and nothing else: no virtual time, no work in proportion to the data, no exception.
     """
 
     __slots__ = ()
@@ -335,16 +288,7 @@ def first_rows(
     size: int,
     caption: str = "",
 ) -> Table:
-    """Return the table of the first of many rows, of which no more are taken.
-
-    Parameters
-    ----------
-    columns : sequence of str or of (str, str)
-    rows : iterable of sequence
-    size : int
-        Number of all rows.
-    caption : str
-    """
+    """Return the table of the first of ``size`` rows, of which no more are taken."""
     shown = list(islice(rows, MAX_ROWS))
     notes = [f"The first {len(shown)} of {size:,}."] if size > len(shown) else []
     return Table(columns, shown, caption, notes=notes)
@@ -352,16 +296,7 @@ def first_rows(
 
 @dataclass(frozen=True)
 class Event:
-    """Box on a lane.
-
-    Parameters
-    ----------
-    lane, text : str
-    start, end : int
-        Columns that it covers, from 0.
-    is_open : bool
-        Whether it has no end: it was never answered.
-    """
+    """Box on a lane over columns from 0; open without an end, if it was never answered."""
 
     lane: str
     text: str
@@ -371,16 +306,7 @@ class Event:
 
 
 def lanes(events: Sequence[Event], arrows: Sequence[tuple[int, int]], described: str) -> str:
-    """Draw events on lanes as an image.
-
-    Parameters
-    ----------
-    events : sequence of Event
-    arrows : sequence of (int, int)
-        From event to event, by their places.
-    described : str
-        Alternative text.
-    """
+    """Draw events on lanes as an image with alternative text; arrows go between indices of events."""
     names = list(dict.fromkeys(event.lane for event in events))
     left = 20 + 8 * min(max((len(name) for name in names), default=0), 20)
     step = 16 + 8 * min(max((len(event.text) for event in events), default=1), 18)
@@ -438,17 +364,7 @@ def _rows(events: Sequence[Event], names: Sequence[str]) -> tuple[list[str], lis
 
 @dataclass(frozen=True)
 class Branch:
-    """Node of a decision tree.
-
-    Parameters
-    ----------
-    text : str
-        Question, or decision of a leaf.
-    note : str
-        What else is known of it: the number of cases of a leaf, for instance.
-    yes, no : Branch, optional
-        None: a leaf.
-    """
+    """Node of a decision tree: a question, or a leaf's decision with a note such as its number of cases."""
 
     text: str
     note: str = ""
@@ -457,14 +373,7 @@ class Branch:
 
 
 def tree(root: Branch, described: str) -> str:
-    """Draw a small decision tree as an image, a line per node.
-
-    Parameters
-    ----------
-    root : Branch
-    described : str
-        Alternative text.
-    """
+    """Draw a small decision tree as an image with alternative text, a line per node."""
     drawn: list[str] = []
     ends = [0.0, 0.0]
     waiting: list[tuple[Branch, str, int, float]] = [(root, "", 0, 0.0)]
@@ -572,7 +481,7 @@ def show(
     Raises
     ------
     ParameterError
-        ``value`` is nothing that can be shown, or a column does not exist.
+        ``value`` cannot be shown, or a column does not exist.
     """
     if isinstance(value, Table):
         table = value

@@ -28,20 +28,7 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
-
-    Parameters
-    ----------
-    name : str
-        What was looked at.
-    ok : bool or None
-        True: fine. False: something of mudkit does not work like this. None: mudkit does without, or it was
-        not tried.
-    state : str
-        State in words.
-    remedy : str
-        The command that mends it; empty where nothing is to be mended.
-    """
+    """Result of one check, with a command that mends it; ``ok`` is None where mudkit does without."""
 
     name: str
     ok: bool | None
@@ -50,13 +37,7 @@ class Check:
 
 
 def checks(start: bool = False) -> list[Check]:
-    """Look at everything that mudkit needs. Never raises.
-
-    Parameters
-    ----------
-    start : bool
-        Start Spark as well, unless it runs in this process already, and run a small job.
-    """
+    """Check everything that mudkit needs, and never raise; ``start`` runs a small job on Spark as well."""
     looks: list[tuple[str, Callable[[str], Check]]] = [
         ("Python", _python),
         ("packages", _packages),
@@ -82,14 +63,7 @@ def _checked(name: str, look: Callable[[str], Check]) -> Check:
 
 
 def render(checks: Iterable[Check], console: Console | None = None) -> None:
-    """Print checks as a table.
-
-    Parameters
-    ----------
-    checks : iterable of Check
-    console : rich.console.Console, optional
-        Where the table is written; by default to standard output.
-    """
+    """Print checks as a table, by default to standard output."""
     marks = {True: ("ok", "green"), False: ("missing", "bold red"), None: ("note", "yellow")}
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)

@@ -43,9 +43,8 @@ class MudkitError(Exception):
     Parameters
     ----------
     summary : str
-        One sentence that says what went wrong.
+        What went wrong, in one sentence.
     found, expected, remedy : str, optional
-        The value found, the value expected, and the remedy.
     where : str, optional
         The file, parameter or place that the error is about.
     """
@@ -82,12 +81,11 @@ class MudkitError(Exception):
 
 
 def brief(value: object, length: int = 120) -> str:
-    """Return the beginning of a value's repr; of one whose repr fails, or is nested too deeply, its type.
+    """Return the beginning of a value's repr; its type if the repr fails or is nested too deeply.
 
     Parameters
     ----------
     value : object
-        Any value.
     length : int
         Maximum number of characters.
     """
@@ -116,7 +114,6 @@ def did_you_mean(
     known : iterable of str
         Words that are accepted.
     otherwise : str, optional
-        Remedy when no word is near.
     synonyms : mapping of str to iterable of str, optional
         Other spellings of known words.
     """
@@ -140,9 +137,7 @@ def listed(known: Iterable[str], otherwise: str = "none") -> str:
     Parameters
     ----------
     known : iterable of str
-        Words that are accepted.
     otherwise : str
-        Text when there is no word.
     """
     words = list(known)
     return (", ".join(words[:20]) + (", …" if len(words) > 20 else "")) or otherwise
@@ -178,9 +173,9 @@ class FailureWarning(UserWarning):
     Parameters
     ----------
     errors : sequence of Exception
-        What was raised, the first first; its notes say where and when.
+        The first exceptions; their notes say where and when.
     count : int
-        How many there were: not all of them are kept.
+        Number of all exceptions.
     """
 
     def __init__(self, errors: Sequence[Exception], count: int) -> None:
@@ -220,12 +215,11 @@ class PredicateError(MudkitError, ValueError):
     Parameters
     ----------
     summary : str
-        One sentence that says what went wrong.
+        What went wrong, in one sentence.
     text : str, optional
         The predicate's text.
     at : tuple of int, optional
-        The first and the last character of ``text`` that the error is about; the message shows them with
-        carets.
+        First and last character of ``text`` that the error is about; the message marks them with carets.
     found, expected, remedy, where : str, optional
         As in :class:`MudkitError`; with ``text``, ``where`` is the marked text.
     """

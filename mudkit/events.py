@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence, Sized
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -60,8 +61,7 @@ class Received(msgspec.Struct, frozen=True):
     message : object
         The message; machines never change it.
     host : str
-        Name of the sending host, for which the network vouches; empty where a network names its hosts by
-        their addresses.
+        Name of the sending host, for which the network vouches; empty where hosts are named by addresses.
     """
 
     source: str
@@ -80,9 +80,7 @@ class SendFailed(msgspec.Struct, frozen=True):
     Parameters
     ----------
     to : str
-        Address of the receiver.
     message : object
-        The message that was not delivered.
     """
 
     to: str
@@ -95,7 +93,6 @@ class TimerFired(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name : str
-        Name of the timer.
     """
 
     name: str
@@ -140,8 +137,7 @@ class Call(msgspec.Struct, frozen=True):
     op_id : int
         Number of the operation, unique on the device.
     operation : object
-        A struct of the system, whose tag is its name in the trace; or a name, for machines whose operations
-        have no types.
+        A struct of the system, whose tag is its name in the trace; or a name, for untyped operations.
     arguments : mapping
         Arguments of an operation that is only a name.
     """
@@ -153,7 +149,7 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """Name of the operation in the trace."""
-        return self.operation if isinstance(self.operation, str) else _tag(self.operation)
+        return self.operation if isinstance(self.operation, str) else _tag(self.operation.__class__)
 
     @property
     def named_arguments(self) -> Mapping[str, Any]:
@@ -170,7 +166,6 @@ class Send(msgspec.Struct, frozen=True):
     Parameters
     ----------
     to : str
-        Address of the receiver.
     message : object
         Bytes, a struct, or plain data that JSON can encode.
     """
@@ -185,9 +180,8 @@ class SetTimer(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name : str
-        Name of the timer.
     delay_us : int
-        Time until it fires, in microseconds.
+        Time until it fires.
     """
 
     name: str
@@ -200,7 +194,6 @@ class CancelTimer(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name : str
-        Name of the timer.
     """
 
     name: str
@@ -212,9 +205,7 @@ class Complete(msgspec.Struct, frozen=True):
     Parameters
     ----------
     op_id : int
-        Number of the operation.
     result : object
-        Result, or None.
     error : Exception, optional
         Error of a failed operation.
     """
@@ -232,7 +223,6 @@ class Notify(msgspec.Struct, frozen=True):
     app : str
         Application that is notified.
     payload : object
-        Content of the notification.
     """
 
     app: str
@@ -267,10 +257,7 @@ class Machine(Protocol):
     """One role of a system."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """Handle one event and return the effects.
-
-        They are carried out after everything that it stored is committed.
-        """
+        """Handle one event at ``now_us``; return the effects, carried out after a commit of the store."""
         ...
 
 
@@ -284,19 +271,12 @@ class Store(Protocol):
     def get(self, key: str, kind: type[_T]) -> _T | None: ...
 
     def get(self, key: str, kind: Any = ...) -> Any:
-        """Return the value of a key, ``None`` if there is none.
-
-        Parameters
-        ----------
-        key : str
-            The key.
-        kind : type
-            Expected type: a struct, or any type that msgspec decodes; by default any.
+        """Return the value of a ``key``, ``None`` if there is none.
 
         Raises
         ------
         StoreError
-            The value has another type: another version of mudkit has written it.
+            The value is not of the type ``kind``: another version of mudkit has written it.
         """
         ...
 
@@ -343,9 +323,7 @@ class Ports(msgspec.Struct, frozen=True):
     Parameters
     ----------
     store : Store
-        Durable store of the machine.
     entropy : Entropy
-        Source of random bytes.
     address : str
         Address of the host on the network.
     """
@@ -425,7 +403,6 @@ class Host(Protocol):
         system : str
             The system that the machine's traffic is charged to.
         make : callable
-            Creates the machine.
         name : str
             Distinguishes the machines of one host.
         watch : collection of str
@@ -463,10 +440,9 @@ class Network(Protocol):
 
 
 class Ciphertext(bytes):
-    """Bytes that cannot be read without the key, in a message or in a store.
+    """Bytes that cannot be read without the key, in a message or in a store; base64 text in JSON.
 
-    The mark is for the ledger of what each party held; tests check it by searching for the plaintext. In JSON
-    they are text in base64.
+    The mark is for the ledger of what each party held; tests check it by searching for the plaintext.
     """
 
 
@@ -492,9 +468,10 @@ def _hook(value: Any) -> Any:
 _encode = msgspec.json.Encoder(enc_hook=_hook).encode
 
 
-def _tag(struct: msgspec.Struct) -> str:
+@cache
+def _tag(struct: type[msgspec.Struct]) -> str:
     tag = struct.__struct_config__.tag
-    return tag if isinstance(tag, str) else type(struct).__name__
+    return tag if isinstance(tag, str) else struct.__name__
 
 
 def size_bytes(message: Any) -> int:

@@ -39,21 +39,7 @@ __all__ = [
 
 
 def existing(path: str | os.PathLike[str], what: str) -> Path:
-    """Return the path, or raise when nothing is there.
-
-    Parameters
-    ----------
-    path : path-like
-        A file or folder that is to be read.
-    what : str
-        What it is to the reader, for instance ``"trace"``.
-
-    Raises
-    ------
-    InputMissing
-    ParameterError
-        This is no path at all, or an empty one.
-    """
+    """Return the path, or raise when nothing is there; ``what`` names it in the error, such as "trace"."""
     if not isinstance(path, str | os.PathLike):
         raise ParameterError(
             f"The {what} is named by a path.",
@@ -109,8 +95,7 @@ def sha256(path: Path) -> str:
         if file != path:
             digest.update(str(file.relative_to(path)).encode() + b"\0")
         with file.open("rb") as handle:
-            while chunk := handle.read(1 << 20):
-                digest.update(chunk)
+            hashlib.file_digest(handle, lambda: digest)
     return digest.hexdigest()
 
 
@@ -118,30 +103,9 @@ def sha256(path: Path) -> str:
 def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None) -> Iterator[Path]:
     """Fill a folder beside its final place and move it there when the body ends well.
 
-    Whatever stops the body (an error, Ctrl-C), nothing appears at ``path``, nor do folders above it that were
-    not there; after a kill a folder named
-    ``.<name>.partial-…`` stays, which no reader takes for output, or, in the moment between two renames, what
-    was to be replaced as ``.<name>.old-…``: the next writer at this place puts it back.
-
-    Parameters
-    ----------
-    path : path-like
-        The path at which the folder is when it is whole.
-    overwrite : str, optional
-        Replace a folder that is there already, if all that is in it has names that match this pattern: the
-        names that such an output has. Nothing else is ever deleted.
-
-    Yields
-    ------
-    Path
-        The folder to fill.
-
-    Raises
-    ------
-    OutputExists
-        Something is at ``path`` that is not to be replaced.
-    OutputProblem
-        The place cannot be written: read-only, full, not a folder.
+    ``overwrite`` allows to replace a folder all of whose files match this pattern. Whatever stops the body,
+    nothing appears at ``path``; after a kill ``.<name>.partial-…`` stays, or between two renames
+    ``.<name>.old-…``, which the next writer at this place puts back.
     """
     path = Path(path).expanduser().absolute()
     _put_back(path)
@@ -175,13 +139,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
 
 @contextmanager
 def staged_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a file beside its final place and move it there when the body ends well.
-
-    Raises
-    ------
-    OutputProblem
-        The place cannot be written.
-    """
+    """Write a file beside its final place and move it there when the body ends well."""
     path = Path(path).expanduser().absolute()
     staging = path.parent / f".{path.name}.partial-{uuid.uuid4().hex[:8]}"
     try:
@@ -229,12 +187,7 @@ def output_problem(path: Path, error: BaseException) -> OutputProblem:
 
 
 def refuse_existing(path: Path, overwrite: str | None) -> None:
-    """Refuse a place that holds something, as :func:`staged_folder` does, before long work begins.
-
-    Raises
-    ------
-    OutputExists
-    """
+    """Refuse a place that holds something, as :func:`staged_folder` does, before long work begins."""
     if not path.exists():
         return
     others = []
@@ -255,10 +208,7 @@ def refuse_existing(path: Path, overwrite: str | None) -> None:
 
 
 def work_folder() -> Path:
-    """Create a temporary folder that is removed when this process ends.
-
-    A process that is killed (kernels often are) leaves its folder; the next one that makes one removes it.
-    """
+    """Create a temporary folder that is removed when this process ends, or by the next one after a kill."""
     parent, prefix = Path(tempfile.gettempdir()), f"mudkit-work-{platform.node()}-"
     _sweep(parent, prefix)
     folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
@@ -310,15 +260,12 @@ def _sweep(parent: Path, prefix: str) -> None:
 
 def _left(parent: Path, prefix: str) -> Iterator[Path]:
     """Find folders of processes of this machine that are no more; the number of one is behind the prefix."""
+    import psutil  # loading it takes longer than most calls here
+
     for folder in parent.glob(glob.escape(prefix) + "*"):
         pid = folder.name.removeprefix(prefix).split("-")[0]
-        if pid.isdigit() and int(pid) != os.getpid():
-            try:
-                os.kill(int(pid), 0)
-            except ProcessLookupError:
-                yield folder
-            except OSError:
-                continue
+        if pid.isdigit() and int(pid) != os.getpid() and not psutil.pid_exists(int(pid)):
+            yield folder
 
 
 def user_cache() -> Path | None:

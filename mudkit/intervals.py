@@ -22,15 +22,7 @@ _DRAWS: Final = 2000
 
 @dataclass(frozen=True)
 class Interval:
-    """A value and its uncertainty.
-
-    Parameters
-    ----------
-    value, low, high : float
-        NaN where nothing was measured; of a single value the ends are NaN.
-    kind : {"interval", "range", "value"}
-        A confidence interval; the range of fewer than five repetitions; a single value.
-    """
+    """A value with a confidence interval, the range of fewer than five repetitions, or neither (NaN ends)."""
 
     value: float
     low: float
@@ -41,22 +33,7 @@ class Interval:
 def mean(values: ArrayLike, confidence: float = 0.95, *, weights: ArrayLike | None = None) -> Interval:
     """Return the mean of repetitions with a bootstrap interval (percentiles of resampled means).
 
-    A mean of resampled values lies between the smallest and the largest value, so it never leaves what is
-    possible.
-
-    Parameters
-    ----------
-    values : array-like, shape (n,)
-        One value a repetition (a seed, or a group of devices); NaN: not measured.
-    confidence : float
-        Between 0 and 1.
-    weights : array-like, shape (n,), optional
-        Weight of each repetition.
-
-    Raises
-    ------
-    ParameterError
-        ``confidence`` is not between 0 and 1.
+    It never leaves what is possible; NaN means not measured, and repetitions may have weights.
     """
     _check(confidence)
     given = np.asarray(values, dtype=np.float64)
@@ -80,25 +57,7 @@ def mean(values: ArrayLike, confidence: float = 0.95, *, weights: ArrayLike | No
 
 
 def ratio(parts: ArrayLike, wholes: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Return the ratio of two sums over repetitions with a bootstrap interval.
-
-    Parameters
-    ----------
-    parts, wholes : array-like, shape (n,)
-        Of each repetition.
-    confidence : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    Interval
-        NaN where the wholes do not add up to more than 0.
-
-    Raises
-    ------
-    ParameterError
-        ``confidence`` is not between 0 and 1.
-    """
+    """Return the ratio of two sums over repetitions with a bootstrap interval; NaN if the wholes sum to 0."""
     _check(confidence)
     part, whole = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
     if not whole.sum() > 0:
@@ -116,19 +75,7 @@ def ratio(parts: ArrayLike, wholes: ArrayLike, confidence: float = 0.95) -> Inte
 
 
 def share(part: float, whole: float, confidence: float = 0.95) -> Interval:
-    """Return a share of independent cases with its Wilson interval, which lies between 0 and 1.
-
-    Parameters
-    ----------
-    part, whole : float
-        Numbers of cases; ``part`` at most ``whole``.
-    confidence : float
-        Between 0 and 1.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Return a share of independent cases with its Wilson interval, which lies between 0 and 1."""
     _check(confidence)
     if not 0 <= part <= whole:
         raise ParameterError(

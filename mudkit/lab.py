@@ -58,9 +58,9 @@ class Lab(Displayed):
     Parameters
     ----------
     seed : int
-        The seed from which all randomness is derived: a whole number of 64 bits, which may be negative.
+        Seed of all randomness: a whole number of 64 bits, which may be negative.
     start : str or datetime
-        The time of day and date at which virtual time begins; UTC unless it names another zone.
+        Date and time at which virtual time begins; UTC unless it names another zone.
     record_messages : bool
         Record every message and transfer; a run of millions of them is faster without.
     record_held : bool
@@ -76,7 +76,7 @@ class Lab(Displayed):
     devices : dict of str to Device
         All devices by name, in the order in which they were added.
     faults : Faults
-        It cuts links, kills, restarts and switches off machines, changes addresses and networks, and mangles
+        Cuts links, kills, restarts and switches off machines, changes addresses and networks, and mangles
         messages.
     trace : Recorder
         ``trace.table(name)`` as Arrow, ``trace.to_parquet(path)`` as a trace folder.
@@ -149,15 +149,13 @@ class Lab(Displayed):
             Share of time without a network, with the defaults of :class:`~mudkit.sources.outages.Outages`; or
             a process.
         every_s : float
-            The time between two positions of a device that moves, in seconds.
+            Time between two positions of a device that moves.
         battery_j : float, optional
-            The energy of its full battery, in joules; the device is switched off when it is empty. None: it
-            is on a charger.
+            Energy of its full battery; the device is switched off when it is empty. None: it is on a charger.
         base_mw : float
-            The power of the device without its radio, in milliwatts.
+            Power of the device without its radio.
         storage : path-like, optional
-            A folder for the stores of its machines, as on a real device; existing stores are used. By default
-            they are in memory.
+            Folder for the stores of its machines; existing stores are used. By default they are in memory.
         **context
             Its context: ``display_px=…``, ``storage_bytes=…``, any field that a system reads.
 
@@ -206,9 +204,9 @@ class Lab(Displayed):
         Parameters
         ----------
         n : int
-            The number of devices to add, from 1 to 1,000,000.
+            Number of devices, from 1 to 1,000,000.
         prefix : str
-            The beginning of their names, before the dash and the number.
+            Beginning of their names, before the dash and the number.
         mobility, link, outage, every_s, battery_j, base_mw, **context
             As in :meth:`device`.
 
@@ -252,7 +250,7 @@ class Lab(Displayed):
         app : str
             The app that may show the token.
         hours : float
-            The time until it expires, in hours of virtual time from now on.
+            Virtual time until it expires.
         device : str, optional
             The only device that may show it. None: any device.
 
@@ -300,7 +298,7 @@ class Lab(Displayed):
     def run(self, hours: float = 0.0, *, minutes: float = 0.0, seconds: float = 0.0) -> None:
         """Run virtual time, with a progress bar if it takes longer than a second.
 
-        Ctrl-C stops between two events; the lab then stays at that time, and can be run further.
+        Ctrl-C stops between two events; the lab can be run further from there.
 
         Parameters
         ----------
@@ -324,13 +322,7 @@ class Lab(Displayed):
             self.world.run(began_us + length_us, lambda now_us: done((now_us - began_us) / _US_PER_H))
 
     def bill(self) -> pd.DataFrame:
-        """Return the bill as of now: one row per (system, device, direction).
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``system, device, direction, messages, bytes, radio_mj, wakeups``.
-        """
+        """Return the bill as of now, ``system, device, direction, messages, bytes, radio_mj, wakeups``."""
         return self.frame("bill")
 
     def deliveries(self) -> pd.DataFrame:
@@ -362,33 +354,23 @@ class Lab(Displayed):
 
     @property
     def problems(self) -> pd.DataFrame:
-        """Failures so far, each of which ended only the call or the event in which it happened.
+        """Failures so far (``device, ts, detail, system``), which ended only a call or an event.
 
-        These are the incidents ``failed``: exceptions of machines, of functions that a system was given, and
-        of callbacks. Failures that a system handles itself (a join, a policy) are listed by this system.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``device`` (or server), ``ts``, ``detail``, ``system``.
+        These are exceptions of machines, of functions that a system was given, and of callbacks. Failures
+        that a system handles itself (a join, a policy) are listed by this system.
         """
         incidents = self.frame("incidents")
         failed = incidents.loc[incidents["incident"] == "failed", ["device", "ts", "detail", "system"]]
         return failed.reset_index(drop=True)
 
     def frame(self, table: str) -> pd.DataFrame:
-        """Return a table of the trace as a DataFrame.
+        """Return a table of the trace as a DataFrame, with the columns of :mod:`mudkit.trace.schema`.
 
         Parameters
         ----------
         table : str
             ``positions``, ``links``, ``messages``, ``transfers``, ``deliveries``, ``operations``, ``reads``,
             ``incidents``, ``bill``.
-
-        Returns
-        -------
-        pandas.DataFrame
-            The table, with the columns of :mod:`mudkit.trace.schema`.
 
         Raises
         ------
@@ -398,19 +380,16 @@ class Lab(Displayed):
         return to_frame(self.trace.table(table))
 
     def radio(self, device: str) -> pd.DataFrame:
-        """Return the states of a device's radio from the beginning to now: ``start, end, state, power_mw``.
-
-        The lab must record messages.
+        """Return the states of a device's radio so far: ``start, end, state, power_mw``.
 
         Parameters
         ----------
         device : str
-            The name of the device.
 
         Raises
         ------
         ParameterError
-            There is no such device, or the lab does not record transfers.
+            There is no such device, or the lab does not record messages and transfers.
         """
         import pandas as pd
 
@@ -426,7 +405,6 @@ class Lab(Displayed):
         Parameters
         ----------
         device : str
-            The name of the device.
 
         Raises
         ------

@@ -19,10 +19,7 @@ Map = Callable[..., Iterable[Any]]
 
 @contextmanager
 def spread_out(processes: int = PROCESSES, part: int = 10) -> Iterator[Map]:
-    """Yield a ``map`` over processes; Ctrl-C cancels what has not started.
-
-    Items are taken at once, and given to the processes ``part`` at a time. One process is this one.
-    """
+    """Yield a ``map`` over processes (one: this one), ``part`` items at a time; Ctrl-C cancels the rest."""
     if processes == 1:
         yield map
         return

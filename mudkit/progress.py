@@ -41,15 +41,7 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def bar(total: float, description: str, unit: str) -> Iterator[Callable[[float], None]]:
-    """Show how far something is, once it has taken longer than a second.
-
-    Inside another bar of the same thread nothing more is shown.
-
-    Yields
-    ------
-    callable
-        It is called with how much is done so far, in the unit of ``total``.
-    """
+    """Show progress after a second, unless in another bar; yield a call with the amount done."""
     if not is_enabled() or getattr(_thread, "inside", False):
         yield lambda done: None
         return
@@ -82,8 +74,7 @@ def bar(total: float, description: str, unit: str) -> Iterator[Callable[[float],
 class Interrupts:
     """Ctrl-C held back until it is asked for, so that nothing is left half done; a second one comes at once.
 
-    Where Ctrl-C is nobody's business here (another thread, a handler that is not Python's own), nothing is
-    held back.
+    In another thread, or under a handler that is not Python's own, nothing is held back.
     """
 
     __slots__ = ("_interrupted", "_is_ours")
@@ -105,12 +96,7 @@ class Interrupts:
             self.check()
 
     def check(self) -> None:
-        """Raise what was held back.
-
-        Raises
-        ------
-        KeyboardInterrupt
-        """
+        """Raise the Ctrl-C that was held back."""
         if self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt

@@ -15,18 +15,9 @@ _ALGORITHM: Final = "HS256"
 
 
 class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Claims of a token.
+    """Claims of a token: an app, perhaps a user and the only device that may show it, and when it expires.
 
-    Parameters
-    ----------
-    app : str
-        The app that the token is for.
-    user : str or None
-        The user whom the token proves. None: it proves the app only.
-    device : str or None
-        The only device that may show it. None: every device may.
-    expires_s : float
-        When it expires, in seconds by the clock of the authority that issued it.
+    The time is in seconds by the clock of the authority that issued it.
     """
 
     app: str
@@ -40,21 +31,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {"app": self.app} | ({} if self.user is None else {"user": self.user})
 
     def check(self, now_s: float, device: str | None) -> None:
-        """Refuse a token that is not valid any more, or not for who shows it.
-
-        Parameters
-        ----------
-        now_s : float
-            The time now, in seconds by the clock of the authority.
-        device : str or None
-            The device that shows the token. None: it is not known.
-
-        Raises
-        ------
-        TokenExpired
-        AccessDenied
-            It is for another device.
-        """
+        """Refuse a token that has expired, or is for another device than shows it (None: unknown)."""
         if self.expires_s <= now_s:
             raise TokenExpired(
                 "This token has expired.",
@@ -72,9 +49,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Authority:
-    """Issuer and verifier of signed tokens.
-
-    The library looks at the wall clock; times are therefore checked here, against the time that is given.
+    """Issuer and verifier of signed tokens, by the time that is given instead of the wall clock.
 
     Parameters
     ----------
@@ -95,7 +70,7 @@ class Authority:
         user, device : str, optional
             The user whom it proves, and the only device that may show it. None: no user, every device.
         expires_s : float
-            The time from which on it is no longer valid, in seconds.
+            Time from which on it is no longer valid.
         """
         claims: dict[str, Any] = {"app": app, "user": user, "device": device, "exp": expires_s}
         return jwt.encode({k: v for k, v in claims.items() if v is not None}, self._key, _ALGORITHM)
@@ -146,10 +121,7 @@ class Authority:
 
 
 def claimed(token: str | None) -> Claims | None:
-    """Return the claims of a token without checking its signature; its holder needs expiry and user.
-
-    Nobody else may believe it: that is what :meth:`Authority.verify` is for. None: it says nothing.
-    """
+    """Return the claims of a token without checking its signature, for its holder; None: it says nothing."""
     try:
         return _claims(jwt.decode(token or "", options={"verify_signature": False}))
     except (jwt.PyJWTError, LookupError, TypeError, ValueError):

@@ -50,18 +50,7 @@ class Box(NamedTuple):
 
 
 def distance_km(lat1: ArrayLike, lon1: ArrayLike, lat2: ArrayLike, lon2: ArrayLike) -> NDArray[np.float64]:
-    """Great-circle distance (haversine) in kilometres.
-
-    Parameters
-    ----------
-    lat1, lon1, lat2, lon2 : array_like of float
-        Degrees; the shapes broadcast. NaN in gives NaN out.
-
-    Returns
-    -------
-    ndarray of float64
-        Kilometres, of the broadcast shape.
-    """
+    """Return the great-circle distance (haversine) of degrees; shapes broadcast, NaN in gives NaN out."""
     phi1, phi2 = np.radians(lat1), np.radians(lat2)
     d_phi = phi2 - phi1
     d_lambda = np.radians(lon2) - np.radians(lon1)
@@ -70,22 +59,10 @@ def distance_km(lat1: ArrayLike, lon1: ArrayLike, lat2: ArrayLike, lon2: ArrayLi
 
 
 def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:
-    """Edges of the square of side ``box_km`` centred on a point (Mobius 7.3: 20 km by 20 km).
+    """Return the edges of squares of side ``box_km`` around points (Mobius 7.3: 20 km by 20 km).
 
     The half side is measured along the meridian and along the parallel of the centre. A box that reaches
     a pole, or goes around its parallel, spans all longitudes.
-
-    Parameters
-    ----------
-    lat, lon : array_like of float
-        The centres of the boxes, in degrees.
-    box_km : array_like of float
-        The sides of the boxes, in km.
-
-    Returns
-    -------
-    Box
-        ``south, west, north, east`` in degrees, of the broadcast shape.
     """
     lat, lon, box_km = np.broadcast_arrays(
         np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64), np.asarray(box_km, np.float64)
@@ -105,20 +82,7 @@ def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:
 
 
 def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
-    """Return which points lie in a box, edges included.
-
-    Parameters
-    ----------
-    lat, lon : array_like of float
-        Points, degrees; the shapes broadcast with those of the box. Longitudes 180 and -180 are one line.
-    box : Box
-        The edges that :func:`box_bounds` gives.
-
-    Returns
-    -------
-    ndarray of bool
-        Whether each place is inside; of the broadcast shape.
-    """
+    """Return which points lie in a box, edges included; 180 and -180 degrees of longitude are one line."""
     lat, lon = np.asarray(lat), np.asarray(lon)
     lon = np.where(lon == 180.0, -180.0, lon)
     east_of, west_of = lon >= box.west, lon <= box.east
@@ -127,22 +91,7 @@ def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
 
 
 def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the time of day and the weekday in mean solar time: UTC plus an hour for each 15 degrees.
-
-    Parameters
-    ----------
-    t_us : array_like of int
-        Microseconds since 1970 (UTC); the shapes broadcast.
-    lon : array_like of float
-        The longitude of each place, in degrees.
-
-    Returns
-    -------
-    hour : ndarray of float64
-        The hour of the day, from 0 to 24.
-    weekday : ndarray of int64
-        The day of the week; Monday is 0.
-    """
+    """Return hour (0 to 24) and weekday (Monday: 0) in mean solar time: UTC plus an hour per 15 degrees."""
     local_us = np.asarray(t_us, dtype=np.int64) + np.rint(np.asarray(lon) / 360.0 * _US_PER_DAY).astype(
         np.int64
     )
@@ -153,18 +102,7 @@ def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], ND
 
 
 def middle(lat: ArrayLike, lon: ArrayLike) -> tuple[float, float]:
-    """Return the median latitude and longitude of places, also across the date line.
-
-    Parameters
-    ----------
-    lat, lon : array_like of float, shape (n,)
-        Degrees; NaN are left out. Places on both sides of the date line are next to each other.
-
-    Returns
-    -------
-    tuple of float
-        Degrees; NaN where there is no place.
-    """
+    """Return the median latitude and longitude of places but NaN, also across the date line."""
     places = np.array([lat, lon], dtype=np.float64)
     lats, lons = places[:, ~np.isnan(places).any(axis=0)]
     if not len(lons):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["MAX_DEPTH", "Fields", "Value", "as_wire", "is_too_deep", "wire_fields"]
+__all__ = ["MAX_MESSAGE_DEPTH", "Fields", "Value", "as_wire", "is_too_deep", "wire_fields"]
 
 if TYPE_CHECKING:
     Value: TypeAlias = bool | int | float | str | bytes | Sequence["Value"] | Mapping[str, "Value"] | None
@@ -17,7 +17,7 @@ else:
 Fields: TypeAlias = Mapping[str, Value]
 """Mapping of an application: content of a message, columns of a row, attributes of a context."""
 
-MAX_DEPTH: Final = 128
+MAX_MESSAGE_DEPTH: Final = 128
 """Levels of lists and mappings that a message from the network may have."""
 
 
@@ -44,15 +44,17 @@ def as_wire(value: Any) -> Any:
 
 
 def is_too_deep(message: Any) -> bool:
-    """Return whether a message has more than :data:`MAX_DEPTH` levels; no recursion, however deep it is."""
+    """Return whether a message has more than :data:`MAX_MESSAGE_DEPTH` levels, without recursion."""
     level = [message]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_MESSAGE_DEPTH + 1):
         inner: list[Any] = []
         for value in level:
-            if isinstance(value, Mapping | msgspec.Struct):
-                inner += wire_fields(value).values()
-            elif isinstance(value, list | tuple | set | frozenset):
+            if value is None or isinstance(value, str | int | float | bytes):
+                continue
+            if isinstance(value, list | tuple | set | frozenset):
                 inner += value
+            elif isinstance(value, Mapping | msgspec.Struct):
+                inner += wire_fields(value).values()
         if not inner:
             return False
         level = inner

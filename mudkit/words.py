@@ -83,12 +83,12 @@ def percent(share: float, places: int | None = None) -> str:
     scaled = 100 * share
     if places is None:
         places = 0 if abs(scaled) >= 10 and abs(100 - scaled) >= 1 else 1
-    smallest = 10.0**-places
-    if 0 < scaled < smallest / 2:
+    smallest, rounded = 10.0**-places, round(scaled, places)
+    if rounded == 0 < scaled:
         return f"<{smallest:.{places}f} %"
-    if 100 - smallest / 2 < scaled < 100:
+    if scaled < 100 == rounded:
         return f">{100 - smallest:.{places}f} %"
-    text = number(round(scaled, places), places)
+    text = number(rounded, places)
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
 
 
@@ -146,15 +146,7 @@ def listing(names: Iterable[str], most: int = 5) -> str:
 
 @dataclass(frozen=True)
 class Label:
-    """Heading of a column, and how its values are shown.
-
-    Parameters
-    ----------
-    words : str
-    unit : str
-    scale : float
-        Factor from the column's unit to the one that is shown.
-    """
+    """Heading of a column, its unit, and the factor from the column's unit to the one that is shown."""
 
     words: str
     unit: str = ""

@@ -34,10 +34,10 @@ def ranges(numbers: list[int]) -> str:
 def main(test: Path, soak: Path) -> None:
     """Print the lines that one run covers and the other does not."""
     short, long = lines(test), lines(soak)
-    said = [f"make test covers {len(short):,} lines, with the soak {len(short | long):,}. Only in the soak:"]
+    output = [f"make test covers {len(short):,} lines, with the soak {len(short | long):,}; only the soak:"]
     for file, group in groupby(sorted(long - short), lambda line: line[0]):
-        said.append(f"{file}: {ranges([number for _, number in group])}")
-    sys.stdout.write("\n".join(said) + "\n")
+        output.append(f"{file}: {ranges([number for _, number in group])}")
+    sys.stdout.write("\n".join(output) + "\n")
 
 
 if __name__ == "__main__":

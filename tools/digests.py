@@ -1,8 +1,8 @@
-"""Digests of what mudkit computes, so that a change that is to change nothing can be shown to change nothing.
+"""Digests of the results of mudkit, to prove that a refactoring changes none of them.
 
-They cover ten labs over all systems (bill, what was held, and each table of the trace, column by column),
-the tables of scoreboards, comparisons, order checks and scenarios, runs of the fault campaign, and with
-``--rows`` each row of ``mudkit reproduce`` that measures no speed.
+They cover ten labs over all systems (bill, records held, and each column of each table of the trace), the
+tables of scoreboards, comparisons, order checks and scenarios, runs of the fault campaign, and with
+``--rows`` each row of ``mudkit reproduce`` except those of speed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ CAMPAIGN_SEEDS = range(40)
 
 
 def labs() -> dict[str, Callable[[], Lab]]:
-    """Name ten labs, and how each is made and run."""
+    """Return functions that run ten labs, by name."""
     result: dict[str, Callable[[], Lab]] = {}
     for (task_name, task), (name, system) in zip(
         [*TASKS.items(), next(iter(TASKS.items()))], ADAPTERS.items(), strict=True
@@ -81,7 +81,7 @@ def labs() -> dict[str, Callable[[], Lab]]:
 
 
 def tables() -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the tables of scoreboards, comparisons, order checks and scenarios, each with its name."""
+    """Yield the name and content of the tables of scoreboards, comparisons, order checks and scenarios."""
     small = [replace(task.over(devices=5, hours=0.2), feeds=min(task.feeds, 4)) for task in TASKS.values()]
     board = scoreboard(small, seeds=[21, 22])
     friends = TASKS["friends nearby"].over(devices=6, hours=0.5)
@@ -124,13 +124,13 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
-    """Compute them: the name of each, and the digest, or one by column."""
-    for name, made in tqdm(labs().items(), unit="lab"):
-        lab = made()
+    """Yield the name of each result, with its digest or one per column."""
+    for name, run_lab in tqdm(labs().items(), unit="lab"):
+        lab = run_lab()
         yield f"lab {name}: bill", _of_frame(lab.bill())
         yield f"lab {name}: deliveries", _of_frame(lab.deliveries())
-        held = lab.trace.exposure
-        yield f"lab {name}: held", _of_text([] if held is None else sorted(map(repr, held.rows())))
+        exposure = lab.trace.exposure
+        yield f"lab {name}: held", _of_text([] if exposure is None else sorted(map(repr, exposure.rows())))
         for table in TABLES:
             yield f"lab {name}: {table}", _of_frame(lab.trace.table(table).to_pandas())
     for name, table in tqdm(tables(), unit="table"):
@@ -157,9 +157,9 @@ def _of_text(values: list[str]) -> str:
 
 
 def compare(before: dict[str, Any], after: dict[str, Any], renamed: dict[str, str]) -> list[str]:
-    """Return what differs."""
+    """Return a text for each digest that differs."""
     different = []
-    for name in [*before, *(each for each in after if each not in before)]:
+    for name in [*before, *(name for name in after if name not in before)]:
         one, other = before.get(name), after.get(name)
         if isinstance(one, dict) and not name.startswith("row "):
             one = {renamed.get(column, column): digest for column, digest in one.items()}
@@ -174,7 +174,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     write = commands.add_parser("write", help="compute digests")
     write.add_argument("file", type=Path)
-    write.add_argument("--rows", action="store_true", help="of the rows of mudkit reproduce, too")
+    write.add_argument("--rows", action="store_true", help="also of the rows of mudkit reproduce")
     comparison = commands.add_parser("compare", help="show which digests differ")
     comparison.add_argument("before", type=Path)
     comparison.add_argument("after", type=Path)
@@ -184,7 +184,7 @@ def main() -> None:
         given.file.write_text(json.dumps(dict(digests(rows=given.rows)), indent=1) + "\n")
         return
     one, other = (json.loads(file.read_text()) for file in (given.before, given.after))
-    different = compare(one, other, dict(each.split("=") for each in given.renamed))
+    different = compare(one, other, dict(pair.split("=") for pair in given.renamed))
     tqdm.write("\n".join(different) or f"{len(one)} digests are equal")
     sys.exit(bool(different))
 

@@ -81,25 +81,25 @@ def run_npm(command: list[str], *arguments: str, cwd: Path) -> subprocess.Comple
     )
 
 
-def wanted(assets: Path) -> dict[str, str]:
-    """Names in ``vendor/`` and the files within ``node_modules/`` that they are copies of."""
+def required_files(assets: Path) -> dict[str, str]:
+    """Return the files of ``vendor/``, and the path of each original in ``node_modules/``."""
     names: dict[str, str] = json.loads((assets / "package.json").read_text("utf-8"))["vendor"]
     return names
 
 
 def stamp_of(folder: Path, assets: Path) -> dict[str, str]:
-    """SHA-256 of the two files that say what is wanted, and of each file in ``folder``."""
+    """Return SHA-256 digests of ``package.json``, the lock file, and each file in ``folder``."""
     recipe = {name: digest(assets / name) for name in ("package.json", "package-lock.json")}
-    return recipe | {name: digest(folder / name) for name in wanted(assets)}
+    return recipe | {name: digest(folder / name) for name in required_files(assets)}
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 digest of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def is_complete(assets: Path) -> bool:
-    """Tell whether ``vendor/`` holds every file, unchanged, for the lock file as it is now."""
+    """Check that ``vendor/`` has every file, unchanged, for the current lock file."""
     vendor = assets / "vendor"
     try:
         result: object = json.loads((vendor / STAMP).read_text("utf-8"))
@@ -128,7 +128,7 @@ def fetch(assets: Path, npm: list[str]) -> None:
 
 
 def fill(assets: Path, npm: list[str], scratch: Path) -> None:
-    """Let npm unpack the locked packages in ``scratch`` and gather the wanted files in ``scratch/vendor``."""
+    """Unpack the locked packages with npm and copy the required files to ``scratch/vendor``."""
     for recipe in ("package.json", "package-lock.json"):
         shutil.copyfile(assets / recipe, scratch / recipe)
     try:
@@ -139,7 +139,7 @@ def fill(assets: Path, npm: list[str], scratch: Path) -> None:
         raise FetchError(f"npm ci failed (status {answer.returncode}): {errors_of(answer.stderr)}")
     new = scratch / "vendor"
     new.mkdir()
-    for target, source in wanted(assets).items():
+    for target, source in required_files(assets).items():
         try:
             shutil.copyfile(scratch / "node_modules" / source, new / target)
         except FileNotFoundError:
@@ -177,7 +177,7 @@ def main() -> int:
         for assets in missing:
             fetch(assets, npm)
             vendor = (assets / "vendor").relative_to(ROOT)
-            sys.stdout.write(f"fetch_assets: {len(wanted(assets))} files in {vendor}\n")
+            sys.stdout.write(f"fetch_assets: {len(required_files(assets))} files in {vendor}\n")
     except NoNpmError as problem:
         sys.stderr.write(f"fetch_assets: {problem}\n")
         return 3

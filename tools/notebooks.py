@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 from tqdm import tqdm
 
 from mudkit.progress import VARIABLE
-from mudkit.report.kernels import QUIET_KERNEL, manager
+from mudkit.report.run import QUIET_KERNEL, kernel_manager
 
 CHECKED = "nbval-check-output"
 FOLDER = Path(__file__).parents[1] / "notebooks"
@@ -37,7 +37,7 @@ def execute(file: Path) -> nbformat.NotebookNode:
         timeout=WITHIN_S,
         coalesce_streams=True,
         kernel_name="python3",
-        kernel_manager_class=manager(Path(os.devnull)),
+        kernel_manager_class=kernel_manager(Path(os.devnull)),
         resources={"metadata": {"path": str(file.parent)}},
     )
     return client.execute(env={**os.environ, VARIABLE: "0"})

@@ -42,18 +42,18 @@ INK, PALE, DECIDES, EDGE = "#1f2328", "#57606a", "#fff1c2", "#d0a215"
 
 
 def text(x: float, y: float, words: str, *, size: int = 14, ink: str = INK, more: str = "") -> str:
-    """Give a line of text around a place."""
+    """Return a line of text around a place."""
     return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{ink}" {more}>{escape(words)}</text>'
 
 
 def box(x: float, y: float, width: float, height: float, fill: str, edge: str) -> str:
-    """Give a rectangle with round corners."""
+    """Return a rectangle with rounded corners."""
     size = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="8"'
     return f'<rect {size} fill="{fill}" stroke="{edge}"/>'
 
 
 def cell(x: float, y: float, words: str) -> list[str]:
-    """Draw what is done in one place: a box of one or two lines."""
+    """Draw the actions in one place: a box of one or two lines."""
     lines = words.removeprefix("* ").split("|")
     decides = words.startswith("* ")
     middle = y + (LANE_PX - 14) / 2 + 5
@@ -65,7 +65,7 @@ def cell(x: float, y: float, words: str) -> list[str]:
 
 
 def picture() -> str:
-    """Give the picture as SVG."""
+    """Return the picture as SVG."""
     drawn = [box(0.5, 0.5, WIDTH_PX - 1, HEIGHT_PX - 1, "#f6f8fa", "#d0d7de")]
     lefts = [NAMES_PX + GAP_PX + number * (CELL_PX + GAP_PX) for number in range(3)]
     for left, place in zip(lefts, PLACES, strict=True):

@@ -3,7 +3,7 @@
 Three things are found in `mudkit/`, `widgets/` and `tools/`:
 
 * summaries that begin with a verb that is no term of the field ("Give", "Say") or with none ("What", "So");
-* phrases in docstrings that have to be decoded ("so long", "whoever", "it is told");
+* phrases in docstrings that have to be decoded (see `PHRASES`);
 * names of functions, classes, variables and parameters that say nothing ("came", "said", "MOST_BYTES").
 
 `tools/prose.toml` holds the number of findings that each package may have. More fail; lower the number after
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ALLOWED = ROOT / "tools" / "prose.toml"
 FOLDERS = ("mudkit", "widgets", "tools")
 
-FIRST_WORDS = re.compile(
+OPENING_WORDS = re.compile(
     r"(Gives?|Say|Tell|Take|Let|Make|Hand|What|Who|Whoever|Whose|Where|When|How|So|Be|Have|Hold|Of|Whether|That"
     r"|Which|Nobody|Nothing|Somebody|As|If|Go|Learn|Know)\b"
 )
@@ -63,7 +63,7 @@ def findings(source: str) -> Iterator[Finding]:
 
 
 def _docstring_findings(line: int, text: str) -> Iterator[Finding]:
-    if first := FIRST_WORDS.match(text):
+    if first := OPENING_WORDS.match(text):
         yield line, f"first word {first.group()}: {text.splitlines()[0]}"
     for phrase in PHRASES.finditer(text):
         yield line + text.count("\n", 0, phrase.start()), f"phrase {phrase.group()!r}"
@@ -93,9 +93,9 @@ def modules(paths: list[Path]) -> Iterator[Path]:
             [path]
             if path.is_file()
             else sorted(
-                each
-                for each in path.rglob("*.py")
-                if not each.is_symlink() and "__pycache__" not in each.parts
+                file
+                for file in path.rglob("*.py")
+                if not file.is_symlink() and "__pycache__" not in file.parts
             )
         )
 
@@ -120,20 +120,20 @@ def too_many(found: Counter[str], allowed: dict[str, int]) -> list[str]:
 
 def main() -> None:
     """Print findings below paths, or compare the counts of all packages with what is allowed."""
-    arguments = [each for each in sys.argv[1:] if each != "--write"]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
     if arguments:
-        for path in modules([Path(each).resolve() for each in arguments]):
-            for line, what in findings(path.read_text(encoding="utf-8")):
-                sys.stdout.write(f"{path.relative_to(ROOT)}:{line}: {what}\n")
+        for path in modules([Path(argument).resolve() for argument in arguments]):
+            for line, finding in findings(path.read_text(encoding="utf-8")):
+                sys.stdout.write(f"{path.relative_to(ROOT)}:{line}: {finding}\n")
         return
-    found = counts()
+    total = counts()
     if "--write" in sys.argv:
-        rows = "".join(f'"{package}" = {many}\n' for package, many in sorted(found.items()) if many)
+        rows = "".join(f'"{package}" = {many}\n' for package, many in sorted(total.items()) if many)
         ALLOWED.write_text(
             f"# Findings of tools/prose.py that each package may have; made by --write.\n{rows}"
         )
-    sys.stdout.write(f"{found.total():,} findings in {len(+found)} packages\n")
-    if wrong := too_many(found, tomllib.loads(ALLOWED.read_text(encoding="utf-8"))):
+    sys.stdout.write(f"{total.total():,} findings in {len(+total)} packages\n")
+    if wrong := too_many(total, tomllib.loads(ALLOWED.read_text(encoding="utf-8"))):
         sys.exit("\n".join(wrong))
 
 

@@ -1,4 +1,4 @@
-"""Widgets for the chapters: thin views of library calls, each with a static figure beside it."""
+"""Widgets for the chapters: views of library calls, each with a static figure for exported pages."""
 
 from typing import TYPE_CHECKING
 

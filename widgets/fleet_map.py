@@ -10,38 +10,38 @@ import pyarrow as pa
 from mudkit import figures
 from mudkit.errors import ParameterError
 from mudkit.units import US_PER_S
-from mudkit.widgets.figure import Figure
-from mudkit.widgets.panel import Panel
+from mudkit.widgets.panel import Figure, Panel
 
 __all__ = ["FleetMap"]
 
 
 class FleetMap(Panel):
-    """Watch a fleet move, and who has a link.
+    """Map of a moving fleet that shows which devices have a link.
 
-    The slider takes the arrow keys; the play button steps it.
+    Arrow keys and the play button move the slider.
 
     Parameters
     ----------
     positions : pyarrow.Table
         Positions of a trace.
     links : pyarrow.Table, optional
-        Links of a trace: a device's state holds until its next row. Who has none is an orange cross.
+        Links of a trace: a device's state holds until its next row. Devices without a link are orange
+        crosses.
     tz : str
         Time zone of the times shown.
     step_s : float
-        Time between two pictures, seconds.
+        Time between two frames, in seconds.
 
     Attributes
     ----------
     slider : ipywidgets.IntSlider
-        Number of the picture.
+        Number of the frame.
     figure : Figure
 
     Raises
     ------
     TraceContentError, ParameterError
-        There are no positions; the table of links lacks a column; the step is not over 0.
+        There are no positions, the table of links lacks a column, or the step is not positive.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FleetMap(Panel):
     ) -> None:
         if not step_s > 0:
             raise ParameterError(
-                "A step needs a length.", where="step_s", found=str(step_s), expected="over 0 s"
+                "The step is not positive.", where="step_s", found=str(step_s), expected="over 0 s"
             )
         self._fleet = figures.Fleet.of(positions, links, tz)
         self._first_us, last_us = self._fleet.span_us()

@@ -1,4 +1,4 @@
-"""What the widgets have in common: a box in which lists keep their keys, alerts, and objects of JSON."""
+"""Base of all widgets: a box with working keys and names, figures, alerts, and parsing of JSON objects."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from typing import Any, Final
 
 import anywidget
 import ipywidgets
+import plotly.graph_objects as go
+import traitlets
 
+from mudkit import figures
 from mudkit.errors import MudkitError, ParameterError
 
-__all__ = ["LAST", "Panel", "alert", "read_object"]
+__all__ = ["STALE", "Figure", "Panel", "alert", "read_object"]
 
-LAST: Final = "This cannot be; below is the last that could."
-"""What an alert says above a picture that stays."""
-_MOST_SHOWN: Final = 80
+STALE: Final = "These values are invalid; below is the last valid result."
+"""Heading of an alert above a result that stays."""
+_MAX_SHOWN: Final = 80
 
 
 class _Page(anywidget.AnyWidget):
-    """Keys of lists, names of sliders and buttons; alternative texts, text colour and width of figures.
+    """Script and styles of a panel: keys, accessible names, alternative texts, colours and width of figures.
 
-    JupyterLab takes keys for its notebook: ``b`` adds a cell, ``x`` cuts one, arrow keys go to another. It
-    leaves them alone on what has the attribute (of Lumino, on which it is built). plotly draws text in the
-    grey of the template; the rules take it to the colour of JupyterLab's theme, also when that changes.
+    JupyterLab handles keys for its notebook: ``b`` adds a cell, ``x`` cuts one, arrow keys go to another. It
+    ignores them on elements with the attribute of Lumino that is set here. plotly draws text in the grey of
+    the template; the styles replace it by the colour of JupyterLab's theme, also after a change of theme.
     """
 
     _esm = """
@@ -38,7 +41,7 @@ class _Page(anywidget.AnyWidget):
       const set = (element, name, value) => {
         if (element.getAttribute(name) !== value) element.setAttribute(name, value);
       };
-      // ipywidgets names neither; what a slider shows as its value is a text beside it.
+      // ipywidgets gives these no names; a slider shows its value as text beside it.
       const name = panel => {
         for (const slider of panel.querySelectorAll(".widget-slider, .widget-hslider")) {
           const handle = slider.querySelector(".noUi-handle");
@@ -72,7 +75,7 @@ class _Page(anywidget.AnyWidget):
       const fit = new ResizeObserver(([{ contentRect }]) => {
         if (contentRect.width === width) return;
         width = contentRect.width;
-        window.dispatchEvent(new Event("resize"));  // which plotly listens to
+        window.dispatchEvent(new Event("resize"));  // plotly listens to it
       });
       const begin = () => {
         const panel = el.closest(".mudkit-panel");
@@ -107,46 +110,108 @@ class _Page(anywidget.AnyWidget):
 
 
 class Panel(ipywidgets.VBox):  # type: ignore[misc]
-    """A box of controls that all work from the keyboard, in JupyterLab, too.
-
-    Parameters
-    ----------
-    children : sequence of ipywidgets.Widget
-    """
+    """Box whose controls work from the keyboard, also in JupyterLab."""
 
     def __init__(self, children: Sequence[ipywidgets.Widget]) -> None:
         super().__init__([*children, _Page()])
         self.add_class("mudkit-panel")
 
 
-def alert(what: str, error: MudkitError) -> str:
-    """Say that something cannot be, and why, as HTML that is read aloud."""
-    return f"<div role='alert'><b>{what}</b><pre>{escape(str(error))}</pre></div>"
+class Figure(go.FigureWidget):  # type: ignore[misc]
+    """Figure whose widget state is its current content, also within a box.
+
+    plotly opens a figure empty, sends each change, and keeps the initial content as the state until the
+    figure is displayed by itself, which never happens in a box. A busy browser drops changes that arrive
+    before plotly.js is loaded, and a reloaded page requests the state: both would draw nothing. Therefore a
+    figure is opened when a box first refers to it, with its content at that time.
+
+    anywidget gives up on a model whose module takes more than two seconds to load, as plotly.js does on a
+    slow machine. Therefore the module is small, and loads plotly.js once for all figures of a page; if the
+    figure has changed by then, the module requests its state.
+    """
+
+    _esm = """
+    export default () => {
+      let drawing;
+      return {
+        initialize({ model }) {
+          let isBehind = false;
+          for (const change of ["addTraces", "deleteTraces", "restyle", "relayout", "update"])
+            model.on(`change:_py2js_${change}`, () => { isBehind = true; });
+          const load = () => {
+            const text = new Blob([model.get("_bundle")], { type: "text/javascript" });
+            return import(URL.createObjectURL(text));
+          };
+          const catchUp = () => new Promise(resolve => {
+            model.on("change:_widget_data change:_widget_layout", resolve);
+            model.send({ type: "state" });
+            setTimeout(resolve, 5000);  // the kernel may be gone
+          });
+          drawing = (globalThis.mudkitPlotly ??= load()).then(async bundle => {
+            if (isBehind) await catchUp();
+            const figure = bundle.default();
+            figure.initialize({ model });
+            return figure;
+          });
+        },
+        async render({ model, el }) {
+          return (await drawing).render({ model, el });
+        },
+      };
+    };
+    """
+    _bundle = traitlets.Unicode(str(go.FigureWidget._esm)).tag(sync=True)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._config = {**figures.PLOTLY_CONFIG, "responsive": True}
+        self.on_msg(self._answer)
+
+    def _answer(self, _: Any, content: Any, __: Any) -> None:
+        """Send the state to a browser that has missed changes."""
+        if content == {"type": "state"}:
+            self.send_state({"_widget_data", "_widget_layout"})
+
+    def open(self) -> None:
+        """Do nothing yet: :attr:`model_id` opens the figure when a box is displayed."""
+
+    @property
+    def model_id(self) -> str:
+        """Identity of the model in the browser, which receives the state at the first access."""
+        super().open()
+        return str(super().model_id)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        super().open()
+        return super()._repr_mimebundle_(**kwargs)
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
+        """See :class:`ipywidgets.Widget`."""
+        state = super().get_state(key, drop_defaults)
+        layout = getattr(self, "_layout_obj", None)
+        if layout is not None:
+            content = {"_widget_data": self._data, "_widget_layout": layout._props}
+            for name in content.keys() & state.keys():
+                state[name] = self.trait_metadata(name, "to_json")(content[name], self)
+        return state
+
+
+def alert(heading: str, error: MudkitError) -> str:
+    """Return an error as HTML that screen readers announce."""
+    return f"<div role='alert'><b>{heading}</b><pre>{escape(str(error))}</pre></div>"
 
 
 def read_object(name: str, text: str, example: str) -> dict[str, Any]:
-    """Read an object of JSON that somebody has typed.
-
-    Parameters
-    ----------
-    name : str
-        What it is.
-    text, example : str
-
-    Raises
-    ------
-    ParameterError
-        It is none.
-    """
-    expected, what_came = f"an object of JSON, for instance {example}", text[:_MOST_SHOWN]
+    """Parse a JSON object; raise ParameterError if the text is not one."""
+    expected, shown = f"a JSON object, for instance {example}", text[:_MAX_SHOWN]
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:  # the latter of thousands of brackets
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:  # the latter with thousands of brackets
         raise ParameterError(
-            f"The {name} cannot be read.", where=name, found=f"{what_came!r}: {error}", expected=expected
+            f"The {name} cannot be read.", where=name, found=f"{shown!r}: {error}", expected=expected
         ) from None
-    if not isinstance(given, dict):
+    if not isinstance(parsed, dict):
         raise ParameterError(
-            f"The {name} is no object.", where=name, found=repr(what_came), expected=expected
+            f"The {name} is not a JSON object.", where=name, found=repr(shown), expected=expected
         )
-    return given
+    return parsed

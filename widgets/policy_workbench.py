@@ -1,4 +1,4 @@
-"""PolicyWorkbench: edit a subscriber's policy, or drag what mistakes cost, and see at once what changes."""
+"""PolicyWorkbench: edit a subscriber's policy, or the costs of mistakes, and see the effect at once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from mudkit.experiment import CacheBench
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
 from mudkit.systems.sublim._policy.policy import decision_table
 from mudkit.widgets.cost_page import CostPage
-from mudkit.widgets.figure import Figure
-from mudkit.widgets.panel import Panel, alert, read_object
+from mudkit.widgets.panel import STALE, Figure, Panel, alert, read_object
 
 __all__ = ["PolicyWorkbench"]
 
@@ -33,13 +32,13 @@ _STYLE: Final = (
 )
 _EDITOR: Final = {"max_height": "20em", "overflow": "hidden auto", "align_items": "flex-start"}
 _NOTE: Final = (
-    "Rules are asked from the first on; the first that holds fires. Nothing is kept until you press "
-    "<b>decide and keep</b>: then variables stay as the policy leaves them, and time goes on."
+    "Rules are evaluated in order; the first that holds fires. Nothing is kept until you press "
+    "<b>decide and keep</b>: then the variables change as the policy sets them, and time advances."
 )
 
 
 class PolicyWorkbench(Panel):
-    """Edit rules, a message and a state; findings, the rule that fires and what is sent follow each key.
+    """Edit rules, a message and a state; findings, the rule that fires and the output follow each key.
 
     Invalid rules show an error with its line, and the last valid policy stays in use. Everything works from
     the keyboard. A second page is for learnt cache policies: see
@@ -50,38 +49,38 @@ class PolicyWorkbench(Panel):
     policy : str
         A policy as YAML.
     messages : mapping of str to mapping
-        The messages to choose from, by name; each is a row of the figure. None: there is no page for such a
-        policy.
+        Messages to choose from, by name; each is a row of the figure. None: no page for rules.
     trained : CacheBench, optional
-        Trees whose costs are dragged; without it there is no page for costs.
+        Trees whose costs can be changed. None: no page for costs.
     bandwidth_kbps, battery : float, optional
-        The state at first; None: no limit, or on a charger.
+        Initial state; None: no limit, or on a charger.
     display_px : int
+        Initial width of the display, in pixels.
 
     Attributes
     ----------
     text : ipywidgets.Textarea
     message : ipywidgets.Dropdown
     body : ipywidgets.Text
-        The chosen message as JSON; a number in a field of bytes is how many there are.
+        The chosen message as JSON; a number in a field of bytes is its length.
     battery, bandwidth, step : ipywidgets.SelectionSlider
-        Automatic variables; how long after the message before this one is published.
+        Automatic variables; time since the previous message.
     display : ipywidgets.BoundedIntText
     variables : ipywidgets.Text
         Manual variables as JSON.
     keep, begin : ipywidgets.Button
-        Decide and keep; begin again with the policy's own variables.
+        Decide and keep; start again with the policy's own variables.
     problem, findings, status, rules, sent : ipywidgets.HTML
-        What cannot be; what the checker has found; the decision; what each rule saw; the message before and
-        after.
+        The error, if any; findings of the checker; the decision; evaluation of each rule; the message before
+        and after.
     figure : Figure
     costs : CostPage
-        The page of costs, with ``trained``; all others are there with messages.
+        The page of costs, with ``trained``; all others require messages.
 
     Raises
     ------
     ParameterError
-        There is neither a message nor anything trained.
+        Neither messages nor trained trees are given.
     """
 
     def __init__(
@@ -95,7 +94,9 @@ class PolicyWorkbench(Panel):
         display_px: int = 320,
     ) -> None:
         if not messages and trained is None:
-            raise ParameterError("A policy decides about messages.", where="messages", found="none")
+            raise ParameterError(
+                "There is no message.", where="messages", found="none", expected="at least one"
+            )
         pages: dict[str, Any] = {}
         if messages:
             pages["rules"] = self._rules_page(policy, messages, battery, bandwidth_kbps, display_px)
@@ -115,7 +116,7 @@ class PolicyWorkbench(Panel):
         bandwidth_kbps: float | None,
         display_px: int,
     ) -> Any:
-        """Make the page for a policy of rules."""
+        """Build the page for a policy of rules."""
         self._messages = {name: dict(body) for name, body in messages.items()}
         self._policy: Policy | None = None
         self._now_s, self._is_changing = 0.0, False
@@ -125,7 +126,7 @@ class PolicyWorkbench(Panel):
         self.text.add_class("mudkit-policy")
         self._lines = ipywidgets.HTML()
         self.message = ipywidgets.Dropdown(options=list(self._messages), value=first, description="message")
-        self.body = _text("its fields", "JSON; a number in a field of bytes is how many there are")
+        self.body = _text("its fields", "JSON; a number in a field of bytes is its length")
         self.battery = _slider("battery, %", _LEVELS, _CHARGER if battery is None else battery)
         self.bandwidth = _slider(
             "link, kbit/s", _KBPS, "no limit" if bandwidth_kbps is None else bandwidth_kbps
@@ -135,18 +136,22 @@ class PolicyWorkbench(Panel):
         )
         self.variables = _text("variables", "the policy's own variables, JSON")
         self.step = _slider("after, s", _STEPS_S, 10)
-        self.keep = ipywidgets.Button(description="decide and keep", tooltip="variables and time go on")
-        self.begin = ipywidgets.Button(description="begin again", tooltip="with the policy's first variables")
+        self.keep = ipywidgets.Button(
+            description="decide and keep", tooltip="keep the variables and advance time"
+        )
+        self.begin = ipywidgets.Button(
+            description="begin again", tooltip="with the policy's initial variables"
+        )
         self.problem, self.findings, self.status, self.rules, self.sent = (
             ipywidgets.HTML() for _ in range(5)
         )
         self.figure: Any = None
-        self._choose()
-        self._write()
+        self._show_message()
+        self._parse()
         if self.figure is None:
             nothing = decision_table(Policy("", [Rule()]), {}, {})
             self.figure = Figure(figures.rule_firing(nothing, [], title="", x="battery, %"))
-        self.text.observe(lambda _: self._write(), names="value")
+        self.text.observe(lambda _: self._parse(), names="value")
         self.message.observe(lambda _: self._chosen(), names="value")
         for control in (self.body, self.battery, self.bandwidth, self.display, self.variables, self.step):
             control.observe(lambda _: self._decide(), names="value")
@@ -162,15 +167,17 @@ class PolicyWorkbench(Panel):
             self.status, self.figure, self.rules, self.sent,
         ])  # fmt: skip
 
-    # -- what changes
+    # -- controls
 
-    def _write(self) -> None:
+    def _parse(self) -> None:
         text = str(self.text.value)
         try:
             policy = Policy.from_yaml(text if "\n" in text else text + "\n")
         except MudkitError as error:
             self._number({getattr(error, "line", None)})
-            self._refused = alert("This is no policy yet; below is what the last one says.", error)
+            self._refused = alert(
+                "This is not a valid policy; the result below is of the last valid one.", error
+            )
             self.problem.value = self._refused
             return
         self.problem.value = self._refused = ""
@@ -179,11 +186,11 @@ class PolicyWorkbench(Panel):
         if policy.variables != before:
             self._put(self.variables, policy.variables)
         self._decide()
-        problems = findings(policy)  # last: a policy with many conditions takes longer to check than to use
-        self._number({each.line for each in problems})
+        problems = findings(policy)  # last, because the check of many conditions takes long
+        self._number({problem.line for problem in problems})
         self.findings.value = _findings(problems, text.splitlines())
 
-    def _choose(self) -> None:
+    def _show_message(self) -> None:
         shown = {
             name: len(value) if isinstance(value, bytes) else value
             for name, value in self._messages[self.message.value].items()
@@ -191,11 +198,11 @@ class PolicyWorkbench(Panel):
         self._put(self.body, shown)
 
     def _chosen(self) -> None:
-        self._choose()
+        self._show_message()
         self._decide()
 
     def _put(self, control: Any, value: Mapping[str, Any]) -> None:
-        """Write into a control, and do nothing about it yet."""
+        """Set a control without deciding."""
         self._is_changing = True
         control.value = json.dumps(value)
         self._is_changing = False
@@ -207,7 +214,7 @@ class PolicyWorkbench(Panel):
         self._decide()
 
     def _decide(self, keeps: bool = False) -> None:
-        """Decide about the message that is shown, and show everything."""
+        """Decide about the current message and show the result."""
         policy = self._policy
         if self._is_changing or policy is None:
             return
@@ -215,13 +222,12 @@ class PolicyWorkbench(Panel):
             body = self._read_body(policy)
             variables = read_object("variables", self.variables.value, _EXAMPLE)
         except MudkitError as error:
-            unread = alert("This is not read yet; below is what was before.", error)
-            self.problem.value = self._refused + unread
+            self.problem.value = self._refused + alert(STALE, error)
             return
         self.problem.value = self._refused
         at_s = self._now_s + self.step.value
-        given = body, variables, self._automatic(self.battery.value), at_s
-        verdict, seen = policy.decide(*given), policy.explain(*given)
+        arguments = body, variables, self._automatic(self.battery.value), at_s
+        verdict, seen = policy.decide(*arguments), policy.explain(*arguments)
         self.status.value = _status(policy, Explanation(verdict, seen), at_s, keeps)
         self.rules.value = _rules(policy, Explanation(verdict, seen))
         self.sent.value = _sent(body, verdict)
@@ -231,7 +237,7 @@ class PolicyWorkbench(Panel):
             self._put(self.variables, dict(verdict.variables))
 
     def _read_body(self, policy: Policy) -> dict[str, Any]:
-        """Read the message; of a field of bytes it says how many, and the chosen message has the first."""
+        """Parse the message; a number in a field of bytes becomes bytes of the chosen message."""
         body = read_object("message", self.body.value, _EXAMPLE)
         chosen = self._messages[self.message.value]
         for name, value in body.items():
@@ -239,13 +245,13 @@ class PolicyWorkbench(Panel):
             if is_bytes and isinstance(value, int) and not isinstance(value, bool):
                 if not 0 <= value <= 100_000:
                     raise ParameterError(
-                        "So many bytes are in no message.",
+                        "The number of bytes is out of range.",
                         where=name,
                         found=str(value),
                         expected="0 to 100000",
                     )
-                there = chosen.get(name)
-                samples = there if isinstance(there, bytes) and there else b"\x80"
+                original = chosen.get(name)
+                samples = original if isinstance(original, bytes) and original else b"\x80"
                 body[name] = (samples * (value // len(samples) + 1))[:value]
         return body
 
@@ -257,26 +263,25 @@ class PolicyWorkbench(Panel):
         }
         return {name: value for name, value in variables.items() if not isinstance(value, str)}
 
-    # -- what is shown
+    # -- display
 
     def _draw(self, policy: Policy, body: dict[str, Any], variables: dict[str, Any], at_s: float) -> None:
         rows = {**self._messages, self.message.value: body}
-        levels = [each for _, each in self.battery.options]
-        states = {str(each): self._automatic(each) for each in levels}
+        states = {str(level): self._automatic(level) for _, level in self.battery.options}
         table = decision_table(policy, rows, states, variables, at_s)
         names = [rule.name for rule in policy.rules]
         link = self.bandwidth.value
         title = f"Which rule fires, {link if isinstance(link, str) else f'{link:,} kbit/s'}"
         now = (self.message.value, str(self.battery.value))
-        if self.figure is None:  # a figure that is whole from the first on: it is not shown before
-            made = figures.rule_firing(table, names, title=title, x="battery, %")
-            figures.update_rule_firing(made, table, names, title=title, now=now)
-            self.figure = Figure(made)
+        if self.figure is None:  # complete from the start, because an empty figure is not shown
+            figure = figures.rule_firing(table, names, title=title, x="battery, %")
+            figures.update_rule_firing(figure, table, names, title=title, now=now)
+            self.figure = Figure(figure)
             return
         figures.update_rule_firing(self.figure, table, names, title=title, now=now)
 
     def _number(self, marked: set[int | None]) -> None:
-        """Give each line its number, and mark those with which something is wrong."""
+        """Show the number of each line, and mark lines with findings."""
         count = str(self.text.value).count("\n") + 2
         self.text.rows = count
         numbers = "\n".join(
@@ -293,32 +298,32 @@ def _text(description: str, tooltip: str) -> Any:
 
 
 def _slider(description: str, values: tuple[Any, ...], value: Any) -> Any:
-    """Make a slider; a number that is not among its values is put in its place."""
+    """Build a slider; a number between its values is inserted."""
     options = list(values)
     if value not in options:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ParameterError("This is no number.", where=description, found=repr(value))
-        numbers = [place for place, each in enumerate(options) if not isinstance(each, str)]
+            raise ParameterError("Expected a number.", where=description, found=repr(value))
+        numbers = [place for place, option in enumerate(options) if not isinstance(option, str)]
         after = [place for place in numbers if options[place] > value]
         options.insert(after[0] if after else numbers[-1] + 1, value)
-    named = [(each if isinstance(each, str) else f"{each:,g}", each) for each in options]
+    named = [(option if isinstance(option, str) else f"{option:,g}", option) for option in options]
     return ipywidgets.SelectionSlider(options=named, value=value, description=description)
 
 
 def _findings(problems: list[Finding], lines: list[str]) -> str:
     if not problems:
-        return "<div>✓ The checker has found nothing: this policy may be set.</div>"
+        return "<div>✓ The checker has found nothing: the policy can be used.</div>"
     rows = [
         [
-            "" if each.line is None else f"line {each.line}",
-            Cell("", strong=f"{'✗' if each.is_error else '?'} {each.kind}"),
-            [Cell(each.text), *_quoted(each.line, lines)],
+            "" if problem.line is None else f"line {problem.line}",
+            Cell("", strong=f"{'✗' if problem.is_error else '?'} {problem.kind}"),
+            [Cell(problem.text), *_quoted(problem.line, lines)],
         ]
-        for each in problems
+        for problem in problems
     ]
-    errors = sum(each.is_error for each in problems)
-    verdict = "It would be refused when it is set." if errors else "It may be set."
-    return Table(["where", "what", "why"], rows, f"The checker: {verdict}").html()
+    errors = sum(problem.is_error for problem in problems)
+    verdict = "The policy would be rejected." if errors else "The policy can be used."
+    return Table(["line", "finding", "reason"], rows, f"The checker: {verdict}").html()
 
 
 def _quoted(line: int | None, lines: list[str]) -> list[Cell]:
@@ -332,24 +337,26 @@ def _status(policy: Policy, why: Explanation, at_s: float, is_kept: bool) -> str
     problem = f": {escape(why.verdict.problem)}" if why.verdict.problem else ""
     return (
         f"<div role='status'><b>{named}</b>: {why.verdict.outcome} "
-        f"(published {at_s:,g} s after the beginning{'; kept' if is_kept else ''}){problem}.</div>"
+        f"(published {at_s:,g} s after the start{'; kept' if is_kept else ''}){problem}.</div>"
     )
 
 
 def _rules(policy: Policy, why: Explanation) -> str:
     rows = []
-    seen = {each.number: each for each in why.seen}
+    seen = {evaluation.number: evaluation for evaluation in why.seen}
     for number, rule in enumerate(policy.rules):
         line = policy.places.line(("rules", number))
-        each = seen.get(number)
-        holds, saw = "not asked", ""
-        if each is not None:
-            holds = "NULL" if each.truth is None else str(each.truth).upper()
-            saw = ", ".join(f"{name} = {'NULL' if got is None else got}" for name, got in each.values.items())
-        texts = (str(number + 1), str(line or ""), rule.name, rule.when or "always", holds, saw)
+        evaluation = seen.get(number)
+        holds, values = "not evaluated", ""
+        if evaluation is not None:
+            holds = "NULL" if evaluation.truth is None else str(evaluation.truth).upper()
+            values = ", ".join(
+                f"{name} = {'NULL' if value is None else value}" for name, value in evaluation.values.items()
+            )
+        texts = (str(number + 1), str(line or ""), rule.name, rule.when or "always", holds, values)
         fires = number == why.verdict.rule
         rows.append([Cell("", strong=text) if fires and text else Cell(text) for text in texts])
-    return Table(("rule", "line", "name", "when", "holds", "saw"), rows).html()
+    return Table(("rule", "line", "name", "when", "holds", "values"), rows).html()
 
 
 def _sent(body: Mapping[str, Any], verdict: Verdict) -> str:

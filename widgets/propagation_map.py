@@ -1,4 +1,4 @@
-"""PropagationMap: what two listeners know of the traffic, near and far, under any aggregability function."""
+"""PropagationMap: the traffic known to a near and a far listener, under any aggregability function."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from mudkit import figures, words
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import Traffic
 from mudkit.systems.radiator import People, Time, Volume, distance_km
-from mudkit.widgets.figure import Figure
-from mudkit.widgets.panel import LAST, Panel, alert
+from mudkit.widgets.panel import STALE, Figure, Panel, alert
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "PropagationMap"]
 
 METHODS: Final[dict[str, Callable[[int], Callable[..., Any]]]] = {
-    "until so many messages wait": lambda amount: lambda sender, receiver: Volume(amount),
-    "until they are of so many cars": lambda amount: lambda sender, receiver: People(amount),
-    "until so many seconds have passed": lambda amount: lambda sender, receiver: Time(seconds=amount),
-    "the farther, the more messages": lambda amount: (
+    "after a number of messages": lambda amount: lambda sender, receiver: Volume(amount),
+    "after messages of a number of cars": lambda amount: lambda sender, receiver: People(amount),
+    "after a number of seconds": lambda amount: lambda sender, receiver: Time(seconds=amount),
+    "more messages with distance": lambda amount: (
         lambda sender, receiver: Volume(1 + int(amount * distance_km(sender["loc"], receiver["loc"])))
     ),
 }
-"""What the aggregability function gives, by its amount: messages, cars, seconds, messages a kilometre."""
-_MOST: Final = 120
+"""Aggregability functions by the amount: messages, cars, seconds, or messages per kilometre."""
+_MAX_AMOUNT: Final = 120
 _LIMITS: Final = (0.0, 60.0)
 _STEPS: Final = 60
 
@@ -61,7 +60,7 @@ class PropagationMap(Panel):
     method, cells : ipywidgets.Dropdown
     amount, time : ipywidgets.IntSlider
     status, problem : ipywidgets.HTML
-        What each listener has got, in how many bytes, and how late; what cannot be.
+        Messages, bytes and delay of each listener; the error, if any.
     figure : Figure
 
     Raises
@@ -86,19 +85,19 @@ class PropagationMap(Panel):
         self._play = lru_cache(maxsize=256)(self._played)
         names = [*METHODS, *self._own]
         method = [*METHODS][-1] if method is None else method
-        if method not in names or not 1 <= amount <= _MOST:
+        if method not in names or not 1 <= amount <= _MAX_AMOUNT:
             raise ParameterError(
                 "There is no such method of aggregation.",
                 where="method, amount",
                 found=f"{method!r}, {amount}",
-                expected=f"one of {', '.join(names)}, and an amount from 1 to {_MOST}",
+                expected=f"one of {', '.join(names)}, and an amount from 1 to {_MAX_AMOUNT}",
             )
         wide = {"description_width": "initial"}
         self.method = ipywidgets.Dropdown(
             options=names, value=method, description="messages go", style=wide, layout={"width": "27em"}
         )
         self.amount = ipywidgets.IntSlider(
-            value=amount, min=1, max=_MOST, description="amount", tooltip="arrow keys move it"
+            value=amount, min=1, max=_MAX_AMOUNT, description="amount", tooltip="arrow keys move it"
         )
         sides = sorted({0.5, 1.0, 2.0, cell_km})
         self.cells = ipywidgets.Dropdown(
@@ -133,7 +132,7 @@ class PropagationMap(Panel):
                 limits=_LIMITS,
             )
         )
-        self._tell(sent)
+        self._show_totals(sent)
         for control in (self.method, self.amount, self.cells):
             control.observe(self._changed, names="value")
         self.time.observe(self._moved, names="value")
@@ -162,10 +161,10 @@ class PropagationMap(Panel):
         try:
             self._heard, sent = self._play(self.method.value, amount, self.cells.value)
         except MudkitError as error:
-            self.problem.value = alert(LAST, error)
+            self.problem.value = alert(STALE, error)
             return
         self.problem.value = ""
-        self._tell(sent)
+        self._show_totals(sent)
         self._moved(change)
 
     def _moved(self, change: dict[str, Any]) -> None:
@@ -176,18 +175,18 @@ class PropagationMap(Panel):
         t_s = self.time.value * self._step_s
         return [(Traffic.NEAR, t_s), (Traffic.FAR, t_s)]
 
-    def _tell(self, sent: pd.DataFrame) -> None:
-        """Say what came of it over the whole time."""
+    def _show_totals(self, sent: pd.DataFrame) -> None:
+        """Show the totals of the whole run."""
         self._clock.value = words.duration(self._shown()[0][1])
         parts = []
         for row in sent.to_dict("records"):
             table = self._heard.table
             rows = table[table["receiver"] == row["receiver"]]
-            late_s = ((rows["t_s"] - rows["reported_s"]) * rows["messages"]).sum() / max(
+            delay_s = ((rows["t_s"] - rows["reported_s"]) * rows["messages"]).sum() / max(
                 rows["messages"].sum(), 1
             )
             parts.append(
                 f"<b>{row['receiver']}</b> gets {row['messages']} messages in {row['aggregates']} "
-                f"aggregates, {words.size(row['bytes'])}, {late_s:.0f} s late on average"
+                f"aggregates, {words.size(row['bytes'])}, mean delay {delay_s:.0f} s"
             )
         self.status.value = f"<div role='status'>{'; '.join(parts)}.</div>"

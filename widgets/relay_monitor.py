@@ -1,4 +1,4 @@
-"""RelayMonitor: one item, and what the sender, the relay and the receiver each see of it."""
+"""RelayMonitor: one item as the sender, the relay and the receiver see it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from mudkit import figures
 from mudkit.errors import MudkitError
 from mudkit.experiment import PartyViews, party_views
 from mudkit.systems.contrail import Item
-from mudkit.widgets.panel import LAST, Panel, alert, read_object
+from mudkit.widgets.panel import STALE, Panel, alert, read_object
 
 __all__ = ["RelayMonitor"]
 
-_LEAST_LOOKED_FOR: Final = 3
-_MOST_FIELDS: Final = 4
+_MIN_SEARCH_BYTES: Final = 3
+_MAX_FIELDS: Final = 4
 _WIDE: Final = {"width": "48%"}
 _NOTE: Final = (
-    "What the child publishes, and what Alice has asked for; Enter or Tab sends it anew. Without a filter "
-    "nothing travels. <b>Look for</b> searches every byte that anybody received or stored."
+    "The item that the child publishes, and Alice's filter; Enter or Tab sends it again. Without a filter "
+    "nothing is sent. <b>Look for</b> searches all bytes that a party received or stored."
 )
 
 
 class RelayMonitor(Panel):
-    """Change an item, the filter that waits for it, or whether anything is encrypted; see who sees what.
+    """Change an item, the filter of its receiver, or the encryption; see what each party sees.
 
-    Each change plays a lab of two devices and a relay from its beginning
+    Each change runs a lab of two devices and a relay from the start
     (:func:`mudkit.experiment.party_views`). Invalid input shows an error and leaves the last result.
     Everything works from the keyboard.
 
@@ -38,26 +38,26 @@ class RelayMonitor(Panel):
     metadata : mapping
     payload : str
     predicate : str, optional
-        The filter; None: there is none.
+        Filter of the receiver; None: no filter.
     **parameters
         Parameters of ``party_views``: ``item_id``, ``encrypted``, ``polling_s``, ``link``, ``seed``.
 
     Attributes
     ----------
     metadata, payload, predicate, name, needle : ipywidgets.Text
-        The item's metadata (JSON), its payload, the filter, its name; what to look for.
+        The item's metadata (JSON), its payload, the filter, its name; the text to search for.
     polling : ipywidgets.BoundedFloatText
-        Seconds from one look of Alice's device to the next.
+        Polling interval of Alice's device, in seconds.
     encrypted : ipywidgets.Checkbox
     problem, status, seen, matches : ipywidgets.HTML
         Error; result; what each party sees; where the text was found.
-    party_views : Sights
-        What is shown.
+    party_views : PartyViews
+        The result shown.
 
     Raises
     ------
     MudkitError
-        The item or the filter is none, or a parameter cannot be used.
+        The item, the filter or a parameter is invalid.
     """
 
     def __init__(
@@ -65,26 +65,27 @@ class RelayMonitor(Panel):
     ) -> None:
         given: dict[str, Any] = {"item_id": "item", "encrypted": True, "polling_s": 5.0} | parameters
         self._rest = {name: given[name] for name in given if name in ("link", "seed")}
-        self.metadata = _text("metadata", json.dumps(metadata), "what the filter looks at, as JSON")
-        self.payload = _text("payload", payload, "what the application sends")
-        self.predicate = _text("filter", predicate or "", "over the metadata; empty: Alice has not asked")
+        self.metadata = _text("metadata", json.dumps(metadata), "JSON; the filter is evaluated on it")
+        self.payload = _text("payload", payload, "content that the application sends")
+        self.predicate = _text("filter", predicate or "", "over the metadata; empty: no filter")
         self.name = _text("name", given["item_id"], "a newer item of this name makes older ones obsolete")
-        self.needle = _text("look for", "", "in all that anybody received or stored")
+        self.needle = _text("look for", "", "in all bytes that a party received or stored")
         self.polling = ipywidgets.BoundedFloatText(
             value=given["polling_s"],
             min=0.1,
             max=3600.0,
             description="polls, s",
-            tooltip="seconds from one look of Alice's device to the next",
+            tooltip="polling interval of Alice's device, in seconds",
             layout=_WIDE,
         )
         self.encrypted = ipywidgets.Checkbox(value=given["encrypted"], description="encrypted", layout=_WIDE)
         self.problem, self.status, self.seen, self.matches = (ipywidgets.HTML() for _ in range(4))
-        self.party_views = self._played()
+        self.party_views = self._run()
         self._show()
-        for each in (self.metadata, self.payload, self.predicate, self.name, self.polling, self.encrypted):
-            each.observe(self._changed, names="value")
-        self.needle.observe(lambda _: self._look(), names="value")
+        inputs = self.metadata, self.payload, self.predicate, self.name, self.polling, self.encrypted
+        for control in inputs:
+            control.observe(self._changed, names="value")
+        self.needle.observe(lambda _: self._search(), names="value")
         super().__init__(
             [
                 ipywidgets.HTML(_NOTE),
@@ -100,7 +101,7 @@ class RelayMonitor(Panel):
         )
         self.add_class("mudkit-relay-monitor")
 
-    def _played(self) -> PartyViews:
+    def _run(self) -> PartyViews:
         predicate = self.predicate.value.strip() or None
         metadata = read_object("metadata", self.metadata.value, '{"loc": [37.5, -122.0]}')
         item = Item(metadata, self.payload.value.encode())
@@ -109,41 +110,43 @@ class RelayMonitor(Panel):
 
     def _changed(self, _: dict[str, Any]) -> None:
         try:
-            self.party_views = self._played()
+            self.party_views = self._run()
             self.problem.value = ""
         except MudkitError as error:
-            self.problem.value = alert(LAST, error)
+            self.problem.value = alert(STALE, error)
             return
         self._show()
 
     def _show(self) -> None:
         self.seen.value = figures.party_views(self.party_views.rows)._repr_html_()
-        asked = self.predicate.value.strip()
+        has_filter = bool(self.predicate.value.strip())
         if self.party_views.published.destinations:
             text = "The item was uploaded" + ("." if self.encrypted.value else ", in clear.")
         else:
-            why = "Alice's filter does not match" if asked else "nobody has asked for it"
-            text = f"The item has not left the child's device: {why}. 0 bytes."
+            why = "Alice's filter does not match" if has_filter else "no filter asks for it"
+            text = f"The item did not leave the child's device: {why}. 0 bytes."
         self.status.value = f"<div role='status'><b>{text}</b></div>"
-        self._look()
+        self._search()
 
-    def _look(self) -> None:
-        """Say who holds the text that is looked for."""
+    def _search(self) -> None:
+        """Show where the text to search for was found."""
         text = self.needle.value
-        if len(text.encode()) < _LEAST_LOOKED_FOR:
-            self.matches.value = "" if not text else f"At least {_LEAST_LOOKED_FOR} characters, please."
+        if len(text.encode()) < _MIN_SEARCH_BYTES:
+            self.matches.value = "" if not text else f"Enter at least {_MIN_SEARCH_BYTES} characters."
             return
         places = self.party_views.places(text)
         lines = "".join(f"<br>{party}: {_fields(fields)}" for party, fields in places.items())
-        held = f"The relay has received and stored {self.party_views.relay_bytes:,} bytes"
-        verdict = "and this is <b>in them</b>" if places["relay"] else "and this is <b>not in them</b>"
-        self.matches.value = f"<div style='line-height:1.5'>{held}, {verdict}: {escape(text)}{lines}</div>"
+        verdict = "<b>contain</b>" if places["relay"] else "<b>do not contain</b>"
+        self.matches.value = (
+            f"<div style='line-height:1.5'>The {self.party_views.relay_bytes:,} bytes that the relay "
+            f"received and stored {verdict} this text: {escape(text)}{lines}</div>"
+        )
 
 
 def _fields(names: Sequence[str]) -> str:
-    """Name the fields in which a text was."""
-    shown = ", ".join(f"<code>{escape(each)}</code>" for each in names[:_MOST_FIELDS])
-    more = len(names) - _MOST_FIELDS
+    """Return the names of fields as HTML."""
+    shown = ", ".join(f"<code>{escape(name)}</code>" for name in names[:_MAX_FIELDS])
+    more = len(names) - _MAX_FIELDS
     return (shown or "nowhere") + (f" and {more} more fields" if more > 0 else "")
 
 

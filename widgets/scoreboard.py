@@ -1,4 +1,4 @@
-"""Scoreboard: systems by measures, whichever two are chosen, for all devices or one of them."""
+"""Scoreboard: systems by any two measures, for all devices or one of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from mudkit.display import Align, Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import DEVICE_MEASURES, GAINS, LABELS, MEASURES, pareto_front
 from mudkit.experiment import Scoreboard as Measured
-from mudkit.widgets.figure import Figure
-from mudkit.widgets.panel import LAST, Panel, alert
+from mudkit.widgets.panel import STALE, Figure, Panel, alert
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,29 +23,29 @@ _ALL: Final = "all devices"
 
 
 class Scoreboard(Panel):
-    """Choose a task, a device and two measures; the front, the best and the whole table follow.
+    """Choose a task, a device and two measures; the Pareto front and the table of measures follow.
 
-    All devices: means over the seeds. One device: of the first seed, as what was kept of it says. All of it
-    works from the keyboard. Invalid values show an error and leave the picture unchanged.
+    All devices: means over the seeds. One device: values of the first seed. Everything works from the
+    keyboard. Invalid values show an error and leave the figure unchanged.
 
     Parameters
     ----------
     measured : mudkit.experiment.Scoreboard
     x, y : str
-        Measures at the axes at first.
+        Initial measures of the axes.
 
     Attributes
     ----------
     task, device, x, y : ipywidgets.Dropdown
         The device's options are those of the task, phones before feeds.
     problem, status, table : ipywidgets.HTML
-        What cannot be; who is on the front; a row a measure, a column a system, the best value with a dot.
+        The error, if any; the systems on the front; measures by system, the best value with a dot.
     figure : Figure
 
     Raises
     ------
     ParameterError
-        There is no such measure, or both are the same.
+        There is no such measure, or both are equal.
     """
 
     def __init__(self, measured: Measured, x: str = "j_per_useful", y: str = "useful_share") -> None:
@@ -64,7 +63,7 @@ class Scoreboard(Panel):
         self.problem, self.status, self.table = (ipywidgets.HTML() for _ in range(3))
         points, texts = self._points()
         self.figure = Figure(figures.pareto(points, **texts))
-        self._tell(points)
+        self._show_texts(points)
         self.task.observe(lambda _: self._chosen(), names="value")
         for control in (self.device, self.x, self.y):
             control.observe(lambda _: self._show(), names="value")
@@ -74,17 +73,18 @@ class Scoreboard(Panel):
         ])  # fmt: skip
         self.add_class("mudkit-scoreboard")
 
-    # -- what changes
+    # -- controls
 
     def _devices(self) -> list[str]:
-        """Give the devices of the task."""
-        kept = self._measured.devices
-        if not len(kept):
+        """Return the devices of the task."""
+        devices = self._measured.devices
+        if not len(devices):
             return [_ALL]
-        of = kept[kept["task"] == self.task.value].sort_values("is_phone", ascending=False, kind="stable")
-        return [_ALL, *(str(name) for name in of["device"].unique())]
+        rows = devices[devices["task"] == self.task.value]
+        rows = rows.sort_values("is_phone", ascending=False, kind="stable")
+        return [_ALL, *(str(name) for name in rows["device"].unique())]
 
-    def _offer(self) -> None:
+    def _update_devices(self) -> None:
         names, chosen = self._devices(), self.device.value
         self._is_changing = True
         self.device.options = names
@@ -92,7 +92,7 @@ class Scoreboard(Panel):
         self._is_changing = False
 
     def _chosen(self) -> None:
-        self._offer()
+        self._update_devices()
         self._show()
 
     def _show(self) -> None:
@@ -101,16 +101,16 @@ class Scoreboard(Panel):
         try:
             points, texts = self._points()
         except MudkitError as error:
-            self.problem.value = alert(LAST, error)
+            self.problem.value = alert(STALE, error)
             return
         self.problem.value = ""
         figures.update_pareto(self.figure, points, **texts)
-        self._tell(points)
+        self._show_texts(points)
 
-    # -- what is shown
+    # -- display
 
     def _values(self) -> pd.DataFrame:
-        """Give a row a system, a column a measure."""
+        """Return the measures (columns) of each system (rows)."""
         if self.device.value == _ALL:
             return self._measured.table(self.task.value).reset_index()
         kept = self._measured.devices
@@ -123,7 +123,7 @@ class Scoreboard(Panel):
         texts = {"x": x, "y": y, "labels": (LABELS[x], LABELS[y]), "title": f"{self.task.value}, {of}"}
         return pareto_front(self._values(), x, y), texts
 
-    def _tell(self, points: pd.DataFrame) -> None:
+    def _show_texts(self, points: pd.DataFrame) -> None:
         best = ", ".join(escape(str(name)) for name in points.loc[points["is_best"], "system"])
         seeds = self._measured.runs["seed"].nunique()
         of = f"mean of {seeds} seed{'s' if seeds != 1 else ''}"
@@ -133,7 +133,7 @@ class Scoreboard(Panel):
             of = f"first seed, {int(rows['wanted'].iloc[0])} items wanted"
         axes = f"{LABELS[self.x.value]}; {LABELS[self.y.value]}"
         self.status.value = (
-            f"<div role='status'><b>Not beaten: {best or 'nobody'}</b> ({escape(axes)}; {of}).</div>"
+            f"<div role='status'><b>On the Pareto front: {best or 'none'}</b> ({escape(axes)}; {of}).</div>"
         )
         self.table.value = _table(self._values())
 
@@ -153,13 +153,13 @@ def _table(values: pd.DataFrame) -> str:
     for name in (measure for measure in MEASURES if measure in values.columns):
         column = values[name]
         best = column.max() if name in GAINS else column.min()
-        is_told_apart = column.nunique() > 1
+        has_best = column.nunique() > 1
         places = words.decimals(column)
         rows.append(
             [
                 LABELS[name],
                 *(
-                    Cell(words.number(value, places), is_best=bool(value == best and is_told_apart))
+                    Cell(words.number(value, places), is_best=bool(value == best and has_best))
                     for value in column
                 ),
             ]

@@ -1,4 +1,4 @@
-"""TableBrowser: a MUD table live, with what each device holds, what is pending, and who sees what."""
+"""TableBrowser: a MUD table with the records on each device, pending writes, and visibility."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ from mudkit.widgets.panel import Panel, alert, read_object
 
 __all__ = ["TableBrowser"]
 
-_MOST_ASKED: Final = 6
+_MAX_OPERATIONS: Final = 6
 _WIDE: Final = {"width": "36%"}
 _EXAMPLE: Final = '{"age": 34}'
 _NOTE: Final = (
-    "Time stands still until you run on. A write is in its device's store at once, and <b>pending</b> until "
-    "the cloud has answered. Each column is a client with its reader. Of a record that its writer hides from "
-    "this reader, only the condition is shown."
+    "Virtual time stops until you run the lab. A write is in its device's store at once, and "
+    "<b>pending</b> until the cloud has answered. Each column is a client with its reader. A record that "
+    "its writer hides from a reader shows only the condition."
 )
 
 
 class TableBrowser(Panel):
-    """Write, delete and read as any client, run the lab on, cut links, and see who holds and sees what.
+    """Write, delete and read as any client, run the lab, cut links, and see the records of each client.
 
-    Invalid input shows an error and changes nothing. All of it works from the keyboard.
+    Invalid input shows an error and changes nothing. Everything works from the keyboard.
 
     Parameters
     ----------
     lab : Lab
     clients : mapping of str to Client
-        The clients by the name under which each is shown: a client has a device, an app, and a token or none.
+        Clients by the name to show.
     table : str
-        One that was created.
+        Name of a table that was created.
     readers : mapping of str to mapping, optional
-        What the reader of each client says of itself at first.
+        Initial reader data of each client.
 
     Attributes
     ----------
     client, kind, how : ipywidgets.Dropdown
-        Who acts; the type of a read; the type of a write.
+        The acting client; the type of a read; the type of a write.
     reader, predicate, key, record, writer : ipywidgets.Text
         The reader's data (JSON); a read's predicate; a record's key, its columns (JSON), and its writer's
         predicate.
     max_age : ipywidgets.BoundedFloatText
-        Seconds for which what a device was told counts as fresh.
+        Age up to which records on the device count as fresh, in seconds.
     write, delete, read, link, some_seconds, some_minutes : ipywidgets.Button
-    problem, status, held, asked : ipywidgets.HTML
-        What cannot be; the time, the device and its bill; who holds what; what was asked and answered.
+    problem, status, holdings, operations : ipywidgets.HTML
+        The error, if any; time, device and bill; records of each client; recent operations and answers.
 
     Raises
     ------
     ParameterError
-        There is no client.
+        No client is given.
     """
 
     def __init__(
@@ -72,14 +72,16 @@ class TableBrowser(Panel):
         readers: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         if not clients:
-            raise ParameterError("Somebody must look at the table.", where="clients", found="none")
+            raise ParameterError(
+                "There is no client.", where="clients", found="none", expected="at least one"
+            )
         self._lab, self._clients, self._table = lab, dict(clients), table
         self._readers = {name: dict((readers or {}).get(name, {})) for name in clients}
-        self._asked: list[tuple[str, Operation]] = []
+        self._operations: list[tuple[str, Operation]] = []
         self._is_changing = False
         first = next(iter(self._clients))
         self.client = ipywidgets.Dropdown(options=list(self._clients), value=first, description="client")
-        self.reader = _text("reader", '{"age": 34}', "what the reader says of itself, as JSON")
+        self.reader = _text("reader", '{"age": 34}', "data that the reader sends about itself, as JSON")
         self.kind = ipywidgets.Dropdown(options=READ_TYPES, value="uncommitted", description="read")
         self.predicate = _text("where", "all records", "over columns and key, for instance topic = 'arts'")
         self.key = _text("key", "a1", "of the record")
@@ -99,7 +101,7 @@ class TableBrowser(Panel):
         self.some_seconds = self._button("run 10 s on", lambda: lab.run(seconds=10), "of virtual time")
         self.some_minutes = self._button("run 10 min on", lambda: lab.run(minutes=10), "of virtual time")
         self.link = self._button("", self._switch, "of this client's device")
-        self.problem, self.status, self.held, self.asked = (ipywidgets.HTML() for _ in range(4))
+        self.problem, self.status, self.holdings, self.operations = (ipywidgets.HTML() for _ in range(4))
         self.client.observe(self._chosen, names="value")
         self.reader.continuous_update = False
         self.reader.observe(self._reads_as, names="value")
@@ -116,23 +118,23 @@ class TableBrowser(Panel):
                 ipywidgets.HBox([self.link, self.some_seconds, self.some_minutes]),
                 self.problem,
                 self.status,
-                self.held,
-                self.asked,
+                self.holdings,
+                self.operations,
             ]
         )
         self.add_class("mudkit-table-browser")
 
-    # -- what is done
+    # -- actions
 
-    def _button(self, name: str, does: Callable[[], Any], tooltip: str) -> Any:
+    def _button(self, name: str, action: Callable[[], Any], tooltip: str) -> Any:
         button = ipywidgets.Button(description=name, tooltip=tooltip)
-        button.on_click(lambda _: self._try(does))
+        button.on_click(lambda _: self._try(action))
         return button
 
-    def _try(self, does: Callable[[], Any]) -> None:
-        """Do something, tell what cannot be, and show how things are then."""
+    def _try(self, action: Callable[[], Any]) -> None:
+        """Call an action, show its error if it fails, and update the display."""
         try:
-            does()
+            action()
             self.problem.value = ""
         except MudkitError as error:
             self.problem.value = alert("Nothing was done.", error)
@@ -141,27 +143,29 @@ class TableBrowser(Panel):
     def _write(self) -> None:
         key, record = self.key.value.strip() or None, read_object("record", self.record.value, _EXAMPLE)
         writer = self.writer.value.strip() or None
-        written = self._now.write(self._table, key, record, self.how.value, writer, data=self._reader_data())
-        self._note(f"{self.how.value} write of {key or 'a new key'}", written)
+        operation = self._acting.write(
+            self._table, key, record, self.how.value, writer, data=self._reader_data()
+        )
+        self._record(f"{self.how.value} write of {key or 'a new key'}", operation)
 
     def _delete(self) -> None:
         key = self.key.value.strip()
-        deleted = self._now.delete(self._table, key, self.how.value, data=self._reader_data())
-        self._note(f"{self.how.value} delete of {key}", deleted)
+        operation = self._acting.delete(self._table, key, self.how.value, data=self._reader_data())
+        self._record(f"{self.how.value} delete of {key}", operation)
 
     def _read(self) -> None:
         where = self.predicate.value.strip() or None
-        reading = self._now.read(
+        operation = self._acting.read(
             self._table,
             where,
             self.kind.value,
             data=self._reader_data(),
             utility=freshness(self.max_age.value),
         )
-        self._note(f"{self.kind.value} read of {where or 'all'}", reading)
+        self._record(f"{self.kind.value} read of {where or 'all'}", operation)
 
     def _reader_data(self) -> dict[str, Any]:
-        """Take what the reader says of itself."""
+        """Parse and store the data of the current reader."""
         self._readers[self.client.value] = read_object("reader", self.reader.value.strip() or "{}", _EXAMPLE)
         return self._readers[self.client.value]
 
@@ -170,7 +174,7 @@ class TableBrowser(Panel):
             self._try(self._reader_data)
 
     def _switch(self) -> None:
-        name = self._now.device.name
+        name = self._acting.device.name
         faults = self._lab.faults
         (faults.cut if self._lab.devices[name].is_online else faults.mend)(name)
 
@@ -181,37 +185,38 @@ class TableBrowser(Panel):
         self._show()
 
     @property
-    def _now(self) -> Client:
-        """Who acts now."""
+    def _acting(self) -> Client:
+        """Client that acts."""
         return self._clients[self.client.value]
 
-    def _note(self, what: str, operation: Operation) -> None:
-        self._asked.insert(0, (f"{self.client.value}: {what}", operation))
-        del self._asked[_MOST_ASKED:]
+    def _record(self, description: str, operation: Operation) -> None:
+        self._operations.insert(0, (f"{self.client.value}: {description}", operation))
+        del self._operations[_MAX_OPERATIONS:]
 
-    # -- what is shown
+    # -- display
 
     def _show(self) -> None:
-        held = {name: self._held(name) for name in self._clients}
-        self.held.value = figures.holdings(
-            held, self._readers, title=f"The table {self._table} on each device."
+        holdings = {name: self._holdings(name) for name in self._clients}
+        self.holdings.value = figures.holdings(
+            holdings, self._readers, title=f"The table {self._table} on each device."
         )._repr_html_()
-        device = self._lab.devices[self._now.device.name]
+        device = self._lab.devices[self._acting.device.name]
         self.link.description = "cut the link" if device.is_online else "restore the link"
         bill = self._lab.bill()
         mine = bill[bill["device"] == device.name]
-        pending = sum(each["version"] is None for each in held[self.client.value])
+        pending = sum(record["version"] is None for record in holdings[self.client.value])
         self.status.value = (
             f"<div role='status'>{self._lab.now:%Y-%m-%d %H:%M:%S} UTC. <b>{escape(self.client.value)}</b> "
             f"{'has a network' if device.is_online else 'has <b>no network</b>'}, {pending} pending, "
             f"{mine['messages'].sum():,} messages, {mine['bytes'].sum():,} bytes, "
-            f"{mine['radio_mj'].sum() / 1000:,.1f} J of its radio.</div>"
+            f"{mine['radio_mj'].sum() / 1000:,.1f} J used by its radio.</div>"
         )
-        self.asked.value = "".join(
-            f"<div><b>{escape(what)}</b>: {_outcome(operation)}</div>" for what, operation in self._asked
+        self.operations.value = "".join(
+            f"<div><b>{escape(description)}</b>: {_outcome(operation)}</div>"
+            for description, operation in self._operations
         )
 
-    def _held(self, name: str) -> list[dict[str, Any]]:
+    def _holdings(self, name: str) -> list[dict[str, Any]]:
         try:
             rows: list[dict[str, Any]] = (
                 self._clients[name].holdings(self._table, self._readers[name]).result()
@@ -226,7 +231,7 @@ def _text(description: str, placeholder: str, tooltip: str) -> Any:
 
 
 def _outcome(operation: Operation) -> str:
-    """Say what was answered, as HTML."""
+    """Return the outcome of an operation as HTML."""
     if not operation.done():
         return "no answer yet"
     try:
@@ -242,10 +247,10 @@ def _outcome(operation: Operation) -> str:
 
 
 def _conflicting(conflict: Conflict) -> str:
-    """Say which three records a conflict is about."""
-    three = {"the store has": conflict.store, "this was": conflict.local, "based on": conflict.base}
-    note = (
-        f"{name} {'nothing' if each is None or each['data'] is None else json.dumps(each['data'])}"
-        for name, each in three.items()
+    """Return the three records of a conflict as HTML."""
+    records = {"the store has": conflict.store, "this was": conflict.local, "based on": conflict.base}
+    texts = (
+        f"{name} {'nothing' if record is None or record['data'] is None else json.dumps(record['data'])}"
+        for name, record in records.items()
     )
-    return f" {escape('; '.join(note))}."
+    return f" {escape('; '.join(texts))}."

@@ -1,4 +1,4 @@
-"""ViewsExplorer: write a history down, and see at once what it is allowed to be and which views it has."""
+"""ViewsExplorer: edit a history and see which models it satisfies, and its views."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from mudkit import figures
 from mudkit.consistency import MODELS, History, Operation, Outcome, Status, Verdict, check
 from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.widgets.figure import Figure
-from mudkit.widgets.panel import Panel, alert
+from mudkit.widgets.panel import Figure, Panel, alert
 
 __all__ = ["ViewsExplorer"]
 
 _MARK: Final = {Status.OK: "✓", Status.ILLEGAL: "✗", Status.UNKNOWN: "?"}
 _HINT: Final = "ann:  w1             r2\nbob:       [w2  ]       r1"
 _NOTATION: Final = (
-    "A line a client, a column a millisecond. <code>w1</code> writes 1, <code>r1</code> reads it, "
-    "<code>r0</code>: nothing there, <code>[w1 &nbsp; ]</code> takes so long, <code>w1&gt;2</code> replaces "
-    "1 by 2, <code>w1&gt;2!</code> was refused, <code>w1…</code> or <code>w1...</code> was never answered, "
-    "<code>r1@3</code> is version 3, <code>w?&gt;2</code> has a condition that is not known, "
+    "A line per client, a column per millisecond. <code>w1</code> writes 1, <code>r1</code> reads it, "
+    "<code>r0</code> finds no record, <code>[w1 &nbsp; ]</code> has this duration, <code>w1&gt;2</code> "
+    "replaces 1 by 2, <code>w1&gt;2!</code> was refused, <code>w1…</code> or <code>w1...</code> was never "
+    "answered, <code>r1@3</code> is version 3, <code>w?&gt;2</code> has an unknown condition, "
     "<code>w(k)1</code> is of record k."
 )
 
@@ -41,26 +40,25 @@ class ViewsExplorer(Panel):
     model : str
         One of :data:`mudkit.consistency.MODELS`.
     reads : sequence of str, optional
-        The types of the reads that count, whatever they promise; without, those that promise the model.
+        Types of the reads to check; by default those that guarantee the model.
     seconds : float
-        The real time that the verdicts may take after a change, about, in seconds; what is not known by then
-        is UNKNOWN.
+        Approximate real time for the verdicts after a change, in seconds; later verdicts are UNKNOWN.
 
     Attributes
     ----------
     text : ipywidgets.Textarea
     model, record : ipywidgets.Dropdown
-        The record is shown where there are several.
+        The record is shown if there are several.
     step : ipywidgets.IntSlider
-        How many operations of each view are placed.
+        Number of operations placed in each view.
     problem, verdict, views, table : ipywidgets.HTML
-        What cannot be read; the verdict; the views; every model's verdict.
+        The error, if any; the verdict; the views; the verdict of every model.
     figure : Figure
 
     Raises
     ------
     ParameterError
-        There is no such model, or the time is not over 0.
+        There is no such model, or the time is not positive.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class ViewsExplorer(Panel):
     ) -> None:
         if not seconds > 0:
             raise ParameterError(
-                "A check needs time.", where="seconds", found=repr(seconds), expected="seconds over 0"
+                "The time is not positive.", where="seconds", found=repr(seconds), expected="seconds over 0"
             )
         check(History(), model)
         self._reads, self._seconds = reads, seconds
@@ -102,7 +100,7 @@ class ViewsExplorer(Panel):
         self.record.observe(self._chosen, names="value")
         self.step.observe(self._stepped, names="value")
         self._written({"new": history})
-        # A history is read by its columns, so they must stand under each other.
+        # columns of a history must be aligned
         style = "<style>.mudkit-history textarea {font-family: monospace; white-space: pre}</style>"
         choices = ipywidgets.HBox([self.model, self.record, self.step])
         notation = ipywidgets.HTML(style + _NOTATION)
@@ -114,7 +112,9 @@ class ViewsExplorer(Panel):
         try:
             history = History.parse(str(change["new"]))
         except MudkitError as error:
-            self.problem.value = alert("This is not read yet; below is the last history that was.", error)
+            self.problem.value = alert(
+                "This is not a valid history; the result below is of the last valid one.", error
+            )
             return
         self.problem.value = ""
         self._history = history
@@ -139,13 +139,13 @@ class ViewsExplorer(Panel):
             self.views.value = self._views_html()
 
     def _check(self) -> None:
-        """Check the chosen record; a verdict and its explanation take as long as they may, each."""
+        """Check the chosen record; a verdict and its explanation each have a time limit."""
         part, key = self._history, self.record.value
         self._shown = check(part, self.model.value, key=key, reads=self._reads, within_s=self._seconds / 4)
         for name in MODELS:
             if name not in self._statuses and name != self._shown.model:
-                few = self._seconds / (4 * len(MODELS))
-                self._statuses[name] = check(part, name, key=key, reads=self._reads, within_s=few).status
+                limit_s = self._seconds / (4 * len(MODELS))
+                self._statuses[name] = check(part, name, key=key, reads=self._reads, within_s=limit_s).status
         self._statuses[self._shown.model] = self._shown.status
         views = self._views()
         was_at_end = self.step.value == self.step.max
@@ -165,26 +165,26 @@ class ViewsExplorer(Panel):
         return dict(self._shown.views.get(self._shown.key, {}))
 
     def _draw(self) -> None:
-        """Bring the new picture into the old one: a new widget would send all of plotly again."""
+        """Update the figure in place, because a new widget would send plotly.js again."""
         picture = figures.history(self._shown)
         if any(trace.yaxis == "y2" for trace in picture.data):
             picture.layout.xaxis2.range = [-0.6, self.step.max - 0.4]
-        else:  # the browser keeps what it is not told to take away
+        else:  # the browser keeps axes that are not hidden
             picture.update_layout(
                 xaxis2={"visible": False}, yaxis={"domain": [0, 1]}, yaxis2={"visible": False}
             )
         picture.layout.shapes = self._cover()
-        picture.layout.title.subtitle.text = ""  # the verdict above says the same
+        picture.layout.title.subtitle.text = ""  # repeated in the verdict above
         layout = picture.layout.to_plotly_json()
         if self.figure.data:
-            del layout["template"]  # long, and there already
+            del layout["template"]  # long, and set already
         self.figure.data = ()
         self.figure.add_traces(picture.data)
         with self.figure.batch_update():
             self.figure.update_layout(layout, overwrite=True)
 
     def _cover(self) -> list[dict[str, Any]]:
-        """Cover what is not placed yet."""
+        """Return shapes that cover the operations not placed yet."""
         if not self._views() or self.step.value == self.step.max:
             return []
         return [
@@ -200,10 +200,10 @@ class ViewsExplorer(Panel):
         if not views:
             return ""
         rows = [
-            (client, _line(view, self.step.value), _stands(view[: self.step.value]))
+            (client, _line(view, self.step.value), _content_after(view[: self.step.value]))
             for client, view in views.items()
         ]
-        return Table(("view of", "its operations: placed ▸ not yet", "record then"), rows).html()
+        return Table(("view of", "operations: placed ▸ not yet placed", "record after them"), rows).html()
 
 
 def _short(operation: Operation) -> str:
@@ -216,17 +216,17 @@ def _line(view: Sequence[Operation], placed: int) -> Cell:
     return Cell(rest, strong=", ".join(names[:placed]))
 
 
-def _stands(placed: Sequence[Operation]) -> str:
-    """Say what stands in the record after some operations."""
-    for each in reversed(placed):
-        if each.is_write and each.outcome in (Outcome.OK, Outcome.PENDING):
-            return "nothing" if each.content.value is None else str(each.content)
+def _content_after(placed: Sequence[Operation]) -> str:
+    """Return the content of the record after some operations."""
+    for operation in reversed(placed):
+        if operation.is_write and operation.outcome in (Outcome.OK, Outcome.PENDING):
+            return "nothing" if operation.content.value is None else str(operation.content)
     return "nothing"
 
 
 def _verdict(verdict: Verdict) -> str:
     model = MODELS[verdict.model]
-    more = "" if verdict.explanation.is_smallest else " (There was no time to look for fewer operations.)"
+    more = "" if verdict.explanation.is_smallest else " (The time did not suffice to find fewer operations.)"
     return (
         f"<div role='status'><b>{_MARK[verdict.status]} {verdict.status}</b> ({escape(verdict.model)}): "
         f"{escape(verdict.explanation.words)}{more}<br><i>{escape(model.words)}</i></div>"
@@ -242,4 +242,4 @@ def _table(statuses: dict[str, Status], chosen: str) -> str:
         )
         for name, model in MODELS.items()
     ]
-    return Table(("model", "verdict", "it asks for"), rows).html()
+    return Table(("model", "verdict", "requirement"), rows).html()

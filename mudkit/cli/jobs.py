@@ -100,7 +100,7 @@ def pipeline_run(
 
     Example: mudkit pipeline run cells traces/cars --out counts --zoom 12 --zoom 14
     """
-    options: dict[str, dict[str, Any]] = {
+    settings: dict[str, dict[str, Any]] = {
         "ingest": {},
         "cells": {"zooms": zoom or (12, 14, 16), "bucket_s": bucket_s},
         "label_reads": {"horizon_s": horizon_s},
@@ -113,22 +113,21 @@ def pipeline_run(
             "aggregate_bytes": aggregate_bytes,
         },
     }
-    if job not in options:
+    if job not in settings:
         raise ParameterError(
             "There is no such job.",
             where="JOB",
             found=repr(job),
-            expected=", ".join(options),
-            remedy=did_you_mean(job, options, "mudkit pipeline run --help shows them"),
+            expected=", ".join(settings),
+            remedy=did_you_mean(job, settings, "mudkit pipeline run --help shows them"),
         )
     _refuse_options_of_others(context, job)
     if job == "ingest":
-        from mudkit.trace.formats import recognise
-        from mudkit.trace.options import LoadPlan, Options
+        from mudkit.trace.options import Options
         from mudkit.trace.parse import check_source
 
-        source = recognise(existing(path, "trace"), format, mapping(column))
-        check_source(LoadPlan.of(source, Options.of(table, tz, time_unit, box_km, window_s), rule))
+        options = Options(format, table, tz, time_unit, mapping(column), rule, box_km, window_s)
+        check_source(options.plan(existing(path, "trace")))
     else:
         from mudkit.trace import read_manifest
 
@@ -138,20 +137,7 @@ def pipeline_run(
     with _spark(path) as spark:
         if job == "ingest":
             with pipeline.progress(spark, "ingest"):
-                report: Any = pipeline.ingest(
-                    spark,
-                    path,
-                    out,
-                    format,
-                    table=table,
-                    columns=mapping(column),
-                    tz=tz,
-                    time_unit=time_unit,
-                    rule=rule,
-                    box_km=box_km,
-                    window_s=window_s,
-                    overwrite=overwrite,
-                )
+                report: Any = pipeline.ingest(spark, path, out, **vars(options), overwrite=overwrite)
         else:
             report = pipeline.run_job(
                 spark,
@@ -162,7 +148,7 @@ def pipeline_run(
                 where=where,
                 dates=dates,
                 overwrite=overwrite,
-                **options[job],
+                **settings[job],
             )
         if report.parts_reused:
             typer.echo(f"{report.parts_reused} of {report.parts} partitions were there already", err=True)

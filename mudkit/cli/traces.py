@@ -55,21 +55,11 @@ def trace_load(
     """
     from mudkit import trace
     from mudkit.trace.folder import OUTPUT_NAMES
+    from mudkit.trace.options import Options
 
-    columns = mapping(column)
+    options = Options(format, table, tz, time_unit, mapping(column), rule, box_km, window_s)
     refuse_existing(out.expanduser(), OUTPUT_NAMES if overwrite else None)
-    loaded = trace.load(
-        path,
-        format,
-        table=table,
-        columns=columns,
-        tz=tz,
-        time_unit=time_unit,
-        rule=rule,
-        box_km=box_km,
-        window_s=window_s,
-    )
-    loaded = _chosen(loaded, where)
+    loaded = _chosen(trace.load(path, **vars(options)), where)
     loaded.save(out, overwrite=overwrite)
     print_table(loaded.summary())
     typer.echo(f"written to {out}")

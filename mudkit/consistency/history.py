@@ -271,7 +271,7 @@ def _operations_of_table(table: pa.Table | pd.DataFrame) -> Iterator[Operation]:
             content=Content(value, version),
             type=row["type"],
             outcome=outcome,
-            found=content,
+            actual=content,
         )
 
 

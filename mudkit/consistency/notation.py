@@ -122,7 +122,7 @@ def _operation(client: str, op_id: int, first: int, last: int, token: str, where
         outcome=outcome,
         type=_READ_TYPES[match["op"]] if not is_write else "blind" if expected is None else "conditional",
         expected=None if expected in (None, "?") else _content(expected),
-        found=_content(match["found"]) if match["found"] else None,
+        actual=_content(match["found"]) if match["found"] else None,
     )
 
 
@@ -148,7 +148,7 @@ def number_values(operations: Sequence[Operation]) -> list[Operation]:
     values += [
         content.value
         for operation in ordered
-        for content in (operation.expected, operation.found)
+        for content in (operation.expected, operation.actual)
         if content is not None
     ]
     names = {value: f"{number}" for number, value in enumerate(dict.fromkeys(v for v in values if v), 1)}
@@ -161,7 +161,7 @@ def number_values(operations: Sequence[Operation]) -> list[Operation]:
             operation,
             content=renamed(operation.content),
             expected=operation.expected and renamed(operation.expected),
-            found=operation.found and renamed(operation.found),
+            actual=operation.actual and renamed(operation.actual),
         )
         for operation in operations
     ]
@@ -198,7 +198,7 @@ def _body(operation: Operation, key: str) -> str:
     elif operation.type == "conditional" or operation.outcome is Outcome.CONFLICT:
         text = f"?>{text}"
     if operation.outcome is Outcome.CONFLICT:
-        text += f"!{content_text(operation.found)}"
+        text += f"!{content_text(operation.actual)}"
     return letter + key + text + {Outcome.FAILED: "#", Outcome.PENDING: "…"}.get(operation.outcome, "")
 
 

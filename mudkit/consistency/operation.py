@@ -83,8 +83,8 @@ class Operation:
         Result of the operation.
     expected : Content or None
         Content that a conditional write was to replace. ``None``: a blind write, or unknown.
-    found : Content or None
-        Content that a conflict found instead. ``None``: unknown.
+    actual : Content or None
+        Content of the record at a conflict. ``None``: unknown.
     """
 
     client: str
@@ -97,7 +97,7 @@ class Operation:
     type: str | None = None
     outcome: Outcome = Outcome.OK
     expected: Content | None = None
-    found: Content | None = None
+    actual: Content | None = None
 
     @property
     def id(self) -> tuple[str, int, str]:
@@ -117,7 +117,7 @@ class Operation:
             letter, content = "d", content[1:]
         text = f"{letter}({self.key}){'' if self.expected is None else f'{self.expected}>'}{content}"
         if self.outcome is Outcome.CONFLICT:
-            text += f"!{content_text(self.found)}"
+            text += f"!{content_text(self.actual)}"
         return text + {Outcome.FAILED: "#", Outcome.PENDING: "…"}.get(self.outcome, "")
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ class Operation:
 
 
 def content_text(content: Content | None) -> str:
-    """Return the text of the content that a conflict found; often only its version is known."""
+    """Return the text of the content at a conflict; often only its version is known."""
     if content is None:
         return ""
     return f"@{content.version}" if content.value is None and content.version else str(content)

@@ -180,8 +180,8 @@ class Record:
             if operation.kind is Kind.READ:
                 yield _Sight(place, True, operation.content)
             elif operation.outcome is Outcome.CONFLICT:
-                if operation.found is not None:
-                    yield _Sight(place, True, operation.found)
+                if operation.actual is not None:
+                    yield _Sight(place, True, operation.actual)
                 if operation.expected is not None:
                     yield _Sight(place, False, operation.expected)
             elif operation.expected is not None and operation.outcome is not Outcome.FAILED:
@@ -533,7 +533,7 @@ def seen_writes(history: History) -> dict[tuple[str, int, str], Operation]:
         for place, operation in enumerate(record.operations):
             content = operation.content if not operation.is_write else operation.expected
             if operation.outcome is Outcome.CONFLICT:
-                content = operation.found
+                content = operation.actual
             if content is None:
                 continue
             writes = set(record.candidates(content)) - {place}

@@ -26,14 +26,7 @@ class Place(Enum):
 
 
 class Inbox:
-    """The last sequence number that was taken of each incarnation of each sender, durably.
-
-    Parameters
-    ----------
-    store : Store
-    name : str
-        Prefix of its keys in the store.
-    """
+    """The last sequence number that was taken of each incarnation of each sender, stored under ``name``."""
 
     def __init__(self, store: Store, name: str = "seen") -> None:
         self._store = store
@@ -44,16 +37,10 @@ class Inbox:
         return self._store.get(self._key(sender, incarnation), int) or 0
 
     def place(self, sender: str, incarnation: str, seq: int, after_seq: int | None = None) -> Place:
-        """Return the position of an item.
+        """Return the position of an item at this receiver.
 
-        Parameters
-        ----------
-        sender, incarnation : str
-        seq : int
-            Sequence number of the item.
-        after_seq : int, optional
-            Sequence number of the item that precedes it at this receiver, for a sender that numbers the items
-            of several receivers together; by default ``seq - 1``.
+        ``after_seq`` precedes it here, for a sender that numbers the items of several receivers together;
+        None: ``seq - 1``.
         """
         last = self.last_seq(sender, incarnation)
         if seq <= last:

@@ -10,7 +10,7 @@ from mudkit.delivery.session import Incarnation
 from mudkit.errors import OutboxFull
 from mudkit.events import Ports
 
-__all__ = ["DEFAULT_MAX_ITEMS", "Name", "Outbox"]
+__all__ = ["DEFAULT_MAX_ITEMS", "ItemId", "Outbox"]
 
 DEFAULT_MAX_ITEMS: Final = 65_536
 """Default capacity of an outbox, in items."""
@@ -18,41 +18,18 @@ DEFAULT_MAX_ITEMS: Final = 65_536
 _T = TypeVar("_T")
 
 
-class Name(NamedTuple):
-    """Name of an item on the network: it never changes, and no other item has it.
-
-    Parameters
-    ----------
-    incarnation : str
-        Incarnation of the start that accepted the item.
-    number : int
-        Position among the items of this incarnation, from 1 on.
-    """
+class ItemId(NamedTuple):
+    """Permanent name of an item on the network: the incarnation that accepted it, and its number there."""
 
     incarnation: str
     number: int
 
 
 class Outbox(Generic[_T]):
-    """Pending items in the order of their sequence numbers.
+    """Pending items of the struct ``kind`` in the order of their sequence numbers, at most ``max_items``.
 
     A sequence number is local: it counts on over restarts, and a restored store gives it to another item.
-    Peers know an item by its name.
-
-    Parameters
-    ----------
-    ports : Ports
-    kind : type
-        Type of an item: a struct.
-    name : str
-        Prefix of its keys in the store.
-    max_items : int
-        Capacity, in items.
-
-    Attributes
-    ----------
-    last_seq : int
-        Sequence number of the last item; 0 before the first.
+    Peers know an item by its name. ``last_seq`` is that of the last item; 0 before the first.
     """
 
     def __init__(
@@ -110,19 +87,19 @@ class Outbox(Generic[_T]):
         last = min(ends, default=self.last_seq)
         return takewhile(lambda pair: pair[0] <= last, self.items(first_seq))
 
-    def name(self, seq: int) -> Name:
+    def name(self, seq: int) -> ItemId:
         """Return the name of a pending item, or of the next one."""
         if seq > self._base_seq:
-            return Name(self._incarnation.id, seq - self._base_seq)
+            return ItemId(self._incarnation.id, seq - self._base_seq)
         before = [(base_seq, start) for start, base_seq in self._starts.items() if base_seq < seq]
         base_seq, incarnation = max(before)  # a store on disk may not keep the order of a mapping
-        return Name(incarnation, seq - base_seq)
+        return ItemId(incarnation, seq - base_seq)
 
     def seq(self, incarnation: str, number: int) -> int:
         """Return the sequence number of a name; 0 if no item of this incarnation can be pending.
 
-        A number beyond the last one of the incarnation stands for the last one, or for a later one that is
-        not pending either.
+        A number beyond the incarnation's last stands for the last, or for a later one that is not pending
+        either.
         """
         bases = {**self._starts, self._incarnation.id: self._base_seq}
         if incarnation not in bases or number < 1:
@@ -131,18 +108,9 @@ class Outbox(Generic[_T]):
         return min(bases[incarnation] + number, self.last_seq, *later)
 
     def add(self, item: _T, seq: int | None = None) -> int:
-        """Store an item durably, and return its sequence number.
+        """Store an item durably, and return its sequence number; raise OutboxFull at the capacity.
 
-        Parameters
-        ----------
-        item
-        seq : int, optional
-            Higher than all before, for a machine that numbers several outboxes together; by default the next.
-
-        Raises
-        ------
-        OutboxFull
-            The capacity is reached.
+        ``seq`` is given by a machine that numbers several outboxes together, and is higher than all before.
         """
         if len(self._waiting) >= self._max_items:
             raise OutboxFull(

@@ -17,18 +17,10 @@ def delivery(
     expired_us: int | None = None,
     refused_us: int | None = None,
 ) -> Record:
-    """Build a row of the ledger for an item and one of its receivers.
+    """Build a row of the ledger for an item and one of its receivers, a device or user.
 
-    Parameters
-    ----------
-    item : str
-        Name of the item in the ledger, the same at its sender and at each receiver.
-    receiver : str
-        Name of the device or user that it is for.
-    created_us, delivered_us, read_us, refused_us : int, optional
-        Time of the event, in µs of virtual time; None: not part of this row.
-    expired_us : int, optional
-        Time at which the item expires, in µs of virtual time; None: not part of this row.
+    Times are those of the events, in µs of virtual time; ``expired_us`` is when the item expires. None: not
+    part of this row.
     """
     times = {
         "created_us": created_us,

@@ -32,23 +32,12 @@ class _Waiting(msgspec.Struct):
 
 
 class RetransmitTimer(Generic[_K]):
-    """Unacknowledged items, each with a deadline that only the item itself moves.
+    """Unacknowledged items, each with a deadline that only the item itself moves; ``name`` is the timer's.
 
-    The timeout of an item is the link time of all items in flight plus ``timeout_us``, which doubles at each
-    retransmission up to ``max_timeout_us``. Twice the last measured answer time is added, because answers
-    take longer when a server's link is saturated; at most half of ``max_timeout_us``, because one answer that
-    an outage has held back must not delay what is lost later.
-
-    Parameters
-    ----------
-    name : str
-        The name of the machine's timer.
-    timeout_us : int
-        Initial timeout, in µs.
-    max_timeout_us : int
-        Longest timeout, in µs.
-    us_per_byte : int
-        Link time for each byte in flight, in µs.
+    The timeout of an item is the link time of all items in flight (``us_per_byte``) plus ``timeout_us``,
+    which doubles at each retransmission up to ``max_timeout_us``. Twice the last measured answer time is
+    added, because answers take longer when a server's link is saturated; at most half of ``max_timeout_us``,
+    because one answer that an outage has held back must not delay what is lost later.
     """
 
     __slots__ = (
@@ -92,13 +81,7 @@ class RetransmitTimer(Generic[_K]):
     def sent(self, now_us: int, key: _K, size_bytes: int = 0) -> Sequence[Effect]:
         """Start or extend the deadline of an item that was sent, and set the timer if necessary.
 
-        Parameters
-        ----------
-        now_us : int
-        key : hashable
-            Key of the item.
-        size_bytes : int
-            Its bytes on the link; 0: it was not sent over one.
+        ``size_bytes`` are its bytes on the link; 0: it was not sent over one.
         """
         before = self._waiting.get(key)
         times, since_us = (0, now_us) if before is None else (before.times, before.sent_us)
@@ -113,15 +96,7 @@ class RetransmitTimer(Generic[_K]):
         return (SetTimer(self.name, due_us - now_us),)
 
     def expedite(self, now_us: int, key: _K, within_us: int) -> Sequence[Effect]:
-        """Bring the deadline of a lost item forward, unless it is earlier.
-
-        Parameters
-        ----------
-        now_us : int
-        key : hashable
-        within_us : int
-            From now, in µs.
-        """
+        """Bring the deadline of a lost item forward to ``within_us`` from now, unless it is earlier."""
         waiting = self._waiting.get(key)
         if waiting is None or waiting.due_us <= now_us + within_us:
             return ()

@@ -21,11 +21,11 @@ __all__ = [
     "Lineage",
     "Peer",
     "continued",
-    "incarnation",
     "last_start",
     "rolled_back",
     "shared_seq",
     "shared_since",
+    "store_incarnation",
 ]
 
 _KEY: Final = "incarnation"
@@ -37,14 +37,13 @@ Lineage: TypeAlias = dict[str, int]
 """First sequence number of each start of a log's machine after the first start, by incarnation, in order."""
 
 
-def incarnation(ports: Ports) -> str:
+def store_incarnation(ports: Ports) -> str:
     """Return the identifier of a store, drawn at the first call and kept there: a restore copies it.
 
     Durable numbers that continue after a restart are scoped to it: epochs, reports and policies of SUBLIM,
-    and the facts of last hop. A wiped device restarts them at 1 under another identifier. A peer recognises a
-    restore by numbers that decrease. Numbers of one start are scoped to :class:`Incarnation`.
-
-    Call it inside ``handle``, so that it is committed with the event.
+    and the facts of last hop. A wiped device restarts them at 1 under another identifier, and a peer
+    recognises a restore by numbers that decrease. Call it inside ``handle``, so that it is committed with the
+    event.
     """
     kept = ports.store.get(_KEY, str)
     if kept is None:
@@ -54,12 +53,7 @@ def incarnation(ports: Ports) -> str:
 
 
 class Incarnation:
-    """Identifier of one start of a machine: no other start has it, whatever is in the store.
-
-    Parameters
-    ----------
-    ports : Ports
-    """
+    """Identifier of one start of a machine: no other start has it, whatever is in the store."""
 
     __slots__ = ("_id", "_ports")
 
@@ -78,12 +72,7 @@ class Incarnation:
 def shared_seq(mine: Lineage, last_seq: int, theirs: Lineage, their_last_seq: int) -> int:
     """Return the last sequence number up to which two copies of a log are equal.
 
-    Parameters
-    ----------
-    mine, theirs : Lineage
-        Lineages of the copies. The first start of a log is in none of them.
-    last_seq, their_last_seq : int
-        Last sequence number of each copy.
+    The first start of a log is in no lineage; ``last_seq`` is the last number of a copy.
     """
     first_reads = [*_firsts_after_common(mine, theirs), *_firsts_after_common(theirs, mine)]
     return min(last_seq, their_last_seq, *(first - 1 for first in first_reads))
@@ -98,16 +87,10 @@ def _firsts_after_common(lineage: Lineage, other: Lineage) -> list[int]:
 
 
 class Follower(msgspec.Struct):
-    """Position of a follower of a log: it recognises a log that was restored from a backup.
+    """Position of a follower of a log, by which it recognises one that was restored from a backup.
 
-    Parameters
-    ----------
-    lineage : Lineage
-        Lineage of the log as it was last heard.
-    former : list of str
-        Starts in lineages that it heard before: a message with one of these as its last start is a late copy.
-    last_seq : int or None
-        Last sequence number of the log; None before the first message.
+    ``lineage`` and ``last_seq`` are the log's as last heard (None: never). A message whose last start is in
+    ``former``, those of lineages heard before, or an earlier one of ``lineage`` is a late copy.
     """
 
     lineage: Lineage = {}
@@ -119,7 +102,7 @@ class Follower(msgspec.Struct):
         if lineage == self.lineage:
             self.last_seq = max(self.last_seq or 0, last_seq)
             return True
-        if last_start(lineage) in ("", *self.former):
+        if last_start(lineage) in ("", *self.former, *self.lineage):
             return False
         self.former = [*self.former, *self.lineage][-_MAX_FORMER:]
         self.lineage, self.last_seq = lineage, last_seq
@@ -137,16 +120,7 @@ def continued(lineage: Lineage, last_seq: int, incarnation: str) -> Lineage:
 
 
 def shared_since(lineage: Lineage, start: str, last_seq: int) -> int:
-    """Return the last sequence number of a start that is still in the log; 0: the start is unknown.
-
-    Parameters
-    ----------
-    lineage : Lineage
-    start : str
-        Incarnation of the start; empty: the first one.
-    last_seq : int
-        Last sequence number of the log.
-    """
+    """Return the last sequence number of a ``start`` (empty: the first) in the log; 0: it is unknown."""
     first_reads = list(lineage.values())
     if start and start not in lineage:
         return 0
@@ -172,17 +146,10 @@ class Heard(Enum):
 
 
 class Peer(msgspec.Struct):
-    """State of a device as known from its hellos.
+    """State of a device as known from its last hello; ``incarnation`` is empty before the first.
 
-    Parameters
-    ----------
-    incarnation : str
-        Incarnation of the last accepted hello; empty before the first.
-    seq : int
-        Number of the last accepted hello in this incarnation.
-    nonce : str or None
-        Nonce that the next hello of another incarnation, or the first one after a question, has to carry; a
-        late copy cannot.
+    ``nonce`` is what the next hello of another incarnation, or the answer to a question, has to carry; a late
+    copy cannot.
     """
 
     incarnation: str = ""
@@ -192,14 +159,7 @@ class Peer(msgspec.Struct):
     def hear(self, incarnation: str, seq: int, nonce: str | None = None) -> Heard:
         """Return the verdict on a hello, without accepting it.
 
-        Parameters
-        ----------
-        incarnation : str
-            Incarnation of the sender.
-        seq : int
-            Number of the hello.
-        nonce : str, optional
-            Nonce of the question that it answers.
+        ``nonce`` is that of the question it answers.
         """
         if incarnation == self.incarnation:
             return Heard.STALE if seq <= self.seq else Heard.NEWS

@@ -24,10 +24,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 
 
 class StreamItem(msgspec.Struct, Generic[_T], frozen=True, tag_field="kind", tag="stream"):
-    """Sender to receiver: an item of a stream.
-
-    ``first`` is the sequence number of the oldest unacknowledged item.
-    """
+    """Sender to receiver: an item of a stream; ``first`` is the number of the oldest unacknowledged one."""
 
     stream: _Name
     seq: _Seq = msgspec.field(name="number")
@@ -49,13 +46,7 @@ class _Waiting(NamedTuple, Generic[_T]):
 
 
 class Outgoing(Generic[_T]):
-    """The sender's end.
-
-    Parameters
-    ----------
-    name : str
-        Unique name of the stream.
-    """
+    """The sender's end of the stream ``name``, which is unique."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -99,13 +90,7 @@ class Outgoing(Generic[_T]):
 
 
 class Incoming(Generic[_T]):
-    """The receiver's end of one stream.
-
-    Parameters
-    ----------
-    first_seq : int
-        Sequence number of the oldest unacknowledged item (:attr:`StreamItem.first`).
-    """
+    """The receiver's end of one stream, from the oldest unacknowledged item on (:attr:`StreamItem.first`)."""
 
     def __init__(self, first_seq: int = 1) -> None:
         self.last_seq = first_seq - 1
@@ -113,10 +98,7 @@ class Incoming(Generic[_T]):
         """Early bodies by sequence number: not acknowledged, so they may be dropped."""
 
     def take(self, item: StreamItem[_T]) -> Sequence[_T]:
-        """Return the bodies that are next in order: of this message, and of buffered ones after it.
-
-        Empty for a duplicate, and for an early message, which is buffered.
-        """
+        """Return the bodies that are next in order: of this message, and of buffered ones after it."""
         self.last_seq = max(self.last_seq, item.first - 1)  # acknowledged by an earlier start
         self._ahead[item.seq] = item.body
         given = []

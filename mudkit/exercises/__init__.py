@@ -1,4 +1,4 @@
-"""Judges of what readers write in the chapters: random scenarios, and the smallest one that fails."""
+"""Exercises of the chapters: random scenarios, and the smallest one in which a solution fails."""
 
 from typing import TYPE_CHECKING
 

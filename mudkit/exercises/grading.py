@@ -1,4 +1,4 @@
-"""Judge what a class has handed in: many files, one table."""
+"""Grading of the files that a class hands in: one table of verdicts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ from mudkit.progress import VARIABLE, bar
 __all__ = ["WITHIN_S", "exercises_of", "grade", "judge_here"]
 
 WITHIN_S: Final = 120.0
-"""A piece that is not judged by then does not end."""
+"""Default time limit of one function."""
 _CHAPTERS: Final = Path(__file__).parent.parent / "notebooks"
-_APART: Final = "import sys; from mudkit.exercises.grading import judge_here; judge_here(*sys.argv[1:])"
+_JUDGE_PROGRAM: Final = (
+    "import sys; from mudkit.exercises.grading import judge_here; judge_here(*sys.argv[1:])"
+)
 _COLUMNS: Final = [
     "name", "file", "exercise", "piece", "verdict", "points", "scenarios", "scenario", "problem",
 ]  # fmt: skip
@@ -42,39 +44,40 @@ def grade(
     exercises: Sequence[str] = (),
     within_s: float = WITHIN_S,
 ) -> pd.DataFrame:
-    """Judge the pieces in notebooks and Python files.
+    """Judge the solutions in notebooks and Python files.
 
-    Each piece is loaded with what it names (see :meth:`mudkit.exercises.pieces.Source.load`) in the folder of
-    its file, or, if it misses a file there, in that of the chapters, and judged in a process of its own. One
-    that does not end, or ends its process, does not affect the others. A piece has all rights of the user:
-    judge strangers' files on an account that has nothing to lose.
+    Each solution is loaded together with the names it uses, in the folder of its file or, if a file is
+    missing there, in that of the chapters, and judged in a process of its own. One that does not end, or ends
+    its process, does not affect the others. A solution has all rights of the user: judge strangers' files on
+    an account without access to anything valuable.
 
     Parameters
     ----------
     files : sequence of path-like
-        A reader may have several pieces in a file. Of a folder all notebooks and Python files are judged,
-        those in its folders too.
+        Notebooks and Python files, each with any number of solutions, and folders, which are searched
+        recursively.
     judges : path-like, optional
-        A Python file with ``EXERCISES``, a dictionary of :class:`~mudkit.exercises.Exercise` by name: a
-        teacher's own, besides those of the chapters.
+        A Python file that defines ``EXERCISES``, a dictionary of :class:`~mudkit.exercises.Exercise` by name,
+        in addition to those of the chapters.
     exercises : sequence of str
-        Which to judge; a file without one of these has a row that says so. Empty: all that a file has.
+        Names of the exercises to judge; a file without one of these gets a row that says so. Empty: all in
+        the file.
     within_s : float
-        The longest that the judging of one submission may take, in seconds.
+        Time limit of one solution, in seconds.
 
     Returns
     -------
     DataFrame
-        One row a file and exercise: name (of the file, or of its folder in the one that was named), file,
-        exercise, piece, verdict (``passed``, ``not yet``, ``not there`` or ``not judged``), points (1 if
-        passed; missing if not judged), scenarios, scenario (the smallest that fails, in words) and problem.
+        One row per file and exercise: name (of the file, or of its subfolder), file, exercise, piece (the
+        function), verdict (``passed``, ``not yet``, ``not there`` or ``not judged``), points (1 if passed;
+        missing if not judged), scenarios (number), scenario (the smallest that fails, in words) and problem.
 
     Raises
     ------
     InputMissing
-        A file that is named is not there.
+        A file does not exist.
     ParameterError
-        There is no such exercise, or nothing to judge; a file that is named is neither a notebook nor Python.
+        There is no such exercise or nothing to judge, or a file is neither a notebook nor a Python file.
     """
     known = dict(EXERCISES) if judges is None else {**EXERCISES, **exercises_of(judges)}
     for name in exercises:
@@ -86,20 +89,22 @@ def grade(
                 expected=", ".join(known),
                 remedy=did_you_mean(name, known),
             )
-    names = {file: _handed_in_by(Path(each), file) for each in files for file in _to_judge(each)}
+    names = {file: _submission_name(Path(path), file) for path in files for file in _files_to_judge(path)}
     if not names:
         raise ParameterError(
-            "There is nothing to judge.", where="files", expected="a notebook or Python file at least"
+            "There is nothing to judge.", where="files", expected="at least one notebook or Python file"
         )
     if not within_s > 0:
-        raise ParameterError("No time is left.", where="within_s", found=repr(within_s), expected="seconds")
+        raise ParameterError(
+            "The time limit is not positive.", where="within_s", found=repr(within_s), expected="seconds"
+        )
     rows = [
         {"name": name, **row} for file, name in names.items() for row in _rows(str(file), known, exercises)
     ]
     running: set[subprocess.Popen[bytes]] = set()
     with bar(len(rows), "pieces", "") as done, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
-            judging = pool.map(lambda row: row | _judged_apart(row, judges, within_s, running), rows)
+            judging = pool.map(lambda row: row | _judge_in_process(row, judges, within_s, running), rows)
             for number, row in enumerate(judging):
                 rows[number] = row
                 done(number + 1)
@@ -114,22 +119,11 @@ def grade(
 
 
 def exercises_of(path: str | Path) -> dict[str, Exercise]:
-    """Load a teacher's own exercises.
-
-    Parameters
-    ----------
-    path : path-like
-        A Python file that has ``EXERCISES``.
-
-    Raises
-    ------
-    ParameterError
-        It has none.
-    """
+    """Load ``EXERCISES`` from a Python file; raise ParameterError if it has none."""
     file = existing(path, "file of exercises")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise ParameterError("This is no Python file.", where="judges", found=str(file), expected="*.py")
+        raise ParameterError("Expected a Python file.", where="judges", found=str(file), expected="*.py")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -138,11 +132,11 @@ def exercises_of(path: str | Path) -> dict[str, Exercise]:
             "This file of exercises cannot be loaded.",
             where=str(file),
             found=f"{type(error).__name__}: {error}",
-            remedy=f"python {file} says where",
+            remedy=f"run python {file} to see the line",
         ) from error
     exercises = getattr(module, "EXERCISES", None)
     if not isinstance(exercises, Mapping) or not all(
-        isinstance(each, Exercise) for each in exercises.values()
+        isinstance(exercise, Exercise) for exercise in exercises.values()
     ):
         raise ParameterError(
             "This file has no exercises.",
@@ -153,9 +147,9 @@ def exercises_of(path: str | Path) -> dict[str, Exercise]:
     return dict(exercises)
 
 
-def _to_judge(named: str | Path) -> list[Path]:
-    """Give a file, or what can be judged in a folder; hidden folders hold copies that JupyterLab keeps."""
-    path = existing(named, "notebook or Python file")
+def _files_to_judge(given: str | Path) -> list[Path]:
+    """Return a file, or the files in a folder except hidden ones, where JupyterLab keeps copies."""
+    path = existing(given, "notebook or Python file")
     if not path.is_dir():
         if path.suffix.lower() not in KINDS:
             raise ParameterError(
@@ -175,38 +169,42 @@ def _to_judge(named: str | Path) -> list[Path]:
     ]
 
 
-def _handed_in_by(named: Path, file: Path) -> str:
-    """Return the name of the folder that a file has in the named one, else that of the file."""
-    parts = file.relative_to(named).parts if named.is_dir() else ()
+def _submission_name(given: Path, file: Path) -> str:
+    """Return the name of the subfolder of the given folder that a file is in, else that of the file."""
+    parts = file.relative_to(given).parts if given.is_dir() else ()
     return parts[0] if len(parts) > 1 else file.stem
 
 
-def _rows(file: str, known: Mapping[str, Exercise], asked: Sequence[str]) -> list[dict[str, Any]]:
-    """Give the rows of a file: those of pieces without a verdict, those of what is missing with one."""
+def _rows(file: str, known: Mapping[str, Exercise], exercises: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of a file; a missing function already has its verdict."""
     try:
         functions = read_source(file).functions
     except MudkitError as error:
         return [{"file": file, "verdict": "not judged", "problem": str(error)}]
-    there = [name for name in known if known[name].piece() in functions]
+    present = [name for name in known if known[name].piece() in functions]
     rows = [
         {"file": file, "exercise": name, "piece": known[name].piece()}
-        | ({} if name in there else {"verdict": "not there", "problem": "no such function is defined here"})
-        for name in asked or there
+        | (
+            {}
+            if name in present
+            else {"verdict": "not there", "problem": "this file does not define the function"}
+        )
+        for name in exercises or present
     ]
-    nothing = f"none of {', '.join(sorted({each.piece() for each in known.values()}))} is defined here"
-    return rows or [{"file": file, "verdict": "not there", "problem": nothing}]
+    pieces = ", ".join(sorted({exercise.piece() for exercise in known.values()}))
+    return rows or [{"file": file, "verdict": "not there", "problem": f"this file defines none of {pieces}"}]
 
 
-def _judged_apart(
+def _judge_in_process(
     row: Mapping[str, Any], judges: str | Path | None, within_s: float, running: set[subprocess.Popen[bytes]]
 ) -> dict[str, Any]:
-    """Judge a piece in a process of its own, which is in ``running`` as long as it runs."""
+    """Judge a solution in a process of its own, which is in ``running`` while it runs."""
     if "verdict" in row:
         return {}
-    given = [row["file"], row["exercise"], row["piece"], *([] if judges is None else [str(judges)])]
-    # Not the folder that one is in (-P): a file there, random.py for instance, would stand for Python's own.
+    arguments = [row["file"], row["exercise"], row["piece"], *([] if judges is None else [str(judges)])]
+    # -P: a file in the working folder, such as random.py, must not shadow a module of Python.
     with subprocess.Popen(
-        [sys.executable, "-P", "-c", _APART, *given],
+        [sys.executable, "-P", "-c", _JUDGE_PROGRAM, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -224,39 +222,40 @@ def _judged_apart(
     try:
         return dict(json.loads(verdict))
     except ValueError:
-        said = output.decode(errors="replace").strip().rpartition("\n")[2][:200]
-        problem = f"it ended the process, with status {process.returncode}" + (f": {said}" if said else "")
+        last_line = output.decode(errors="replace").strip().rpartition("\n")[2][:200]
+        problem = f"it ended the process with status {process.returncode}"
+        problem += f": {last_line}" if last_line else ""
         return {"verdict": "not judged", "problem": problem}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started."""
-    with contextlib.suppress(OSError):  # there is none any more
+    """Kill a process and its descendants."""
+    with contextlib.suppress(OSError):  # it has ended
         os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Let nothing be heard of a piece, nor of what it starts: what is said here afterwards is its verdict."""
-    kept = {number: os.dup(number) for number in (1, 2)}
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Discard the output of a solution and of processes it starts; stdout is for the verdict."""
+    saved = {number: os.dup(number) for number in (1, 2)}
+    devnull = os.open(os.devnull, os.O_WRONLY)
     try:
-        for number in kept:
-            os.dup2(nowhere, number)
+        for number in saved:
+            os.dup2(devnull, number)
         yield
     finally:
         sys.stdout.flush()
-        for number, before in kept.items():
-            os.dup2(before, number)
-            os.close(before)
-        os.close(nowhere)
+        for number, copy in saved.items():
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(devnull)
 
 
 def judge_here(file: str, exercise: str, piece: str, judges: str | None = None) -> None:
-    """Judge a piece in this process, and write what came of it: what :func:`grade` starts."""
+    """Judge a solution in this process and write the verdict as JSON; started by :func:`grade`."""
     known = EXERCISES if judges is None else {**EXERCISES, **exercises_of(judges)}
     path = Path(file).resolve()
-    os.chdir(path.parent)  # as in JupyterLab: what lies beside it is found
+    os.chdir(path.parent)  # as in JupyterLab, where files beside the notebook are found
     sys.path.append(str(path.parent))
     with _silence():
         try:
@@ -264,7 +263,7 @@ def judge_here(file: str, exercise: str, piece: str, judges: str | None = None) 
             try:
                 loaded = source.load(piece)
             except FileNotFoundError:
-                os.chdir(_CHAPTERS)  # beside the chapters is what they read, not beside what is handed in
+                os.chdir(_CHAPTERS)  # a submission may read files that lie beside the chapters
                 loaded = source.load(piece)
                 os.chdir(path.parent)
         except Exception as error:

@@ -1,14 +1,14 @@
-"""How a piece is judged: Hypothesis draws scenarios and shrinks the one that fails."""
+"""Judging of a reader's function: Hypothesis draws scenarios and shrinks the one that fails."""
 
 from __future__ import annotations
 
 import traceback
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import plotly.graph_objects as go
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
@@ -19,23 +19,28 @@ from hypothesis.strategies import SearchStrategy
 from mudkit import figures
 from mudkit.display import Cell, Displayed, Table, View
 from mudkit.files import work_folder
+from mudkit.fleet.kernel import raise_failure
+from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.progress import bar
 
-__all__ = ["Exercise", "PieceError", "Played", "Verdict", "judged"]
+__all__ = [
+    "FAILURE_TITLE", "DeliveryFaults", "Exercise", "PieceError", "Played", "Verdict", "judged", "new_lab",
+]  # fmt: skip
 
 _SCENARIOS = 200
 _SEED = 0
-"""Everybody's piece meets the same scenarios."""
-_NOT_THE_SAME = (
-    "(But not each time: the piece does not answer the same when it is asked the same. Does it keep "
-    "something from one call to the next?)"
+"""Fixed, so that all solutions meet the same scenarios."""
+_NOT_REPEATABLE = (
+    "(This does not happen each time: the function gives different answers to the same arguments. Does it "
+    "keep something from one call to the next?)"
 )
+FAILURE_TITLE: Final = "The smallest scenario that fails"
 
 
 @dataclass(frozen=True)
 class Played:
-    """A scenario that was played with a piece.
+    """Outcome of one scenario.
 
     Parameters
     ----------
@@ -44,11 +49,11 @@ class Played:
     problem : str or None
         The property that does not hold, in words. None: all hold.
     lab : Lab or None
-        The lab in which it was played. None: it needed none.
+        The lab in which the scenario ran. None: it needed none.
     lanes : tuple of str
-        Devices and servers in the order of the diagram of its messages.
+        Devices and servers, in their order in the message diagram.
     picture : callable or None
-        Draws what happened. None: the diagram of the lab's messages is drawn.
+        Draws the scenario. None: the message diagram of the lab is drawn.
     """
 
     scenario: str
@@ -60,21 +65,20 @@ class Played:
 
 @dataclass(frozen=True)
 class Exercise:
-    """Something to write, and how it is judged.
+    """Function to write, the property it must have, and scenarios that test it.
 
     Parameters
     ----------
     asks_for : str
-        The piece's signature and meaning, in one sentence that begins with its name.
+        Signature and meaning of the function, in one sentence that begins with its name.
     property : str
         The property that must hold, in one sentence.
     scenarios : SearchStrategy
-        A strategy of Hypothesis that draws scenarios; simple ones come first, so that failures shrink to
-        them.
+        Hypothesis strategy that draws scenarios; simple ones come first, because failures shrink to them.
     play : callable
-        Plays a scenario with the piece that is judged, and says what happened.
+        Runs a scenario with the function under test and returns its outcome.
     returns : str
-        What the function returns, in words, such as "a list". Empty: None is an answer, too.
+        Description of a return value, such as "a list". Empty: None is a valid answer.
     """
 
     asks_for: str
@@ -95,15 +99,15 @@ class Verdict(Displayed):
     Parameters
     ----------
     chapter : str
-        The chapter that the exercise belongs to.
+        Chapter of the exercise.
     property : str
         The property that must hold, in one sentence.
     passed : bool
         Whether all scenarios passed.
     scenarios : int
-        How many were played until this was known, those that made the failing one smaller included.
+        Number of scenarios run, including those that shrank the failing one.
     failure : Played or None
-        The smallest scenario that fails. None: all pass.
+        Smallest scenario that fails. None: all pass.
     """
 
     chapter: str
@@ -118,7 +122,7 @@ class Verdict(Displayed):
         return (
             f"Not yet. {self.property}\n"
             f"The smallest scenario in which it does not hold: {self.failure.scenario}\n"
-            f"What came of it: {self.failure.problem}"
+            f"What happened: {self.failure.problem}"
         )
 
     def _view(self) -> View:
@@ -142,7 +146,7 @@ class Verdict(Displayed):
         return table.html()
 
     def diagram(self) -> go.Figure | None:
-        """Draw the smallest scenario that fails, as a rule its messages; None when there is none."""
+        """Draw the smallest scenario that fails, usually its messages; None if there is nothing to draw."""
         if self.failure is None:
             return None
         if self.failure.picture is not None:
@@ -153,7 +157,7 @@ class Verdict(Displayed):
         return figures.message_diagram(
             lab,
             lanes=self.failure.lanes,
-            title="The smallest scenario that fails",
+            title=FAILURE_TITLE,
         )
 
 
@@ -163,30 +167,55 @@ def _home() -> Path:
 
 
 class PieceError(Exception):
-    """What a reader's piece raised."""
+    """Failure of the reader's function, such as an exception that it raised."""
 
 
 class _FailedError(Exception):
-    """A property does not hold."""
+    """Signal to Hypothesis that the property does not hold."""
 
 
-def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdict:
-    """Judge a piece; an error that it raises is a failure like any other.
+def new_lab() -> Lab:
+    """Return a lab in which an exception in the reader's function ends the scenario."""
+    lab = Lab(seed=1)
+    lab.world.on_failure = raise_failure
+    return lab
+
+
+class DeliveryFaults:
+    """Faults of selected deliveries, one after the other: lost, repeated or late.
 
     Parameters
     ----------
-    chapter : str
-    exercise : Exercise
-    piece : callable
-        The function that the reader has written.
+    delays_us : mapping of str to sequence of int
+        The delays after which a delivery arrives, by the name of the fault; none: it is lost.
+    faults : sequence of str
+        The fault of each selected delivery; other names, and later deliveries, are without fault.
+    selects : callable
+        Whether a transfer is counted.
     """
-    set_hypothesis_home_dir(_home())  # it would leave a folder where the reader works
+
+    def __init__(
+        self,
+        delays_us: Mapping[str, Sequence[int]],
+        faults: Sequence[str],
+        selects: Callable[[Transfer], bool],
+    ) -> None:
+        self._delays_us, self._selects = delays_us, selects
+        self._faults = iter(faults)
+
+    def __call__(self, transfer: Transfer) -> Sequence[int]:
+        """Return the delays, in µs, after which a transfer is delivered."""
+        fault = next(self._faults, "") if self._selects(transfer) else ""
+        return self._delays_us.get(fault, (0,))
+
+
+def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdict:
+    """Judge a function; an exception that it raises is a failure like any other."""
+    set_hypothesis_home_dir(_home())  # the default is the reader's working folder
     count = 0
     failure: Played | None = None
     outcomes: dict[str, set[str | None]] = defaultdict(set)
-    expected = exercise.returns  # a lab that runs the piece looks at what it refers to
-
-    expected = exercise.returns  # a machine may keep nothing but values, so this has to be a text
+    expected = exercise.returns  # a machine's closure may refer to values only, not to an exercise
 
     def guarded(*arguments: Any) -> Any:
         try:
@@ -214,10 +243,10 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
     def holds(scenario: Any) -> None:
         nonlocal count, failure
         count += 1
-        done(min(count, _SCENARIOS))  # making a failure small plays more
+        done(min(count, _SCENARIOS))  # shrinking runs more
         try:
             played = exercise.play(guarded, scenario)
-        except PieceError as error:  # a judge need not see to it
+        except PieceError as error:  # a play function need not catch it
             played = Played(str(scenario)[:400], str(error))
         outcomes[played.scenario].add(played.problem)
         if played.problem is not None:
@@ -225,12 +254,12 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
             raise _FailedError
 
     try:
-        with bar(_SCENARIOS, "scenarios", "") as done:  # in which a lab shows no bar of its own
+        with bar(_SCENARIOS, "scenarios", "") as done:  # labs inside show no bar of their own
             holds()
     except (_FailedError, Flaky) as error:
         assert failure is not None
         shown = failure
         if isinstance(error, Flaky) or len(outcomes[failure.scenario]) > 1:
-            shown = replace(failure, problem=f"{failure.problem} {_NOT_THE_SAME}")
+            shown = replace(failure, problem=f"{failure.problem} {_NOT_REPEATABLE}")
         return Verdict(chapter, exercise.property, False, count, shown)
     return Verdict(chapter, exercise.property, True, count, None)

@@ -1,8 +1,7 @@
-"""The exercise of chapter 01: merge a page of a journal that two devices of one user have changed.
+"""Exercise of chapter 01: merge a page of a journal that two devices of one user have changed.
 
-Both devices write on condition (Mobius 3.2, continuous journal editing). The write that comes second
-conflicts, and its application is given three records: the store's, its own, and the one that this was based
-on (4.2).
+Both devices use conditional writes (Mobius 3.2, continuous journal editing). The second write conflicts, and
+its application receives three records: the store's, its own, and the base of its own (4.2).
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ from hypothesis import strategies as st
 
 from mudkit import figures
 from mudkit.events import Operation
-from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.fleet.kernel import raise_failure
+from mudkit.exercises.judging import FAILURE_TITLE, DeliveryFaults, Exercise, PieceError, Played, new_lab
 from mudkit.fleet.link import Transfer
-from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, Conflict, freshness
 from mudkit.systems.mud.messages import Ask, Outcome, WriteRequest
 
@@ -29,65 +26,55 @@ __all__ = ["EXERCISE"]
 
 _DEVICES: Final = ("phone", "tablet")
 _LANES: Final = ("phone", "mud-gateway-1", "tablet")
-_FIRST: Final = ("a", "b")
-_TROUBLES: Final = {"lost": (), "late": (4_000_000,), "twice": (0, 2_000_000)}
-"""What happens to a write or its answer: after which delays, in µs, it is handed over."""
+_INITIAL: Final = ("a", "b")
+_FAULTS_US: Final = {"lost": (), "late": (4_000_000,), "twice": (0, 2_000_000)}
+"""Faults of a write or its answer: the delays, in µs, after which it arrives."""
 _SETTLE_S: Final = 120
-_LONG_S: Final = 1e6
-"""What a device shows without a network may be this old."""
+_MAX_AGE_S: Final = 1e6
+"""Permitted age of the page that a device shows without a network."""
 
 
 class _Edit(NamedTuple):
-    """What the user does to the page that a device shows."""
+    """Change that the user makes to the page on a device."""
 
     device: str
-    what: str
+    change: str
     """``adds``, ``deletes the first`` or ``deletes the last``."""
 
 
 class _Scenario(NamedTuple):
-    """Rounds of edits without a network, and what happens to the writes and their answers, one by one."""
+    """Rounds of edits without a network, and the faults of the writes and their answers in order."""
 
     rounds: Sequence[Sequence[_Edit]]
     deliveries: Sequence[str]
 
 
 class _Journal:
-    """A page of a journal on two devices of one user, and the application that runs on both.
-
-    Parameters
-    ----------
-    merge : callable
-        The function that is judged.
-    deliveries : sequence of str
-    """
+    """Page of a journal on two devices of one user, and the application that runs on both."""
 
     def __init__(self, merge: Callable[..., Any], deliveries: Sequence[str]) -> None:
         self._merge = merge
-        self._deliveries = deliveries
-        self._count = 0
-        self.added = dict.fromkeys(_FIRST, "the tablet")
+        self.added = dict.fromkeys(_INITIAL, "the tablet")
         self.deleted: dict[str, str] = {}
         self.events: list[list[str]] = []
-        self.lab = Lab(seed=1)
-        self.lab.world.on_failure = raise_failure  # a piece that raises has not passed
-        cloud = Cloud(self.lab, replicas=0, gateways=1, processors=1, servers=1)
+        self.lab = new_lab()
+        cloud = Cloud(self.lab, replicas=0, gateways=1, processors=1, notification_servers=1)
         token = self.lab.token(user="jane", app="journal")
         self._clients = {
             name: Client(self.lab.device(name, "edge"), cloud, app="journal", token=token)
             for name in _DEVICES
         }
-        self._addresses = {each.installed.address for each in self._clients.values()}
+        self._addresses = {client.installed.address for client in self._clients.values()}
         self._clients["tablet"].create("journal", acl="user").result()
-        self._write("tablet", _FIRST).result()
+        self._write("tablet", _INITIAL).result()
         for name in _DEVICES:
             self._page(name, "committed")
         self.lab.run(seconds=5)
-        self._began = self._last = self.lab.now
-        self.lab.world.fault_hook = self._fault_hook
+        self._start = self._last = self.lab.now
+        self.lab.world.fault_hook = DeliveryFaults(_FAULTS_US, deliveries, self._is_about_write)
 
     def round(self, edits: Sequence[_Edit]) -> None:
-        """Take the network away, let the user edit, and give it back, to the phone first."""
+        """Disconnect both devices, edit, and reconnect them, the phone first."""
         self.events.append([])
         for name in _DEVICES:
             self.lab.faults.cut(name)
@@ -100,16 +87,16 @@ class _Journal:
         self.lab.run(seconds=_SETTLE_S)
 
     def _page(self, device: str, kind: Literal["committed", "uncommitted"]) -> set[str]:
-        """Give the entries that a device shows, or with ``committed`` the back end has."""
+        """Return the entries on a device, or with ``committed`` in the back end."""
         read = self._clients[device].read(
-            "journal", "key = 'page'", kind, utility=freshness(_LONG_S), latest=kind == "committed"
+            "journal", "key = 'page'", kind, utility=freshness(_MAX_AGE_S), latest=kind == "committed"
         )
         return set(read.result().records["page"]["entries"])
 
     def _edit(self, edit: _Edit) -> None:
         entries = self._page(edit.device, "uncommitted")
-        does, _, which = edit.what.partition(" ")
-        if does == "adds":
+        verb, _, which = edit.change.partition(" ")
+        if verb == "adds":
             entry = string.ascii_lowercase[len(self.added)]
             self.added[entry] = f"the {edit.device}"
             entries.add(entry)
@@ -119,7 +106,7 @@ class _Journal:
             entries.remove(entry)
         else:
             return
-        self.events[-1].append(f"the {edit.device} {does} {entry}")
+        self.events[-1].append(f"the {edit.device} {verb} {entry}")
         self._write(edit.device, entries)
 
     def _write(self, device: str, entries: Collection[str]) -> Operation:
@@ -129,51 +116,45 @@ class _Journal:
         return written
 
     def _written(self, device: str, operation: Operation) -> None:
-        """Merge after a conflict, and write again: as the chapter's application does it."""
+        """Merge after a conflict and write again, as the chapter's application does."""
         self._last = self.lab.now
         try:
             operation.result()
         except Conflict as conflict:
             merged = self._merge(*map(_entries, (conflict.store, conflict.local, conflict.base)))
-            if not isinstance(merged, set | frozenset) or not all(isinstance(each, str) for each in merged):
-                raise PieceError(f"it returns {merged!r}, which is no set of entries.") from None
+            if not isinstance(merged, set | frozenset) or not all(isinstance(entry, str) for entry in merged):
+                raise PieceError(f"it returns {merged!r}; expected a set of entries.") from None
             self._write(device, merged)
 
-    def _fault_hook(self, transfer: Transfer) -> Sequence[int]:
+    def _is_about_write(self, transfer: Transfer) -> bool:
         message = transfer.message
         is_write = isinstance(message, Ask) and isinstance(message.what, WriteRequest)
-        if not is_write and not (isinstance(message, Outcome) and transfer.to in self._addresses):
-            return (0,)
-        self._count += 1
-        what = self._deliveries[self._count - 1] if self._count <= len(self._deliveries) else "well"
-        return _TROUBLES.get(what, (0,))
-
-    # -- what came of it
+        return is_write or (isinstance(message, Outcome) and transfer.to in self._addresses)
 
     def problem(self) -> str | None:
-        """Say what is wrong with the page that the back end has; None: nothing."""
+        """Return the problem of the page in the back end, in words, or None."""
         shown = self._page("phone", "committed")
-        self._page("tablet", "committed")  # so that the next round begins with the same
+        self._page("tablet", "committed")  # so that both start the next round from the same page
         lost = [entry for entry in self.added if entry not in self.deleted and entry not in shown]
         back = [entry for entry in self.deleted if entry in shown]
-        made_up = sorted(shown.difference(self.added))
+        invented = sorted(shown.difference(self.added))
         problems = [f"entry {entry}, which {self.added[entry]} added, is lost" for entry in lost]
         problems += [f"entry {entry}, which {self.deleted[entry]} deleted, came back" for entry in back]
-        problems += [f"{entry!r} was never added" for entry in made_up]
+        problems += [f"{entry!r} was never added" for entry in invented]
         return (
             f"{'; '.join(problems)}. The page: {', '.join(sorted(shown)) or 'empty'}." if problems else None
         )
 
     def drawn(self) -> go.Figure:
-        """Draw what the devices sent and were sent since both had the page."""
+        """Draw the messages of both devices since both had the page."""
         return figures.message_diagram(
             self.lab,
             lanes=_LANES,
             devices=_DEVICES,
             kinds=("ask", "outcome"),
-            start=self._began,
+            start=self._start,
             end=self._last + dt.timedelta(seconds=1),
-            title="The smallest scenario that fails",
+            title=FAILURE_TITLE,
         )
 
 
@@ -197,23 +178,23 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
 
 def _words(rounds: Sequence[Sequence[str]], deliveries: Sequence[str]) -> str:
     edits = "; both get it back, lose it again, and ".join(
-        ", ".join(each) or "nobody edits" for each in rounds
+        ", ".join(events) or "nobody edits" for events in rounds
     )
-    troubles = [
-        f"message {number} about a write {'is' if what == 'lost' else 'comes'} {what}"
-        for number, what in enumerate(deliveries, start=1)
-        if what != "well"
+    faults = [
+        f"message {number} about a write {'is' if fault == 'lost' else 'comes'} {fault}"
+        for number, fault in enumerate(deliveries, start=1)
+        if fault != "well"
     ]
     return (
         f"both devices show a page with a and b, and lose their network; {edits}; the phone gets it back, "
-        f"then the tablet; {', '.join(troubles) or 'no message is lost'}."
+        f"then the tablet; {', '.join(faults) or 'no message is lost'}."
     )
 
 
 EXERCISE: Final = Exercise(
-    asks_for="merge(store, local, base) -> set, where each is a set of entries: of the page that the store "
-    "has, of the one that this device wanted to write, and of the one that this was based on",
-    property="The page has each entry that a device added and none deleted, and no other.",
+    asks_for="merge(store, local, base) -> set, where each is a set of entries: of the page in the store, "
+    "of the page that this device tried to write, and of the page that this one was based on",
+    property="The page has every entry that a device added and none deleted, and no others.",
     scenarios=st.builds(
         _Scenario,
         st.lists(
@@ -229,7 +210,7 @@ EXERCISE: Final = Exercise(
             min_size=1,
             max_size=2,
         ),
-        st.lists(st.sampled_from(["well", *_TROUBLES]), max_size=5),
+        st.lists(st.sampled_from(["well", *_FAULTS_US]), max_size=5),
     ),
     play=_play,
     returns="a set of entries",

@@ -1,4 +1,4 @@
-"""Find the function that a reader has written in a notebook or Python file, and what it needs from there."""
+"""Extraction of a function, with the names it uses, from a notebook or Python file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mudkit.files import existing
 __all__ = ["KINDS", "Source", "read_source"]
 
 KINDS = (".ipynb", ".py")
-"""What functions can be found in."""
+"""Suffixes of the supported files."""
 
 
 class _Statement(NamedTuple):
@@ -27,69 +27,46 @@ class _Statement(NamedTuple):
 
 
 class Source:
-    """What a file says at its top level, statement by statement.
-
-    Of a notebook these are the statements of all code cells, in the order of the cells.
-
-    Parameters
-    ----------
-    path : Path
-        A notebook or a Python file.
-    statements : list
-        The statements that :func:`read_source` found.
-    """
+    """Top-level statements of a Python file, or of all code cells of a notebook in order."""
 
     def __init__(self, path: Path, statements: list[_Statement]) -> None:
         self._path = path
         self._statements = statements
-        self.functions = frozenset(each.defines for each in statements if each.defines is not None)
-        """Names of the functions that it defines."""
+        self.functions = frozenset(
+            statement.defines for statement in statements if statement.defines is not None
+        )
+        """Names of the functions defined at the top level."""
 
     def load(self, name: str) -> Any:
-        """Run what defines a function and what the function names, and nothing else.
+        """Run the statements that define a function and the names it uses, and return the function.
 
-        All statements that bind a name which is needed run, in their order: the function sees what it would
-        see when the whole file had run. What only changes an object that is bound elsewhere does not run.
-
-        Raises
-        ------
-        Exception
-            Whatever these statements raise.
+        All statements that bind a needed name run, in order. Statements that only change an object bound
+        elsewhere do not run. An exception of these statements propagates.
         """
         needed, before = {name}, set[str]()
         while needed != before:
             before = set(needed)
-            for each in self._statements:
-                if each.binds & needed:
-                    needed |= each.names
+            for statement in self._statements:
+                if statement.binds & needed:
+                    needed |= statement.names
         namespace: dict[str, Any] = {"__name__": self._path.stem, "__file__": str(self._path)}
-        for each in self._statements:
-            if each.binds & needed:
-                ran = eval(each.code, namespace)
-                if isinstance(ran, CoroutineType):  # a cell may await
-                    asyncio.run(ran)
+        for statement in self._statements:
+            if statement.binds & needed:
+                result = eval(statement.code, namespace)
+                if isinstance(result, CoroutineType):  # a cell may await
+                    asyncio.run(result)
         return namespace[name]
 
 
 def read_source(path: str | Path) -> Source:
-    """Read a file without running it.
+    """Parse a notebook (with magics) or a Python file without running it.
 
-    Parameters
-    ----------
-    path : path-like
-        A notebook (``.ipynb``; its magics are understood) or a Python file (``.py``).
-
-    Raises
-    ------
-    InputMissing
-        There is no such file.
-    ParameterError
-        It is neither, or it cannot be parsed.
+    Raises InputMissing if there is no such file, ParameterError if it is neither or cannot be parsed.
     """
     path = existing(path, "notebook or Python file")
     if path.suffix.lower() not in KINDS or not path.is_file():
         raise ParameterError(
-            "This is no file that functions can be found in.",
+            "Expected a notebook or a Python file.",
             where=str(path),
             found=path.suffix or "no suffix",
             expected=" or ".join(KINDS),
@@ -99,10 +76,10 @@ def read_source(path: str | Path) -> Source:
         parts = list(_parts(path))
     except OSError as error:
         raise ParameterError(
-            "This cannot be read.",
+            "This file cannot be read.",
             where=str(path),
             found=error.strerror,
-            expected="a file that may be read",
+            expected="a readable file",
             remedy="check its permissions",
         ) from error
     for place, text in parts:
@@ -111,25 +88,25 @@ def read_source(path: str | Path) -> Source:
         except SyntaxError as error:
             line = "" if error.lineno is None else f", line {error.lineno}"
             raise ParameterError(
-                "This cannot be parsed.",
+                "This code cannot be parsed.",
                 where=f"{place}{line}",
                 found=error.msg,
-                remedy="run it; Python says the same",
+                remedy="run it to see the error in Python",
             ) from error
         except (ValueError, RecursionError, MemoryError) as error:  # zero bytes; brackets in brackets
             raise ParameterError(
-                "This cannot be parsed.",
+                "This code cannot be parsed.",
                 where=place,
                 found=str(error) or type(error).__name__,
-                remedy="run it; Python says the same",
+                remedy="run it to see the error in Python",
             ) from error
     return Source(path, statements)
 
 
 def _parts(path: Path) -> Iterator[tuple[str, str | bytes]]:
-    """Give each part of a file that is parsed by itself, and what it is called."""
+    """Yield the name and text of each part of a file that is parsed by itself."""
     if path.suffix.lower() == ".py":
-        yield path.name, path.read_bytes()  # a file may say how it is encoded
+        yield path.name, path.read_bytes()  # bytes, because a file may declare its encoding
         return
     import nbformat  # loading these takes longer than loading all of mudkit
     from IPython.core.inputtransformer2 import TransformerManager
@@ -138,9 +115,9 @@ def _parts(path: Path) -> Iterator[tuple[str, str | bytes]]:
         notebook = nbformat.read(path, as_version=4)
     except OSError:
         raise
-    except Exception as error:  # of any kind: nbformat takes for granted what it looks for
+    except Exception as error:  # of any kind, as nbformat does not validate before access
         raise ParameterError(
-            "This is no notebook.",
+            "This is not a valid notebook.",
             where=str(path),
             found=str(error)[:200],
             expected="a notebook, *.ipynb",
@@ -154,8 +131,8 @@ def _parts(path: Path) -> Iterator[tuple[str, str | bytes]]:
 def _statement(node: ast.stmt, place: str) -> _Statement:
     table = symtable.symtable(ast.unparse(node), place, "exec")
     symbols = table.get_symbols()
-    binds = {each.get_name() for each in symbols if each.is_assigned() or each.is_imported()}
-    names = {each.get_name() for each in symbols if each.is_referenced()} | set(_global_names(table))
+    binds = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    names = {symbol.get_name() for symbol in symbols if symbol.is_referenced()} | set(_global_names(table))
     defines = None
     match node:
         case ast.FunctionDef(name=name):
@@ -167,7 +144,7 @@ def _statement(node: ast.stmt, place: str) -> _Statement:
 
 
 def _global_names(table: symtable.SymbolTable) -> Iterator[str]:
-    """Give the names that the functions inside look up at the top level."""
+    """Yield the global names that nested functions use."""
     for child in table.get_children():
-        yield from (each.get_name() for each in child.get_symbols() if each.is_global())
+        yield from (symbol.get_name() for symbol in child.get_symbols() if symbol.is_global())
         yield from _global_names(child)

@@ -38,25 +38,25 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "10_write_batching": write_batching.EXERCISE,
     "11_scoreboard": scoreboard.EXERCISE,
 }
-"""What a reader writes in each chapter, and how it is judged."""
+"""Exercise of each chapter, by the chapter's name."""
 
 
 def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
-    """Judge what a reader has written against the chapter's properties on random scenarios.
+    """Check a reader's function against the property of a chapter in random scenarios.
 
     The scenarios are the same at every call.
 
     Parameters
     ----------
     chapter : str or Exercise
-        The name of a chapter, for instance ``00_start_here``, or an exercise of a teacher's own.
+        Name of a chapter, for instance ``00_start_here``, or an exercise of your own.
     piece : callable
-        The function that the chapter asks for.
+        The function that the exercise asks for.
 
     Returns
     -------
     Verdict
-        Passed, or the smallest scenario that fails, with its diagram.
+        Whether it passed, and otherwise the smallest scenario that fails, with its diagram.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
     exercise = chapter if isinstance(chapter, Exercise) else EXERCISES.get(chapter)
     if exercise is None:
         raise ParameterError(
-            "There is no exercise of this chapter.",
+            "There is no exercise for this chapter.",
             where="chapter",
             found=repr(chapter),
             expected=", ".join(EXERCISES),
@@ -74,7 +74,7 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
         )
     if not callable(piece):
         raise ParameterError(
-            "This is nothing that can be called.",
+            "Expected a function.",
             where="piece",
             found=repr(piece),
             expected=exercise.asks_for,

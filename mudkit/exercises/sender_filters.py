@@ -1,8 +1,8 @@
-"""The exercise of chapter 05: say when the key of a channel has done its work.
+"""Exercise of chapter 05: decide when to renew the key of a channel.
 
-All who have a filter at a port share the key of its channel (Contrail 3.3), and the judge's cloud gives every
-ciphertext that it ever had to whoever wants it. So a key that goes to somebody who comes late opens what is
-older, and one that is used on when somebody has left opens what is newer.
+All devices with a filter at a port share the key of its channel (Contrail 3.3), and the judge's cloud
+discloses every ciphertext. A key sent to a device that joins late therefore opens older items, and a key used
+after a device has left opens newer ones.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit import figures
-from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.fleet.kernel import raise_failure
-from mudkit.lab import Lab
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played, new_lab
 from mudkit.systems.contrail import Item, KeyUse, Module, Relay
 
 __all__ = ["EXERCISE"]
@@ -32,37 +30,20 @@ _WAIT_S: Final = 40.0
 _ALWAYS_MS: Final = 1e9
 _SETTLE_S: Final = 5.0
 _PARTS: Final = {"data": "item", "key": "key", "filter": "filter"}
-"""What messages between devices are called in the diagram."""
+"""Labels of messages between devices in the diagram."""
 _SHOWN: Final = (*_PARTS.values(), "key + item")
 
 
 @dataclass
 class _Key:
-    """A key, as the sender's module tells of it.
+    """Key of the channel: its holders, and the number and readers of each item encrypted with it."""
 
-    Parameters
-    ----------
-    began_s : float
-        When the key began, in seconds of virtual time.
-    holders : set of str
-        The devices that have the key.
-    items : list of (int, set of str)
-        What was encrypted with it: the item's number, and who had asked for it.
-    """
-
-    began_s: float
     holders: set[str] = field(default_factory=set)
     items: list[tuple[int, set[str]]] = field(default_factory=list)
 
 
 class _Album:
-    """A sender, two friends who ask for its items and leave again, and the rule that is judged.
-
-    Parameters
-    ----------
-    piece : callable
-        The rule of renewal that is judged.
-    """
+    """Sender, two friends who ask for its items and leave again, and the rule under test."""
 
     def __init__(self, piece: Callable[..., Any]) -> None:
         self._piece = piece
@@ -72,29 +53,27 @@ class _Album:
         self._marks: list[tuple[str, pd.Timestamp, str, None]] = []
         self.problem: str | None = None
         self.events: list[str] = []
-        self.lab = Lab(seed=1)
-        self.lab.world.on_failure = raise_failure  # a piece that raises has not passed
+        self.lab = new_lab()
         relay = Relay(self.lab)
         self._port = self._open(relay, _SENDER, _READERS, self._renews)
         self._ports = {name: self._open(relay, name, [_SENDER]) for name in _READERS}
         self.lab.run(seconds=_SETTLE_S)
         self._ask("ann")
-        self._began = self.lab.now
 
     def _open(
         self, relay: Relay, name: str, friends: Sequence[str], renewal: Callable[[KeyUse], bool] | None = None
     ) -> Any:
-        """Open a port that is always on, so that what is sent is there at once."""
+        """Open a port that is always on, so that items arrive at once."""
         module = Module(self.lab.device(name), relay, friends=friends, renew_s=_LASTS_S, renewal=renewal)
         port = module.open_port("album", polling_interval_ms=0, idle_timeout_ms=_ALWAYS_MS)
         port.on_item(lambda item: None)
         return port
 
-    def step(self, what: str) -> None:
-        """Do one thing, and let everybody hear of it."""
-        if what in _READERS:
-            self._leave(what) if what in self._slots else self._ask(what)
-        elif what == "item":
+    def step(self, step: str) -> None:
+        """Carry out one step and deliver its messages."""
+        if step in _READERS:
+            self._leave(step) if step in self._slots else self._ask(step)
+        elif step == "item":
             self._publish()
         else:
             self.events.append(f"{_WAIT_S:g} s pass")
@@ -115,7 +94,7 @@ class _Album:
         before = len(self._keys)
         self._at = pd.Timestamp(self.lab.now)
         if self._slots and not self._keys:
-            self._keys.append(_Key(self._now_s))  # nobody is asked about the first one
+            self._keys.append(_Key())  # the rule is not called for the first key
         number = f"item {self._count}"
         self.events.append(f"{_SENDER} publishes {number}")
         published = self._port.publish(Item({"item": self._count}), number).result()
@@ -139,44 +118,40 @@ class _Album:
     def _renews(self, use: KeyUse) -> bool:
         answer = self._piece(use)
         if not isinstance(answer, bool):
-            raise PieceError(f"it returns {answer!r}, which is neither True nor False.")
+            raise PieceError(f"it returns {answer!r}; expected True or False.")
         age = f"the key is {use.age_s:.0f} s old"
         if answer and use.to == use.holders and use.age_s < use.lifetime_s:
             self.problem = (
-                f"item {self._count} begins a new key without need: those who have the old one are those "
-                f"who may read the item, and {age}. Each receiver must be sent the new one."
+                f"item {self._count} begins a new key without need: the holders of the old key are exactly "
+                f"the receivers of the item, and {age}. Each receiver must be sent the new key."
             )
         if not answer and use.age_s >= use.lifetime_s:
-            self.problem = f"at item {self._count} {age}, and it lasts for {use.lifetime_s:.0f} s."
+            self.problem = f"at item {self._count} {age}, and its lifetime is {use.lifetime_s:.0f} s."
         if answer:
-            self._keys.append(_Key(self._now_s))
+            self._keys.append(_Key())
         return bool(answer)
 
     def _leak(self) -> str | None:
-        """Say who has a key to an item that was not for him."""
+        """Return who can read an item without having been a receiver, in words, or None."""
         for key in self._keys:
             for number, to in key.items:
                 for name in sorted(key.holders - to):
                     is_old = any(name in later for count, later in key.items if count > number)
                     when = "before" if is_old else "after"
-                    does = "asked" if is_old else "left"
-                    return f"{name} can read item {number}, which was published {when} {name} {does}."
+                    event = "asked" if is_old else "left"
+                    return f"{name} can read item {number}, which was published {when} {name} {event}."
         return None
 
-    def _mark(self, name: str, what: str) -> None:
-        self._marks.append((name, pd.Timestamp(self.lab.now), what, None))
-        self.events.append(f"{name} {what}")
-
-    @property
-    def _now_s(self) -> float:
-        return self.lab.world.now_us / 1e6
-
-    # -- what is shown
+    def _mark(self, name: str, event: str) -> None:
+        self._marks.append((name, pd.Timestamp(self.lab.now), event, None))
+        self.events.append(f"{name} {event}")
 
     def drawn(self) -> go.Figure:
-        """Draw what the devices sent each other through the relay."""
+        """Draw the messages between the devices through the relay."""
         table = self.lab.frame("messages")
-        table["kind"] = [_called(*each) for each in zip(table["kind"], table["content"], strict=True)]
+        table["kind"] = [
+            _label(kind, content) for kind, content in zip(table["kind"], table["content"], strict=True)
+        ]
         marks = pd.DataFrame(self._marks, columns=["device", "ts", "incident", "detail"])
         return figures.message_diagram(
             table,
@@ -184,18 +159,18 @@ class _Album:
             lanes=_LANES,
             devices=[_SENDER, *_READERS],
             kinds=_SHOWN,
-            title="The smallest scenario that fails",
+            title=FAILURE_TITLE,
         )
 
 
-def _called(kind: str, content: str) -> str:
-    """Name a message by what it carries between devices: a filter, a key, an item, or the two last."""
+def _label(kind: str, content: str) -> str:
+    """Return what a message carries between devices: a filter, a key, an item, or a key and an item."""
     if kind not in ("send", "deliver"):
         return kind
     parts = re.findall(r'"kind":"(data|key|filter)"', content)
     if kind == "deliver" and parts == ["key"]:
-        parts.append("data")  # it is with its key, beyond what is kept of a message
-    return " + ".join(dict.fromkeys(_PARTS[each] for each in parts)) or kind
+        parts.append("data")  # the item follows the key, beyond the recorded part of the message
+    return " + ".join(dict.fromkeys(_PARTS[part] for part in parts)) or kind
 
 
 def _play(piece: Callable[..., Any], steps: Sequence[str]) -> Played:
@@ -212,11 +187,11 @@ def _play(piece: Callable[..., Any], steps: Sequence[str]) -> Played:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="renews(channel) -> bool, asked before each item but the first: does it begin a new key? "
-    "channel has to and holders (sets of devices: who the item goes to, and who was sent the key in use), "
+    asks_for="renews(channel) -> bool, called before each item but the first: does it begin a new key? "
+    "channel has to and holders (sets of devices: receivers of the item, and holders of the key in use), "
     "age_s and lifetime_s",
-    property="Nobody has the key of an item that was published before he asked or after he left; no key is "
-    "used for longer than it lasts; and none is made without need.",
+    property="Nobody has the key of an item published before they asked or after they left; no key is "
+    "used beyond its lifetime; and none is made without need.",
     scenarios=st.lists(st.sampled_from(["item", *reversed(_READERS), "wait"]), min_size=2, max_size=8),
     play=_play,
     returns="True or False",

@@ -1,8 +1,8 @@
-"""The exercise of chapter 03: say whether a client's reads go back.
+"""Exercise of chapter 03: detect reads that go back.
 
-A client is never returned an old version of a record after it has seen a newer one (Mobius 4.1), be it one
-that it read or one that it wrote: monotonic reads and read-your-writes. But a client may have several
-operations under way, and those may cross.
+A client never reads an old version of a record after it has read or written a newer one (Mobius 4.1):
+monotonic reads and read-your-writes. Operations of one client may overlap, and overlapping ones are
+unordered.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from mudkit.exercises.judging import Exercise, PieceError, Played
 __all__ = ["EXERCISE"]
 
 _COLUMNS: Final = 8
-"""From one operation's beginning to the next one's: a version has one digit, so the longest name fits."""
+"""Distance between the starts of two operations; fits the longest name, as versions have one digit."""
 _GUARANTEES: Final = ("monotonic-reads", "read-your-writes")
 
 
 class _Move(NamedTuple):
-    """An operation; each begins after the one before it."""
+    """Operation that begins after the previous one."""
 
     client: str
     back: int | None
-    """A read, of the newest version but so many; None: a write."""
+    """Number of versions that a read lags behind the newest; None: a write."""
     length: int
-    """While it is under way, so many others begin, itself included."""
+    """Number of operations that begin while it is in progress, including itself."""
 
 
 def _written(moves: Sequence[_Move]) -> str:
-    """Write moves down in the notation; a client has a line more where operations are under way at once."""
+    """Format moves in the notation of histories; overlapping operations of a client are on separate lines."""
     lines: list[tuple[str, str]] = []
     newest = 0
     for number, move in enumerate(moves):
@@ -47,9 +47,10 @@ def _written(moves: Sequence[_Move]) -> str:
         begin = (number + 1) * _COLUMNS
         free = (at for at, (client, line) in enumerate(lines) if client == move.client and len(line) < begin)
         at = next(free, len(lines))
-        lines[at : at + 1] = [(move.client, (lines[at][1] if at < len(lines) else f"{move.client}:"))]
+        if at == len(lines):
+            lines.append((move.client, f"{move.client}:"))
         lines[at] = (move.client, lines[at][1].ljust(begin) + name)
-    return "\n".join(line for _, line in sorted(lines, key=lambda each: each[0]))
+    return "\n".join(line for _, line in sorted(lines, key=lambda entry: entry[0]))
 
 
 def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> Played:
@@ -57,16 +58,16 @@ def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> Played:
     history = History.parse(text)
     operations = [
         {
-            "client": each.client,
-            "kind": each.kind.value,
-            "version": each.content.version,
-            "begin": each.invoked_us,
-            "end": each.answered_us,
+            "client": operation.client,
+            "kind": operation.kind.value,
+            "version": operation.content.version,
+            "begin": operation.invoked_us,
+            "end": operation.answered_us,
         }
-        for each in history
+        for operation in history
     ]
     verdicts = [check(history, model) for model in _GUARANTEES]
-    verdict = next((each for each in verdicts if each.status is Status.ILLEGAL), verdicts[0])
+    verdict = next((verdict for verdict in verdicts if verdict.status is Status.ILLEGAL), verdicts[0])
     scenario_lines = "\n".join(f"    {line}" for line in text.splitlines())
     scenario = f"the history\n{scenario_lines}"
     try:
@@ -86,18 +87,20 @@ def _problem(answer: bool, verdict: Verdict) -> str | None:
     if answer == (verdict.status is Status.ILLEGAL):
         return None
     if answer:
-        return f"the function says {answer}, but {' and '.join(_GUARANTEES)} hold: no client's reads go back."
-    return f"the function says {answer}, but {verdict.model} does not hold. {verdict.explanation}"
+        return (
+            f"the function returns {answer}, but {' and '.join(_GUARANTEES)} hold: no client's reads go back."
+        )
+    return f"the function returns {answer}, but {verdict.model} does not hold. {verdict.explanation}"
 
 
 EXERCISE: Final = Exercise(
     asks_for="goes_back(operations) -> bool, where each operation has its 'client', its 'kind' ('read' or "
-    "'write'), its 'version' (a read's 0: there was no record), its 'begin' and its 'end' in µs",
-    property="The function says True just when some client reads an older version than one that it had "
-    "read or written, by an operation that was over before the read began.",
+    "'write'), its 'version' (0 of a read: there was no record), its 'begin' and its 'end' in µs",
+    property="The function returns True if and only if some client reads an older version than one that it "
+    "read or wrote in an operation that ended before the read began.",
     scenarios=st.builds(
         lambda early, moves: [_Move("cy", None, 1)] * early + moves,
-        st.integers(0, 2),  # something to read, or few reads would go back
+        st.integers(0, 2),  # earlier versions, without which few reads would go back
         st.lists(
             st.builds(
                 _Move,

@@ -1,7 +1,7 @@
-"""The exercise of chapter 07: write a policy for the ward that holds no alarm back.
+"""Exercise of chapter 07: write a policy for the ward that does not hold back alarms.
 
-PICU's limit of one message in five minutes also stops alarms. What the policy must do is said here by what
-may be sent and what must be, not by another policy.
+PICU's limit of one message in five minutes also stops alarms. The judge states what may and what must be
+sent, and has no reference policy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mudkit import figures
 from mudkit.errors import MudkitError
-from mudkit.exercises.judging import Exercise, PieceError, Played
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
 from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict, validate
 from mudkit.systems.sublim._policy.verdict import STOPPED
 
@@ -26,11 +26,11 @@ __all__ = ["EXERCISE"]
 _SAMPLES: Final = 400
 _ECG: Final = bytes(range(200)) * 2
 _LOW_PULSE, _LOW_BATTERY, _CHARGED, _POOR_KBPS, _EVERY_S = 50, 25, 75, 500, 300
-_LEAST_SAMPLES: Final = _SAMPLES // 16
+_MIN_SAMPLES: Final = _SAMPLES // 16
 
 
 class _Step(NamedTuple):
-    """A message, and the state of the doctor's device when it is published."""
+    """Message, and the state of the doctor's device at its publication."""
 
     after_s: int
     patient: int
@@ -73,17 +73,17 @@ class _Scenario:
 
 
 class _Judge:
-    """What must hold, message by message."""
+    """Check of each decision against what may and must be sent."""
 
     def __init__(self, patients: tuple[int, ...]) -> None:
         self._patients = patients
         self._sent_s: dict[int, int] = {}
-        """When something of a patient was sent last."""
+        """Time of the last message about each patient."""
         self._limited_s: dict[int, int] = {}
-        """The same, of what was no alarm, on a low battery."""
+        """The same, of messages on a low battery that were not alarms."""
 
     def problem(self, now_s: int, step: _Step, verdict: Verdict) -> str | None:
-        """Say what is wrong with a decision."""
+        """Return the problem of a decision, in words, or None."""
         if verdict.outcome == STOPPED:
             return f"the policy is stopped: {verdict.problem}."
         out, whose = verdict.out, f"patient {step.patient}"
@@ -91,9 +91,7 @@ class _Judge:
         is_alarm = step.pulse is not None and step.pulse < _LOW_PULSE
         is_low = step.battery is not None and step.battery < _LOW_BATTERY
         if not is_mine and not is_alarm:
-            return (
-                None if out is None else f"{whose} is none of the doctor's and not in danger, and is shown."
-            )
+            return None if out is None else f"{whose} is not the doctor's and not in danger, but is shown."
         if is_low and not is_alarm:
             since_s = now_s - self._limited_s.get(step.patient, -_EVERY_S)
             if out is not None and since_s < _EVERY_S:
@@ -101,8 +99,8 @@ class _Judge:
             if out is None and now_s - self._sent_s.get(step.patient, -_EVERY_S) < _EVERY_S:
                 return None
         if out is None:
-            what = "the alarm" if is_alarm else "a message"
-            return f"{what} of {whose} is not sent."
+            kind = "the alarm" if is_alarm else "a message"
+            return f"{kind} of {whose} is not sent."
         self._sent_s[step.patient] = now_s
         if is_low and not is_alarm:
             self._limited_s[step.patient] = now_s
@@ -110,13 +108,13 @@ class _Judge:
 
 
 def _content(step: _Step, out: Mapping[str, Any], is_low: bool) -> str | None:
-    """Say what is wrong with what is sent."""
+    """Return the problem of the content that is sent, in words, or None."""
     for name in ("patient", "pulse"):
         if out.get(name) != step.message.get(name):
-            return f"{name} {step.message.get(name)!r} comes as {out.get(name)!r}."
+            return f"{name} {step.message.get(name)!r} is sent as {out.get(name)!r}."
     if is_low:
         more = sorted(set(out) - {"patient", "pulse"})
-        return f"with {step.battery} % left, {', '.join(more)} is sent, too." if more else None
+        return f"with {step.battery} % left, {', '.join(more)} is sent as well." if more else None
     if not step.has_ecg:
         return None
     ecg = out.get("ecg")
@@ -126,9 +124,9 @@ def _content(step: _Step, out: Mapping[str, Any], is_low: bool) -> str | None:
         return f"the electrocardiogram has {len(ecg)} samples for {step.display_px} pixels."
     is_poor = step.kbps is not None and step.kbps < _POOR_KBPS
     if is_poor or (step.battery is not None and step.battery <= _CHARGED):
-        if not _LEAST_SAMPLES <= len(ecg) <= _SAMPLES // 2:
+        if not _MIN_SAMPLES <= len(ecg) <= _SAMPLES // 2:
             return (
-                f"with {_left(step)}, {len(ecg)} of {_SAMPLES} samples are sent; it is to be a half to a "
+                f"with {_left(step)}, {len(ecg)} of {_SAMPLES} samples are sent; expected a half to a "
                 "sixteenth."
             )
     elif len(ecg) != min(_SAMPLES, step.display_px):
@@ -143,15 +141,15 @@ def _left(step: _Step) -> str:
 
 @lru_cache(maxsize=64)
 def _policy(piece: Callable[..., Any], patients: tuple[int, ...]) -> Policy | FunctionPolicy:
-    """Ask for the policy, once for each doctor: reading it takes longer than a scenario."""
-    given = piece(list(patients))
-    if isinstance(given, str):
-        given = Policy.from_yaml(given if "\n" in given else given + "\n")
-    if isinstance(given, Policy):
-        return validate(given)
-    if isinstance(given, FunctionPolicy):
-        return given
-    raise PieceError(f"it returns {given!r:.80}, which is no policy.")
+    """Return the policy for a doctor; cached, because parsing it takes longer than a scenario."""
+    policy = piece(list(patients))
+    if isinstance(policy, str):
+        policy = Policy.from_yaml(policy if "\n" in policy else policy + "\n")
+    if isinstance(policy, Policy):
+        return validate(policy)
+    if isinstance(policy, FunctionPolicy):
+        return policy
+    raise PieceError(f"it returns {policy!r:.80}; expected a policy.")
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
@@ -187,26 +185,26 @@ def _why(policy: Policy | FunctionPolicy, verdict: Verdict) -> str:
 
 
 def _row(now_s: int, step: _Step, verdict: Verdict) -> tuple[Any, ...]:
-    what = str(verdict.outcome)
+    decision = str(verdict.outcome)
     if verdict.out is not None:
-        what = "sent whole" if verdict.out == step.message else "sent in part"
+        decision = "sent whole" if verdict.out == step.message else "sent in part"
     is_alarm = step.pulse is not None and step.pulse < _LOW_PULSE
-    return float(now_s), f"patient {step.patient}", what, f"{step}: {what}", is_alarm
+    return float(now_s), f"patient {step.patient}", decision, f"{step}: {decision}", is_alarm
 
 
 def _drawn(rows: list[tuple[Any, ...]], wrong: int) -> go.Figure:
     table = pd.DataFrame(rows, columns=["t_s", "lane", "decision", "text", "is_alarm"])
     name = "your policy"
-    return figures.decisions({name: table}, title="The smallest scenario that fails", marked={name: wrong})
+    return figures.decisions({name: table}, title=FAILURE_TITLE, marked={name: wrong})
 
 
 EXERCISE: Final = Exercise(
     asks_for="ward_policy(patients) -> a policy: YAML text, a Policy, or a function with @policy, for a "
     "doctor with a list of patients; a message has patient, and mostly pulse and ecg",
-    property="Of others' patients only alarms (a pulse below 50) are shown. Each alarm is sent at once. "
-    "Below 25 % of battery only patient and pulse are sent, and of a patient who is not in danger "
-    "at most every five minutes, but then the next message. Else the electrocardiogram comes, "
-    "too: a half to a sixteenth of it with at most 75 % or below 500 kbit/s, else all of it, and "
+    property="Of other doctors' patients only alarms (a pulse below 50) are shown. Each alarm is sent at "
+    "once. Below 25 % of battery only patient and pulse are sent; of a patient who is not in danger, one "
+    "message is sent every five minutes, and the first one after that. Otherwise the electrocardiogram is "
+    "sent as well: a half to a sixteenth of it at 75 % or less or below 500 kbit/s, else all of it, and "
     "never more samples than pixels.",
     scenarios=st.builds(
         _Scenario,
@@ -223,7 +221,7 @@ EXERCISE: Final = Exercise(
                 st.sampled_from([1_000, 150]),
             ),
             min_size=1,
-            max_size=12,  # long enough that something comes twice to a low battery
+            max_size=12,  # long enough for two messages about a patient on a low battery
         ).map(tuple),
     ),
     play=_play,

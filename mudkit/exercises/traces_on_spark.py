@@ -1,8 +1,8 @@
-"""The exercise of chapter 08: the label of a read, one pair at a time.
+"""Exercise of chapter 08: the label of one pair of reads.
 
-What Spark counts for millions of pairs is a few lines for one: which points of an answer an earlier answer
-lacks (Mobius 6). The mistakes are at the edges: a window is open at its begin, and the earlier answer has a
-box and a window of its own and knows nothing that came after it.
+Spark computes it for millions of pairs: the points of an answer that an earlier answer lacks (Mobius 6).
+Mistakes occur at the edges: a window is open at its start, and the earlier answer has its own box and window
+and lacks all later points.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit import figures
-from mudkit.exercises.cache_policies import Asked
-from mudkit.exercises.judging import Exercise, PieceError, Played
+from mudkit.exercises.cache_policies import ReadRequest
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
 
 __all__ = ["EXERCISE", "Point"]
 
@@ -24,14 +24,14 @@ _MIN_S: Final = 60.0
 
 
 class Point(NamedTuple):
-    """A position that a device has reported.
+    """Position reported by a device.
 
     Parameters
     ----------
     at_s : float
-        When the point was written, in seconds.
+        Time of the report, in seconds.
     x_km, y_km : float
-        The place of the point, in km east and north of a point that all share.
+        Position in km east and north of a common origin.
     """
 
     at_s: float
@@ -43,30 +43,32 @@ class Point(NamedTuple):
 
 
 class _Case(NamedTuple):
-    """Points, a read, and the earlier one whose answer is held."""
+    """Points, a read, and an earlier read whose answer is cached."""
 
     points: tuple[Point, ...]
-    query: Asked
-    cached: Asked
+    query: ReadRequest
+    cached: ReadRequest
 
     def __str__(self) -> str:
         points = "; ".join(map(str, self.points)) or "none"
-        return f"points: {points}. Asked for: {self.query}; held: {self.cached}."
+        return f"points: {points}. The query: {self.query}; cached: {self.cached}."
 
 
-def _holds(asked: Asked, point: Point) -> bool:
-    """Say whether an answer has a point: its box with its edge, its window without its begin."""
-    aside = max(abs(point.x_km - asked.x_km), abs(point.y_km - asked.y_km))
-    return asked.at_s - asked.window_s < point.at_s <= asked.at_s and 2 * aside <= asked.box_km
+def _contains(read: ReadRequest, point: Point) -> bool:
+    """Check whether a read returns a point: box with its edge, window without its start."""
+    offset_km = max(abs(point.x_km - read.x_km), abs(point.y_km - read.y_km))
+    return read.at_s - read.window_s < point.at_s <= read.at_s and 2 * offset_km <= read.box_km
 
 
 def _play(piece: Callable[..., Any], case: _Case) -> Played:
-    lacking = [each for each in case.points if _holds(case.query, each) and not _holds(case.cached, each)]
+    lacking = [
+        point for point in case.points if _contains(case.query, point) and not _contains(case.cached, point)
+    ]
     problem = None
     try:
         counted = piece(list(case.points), case.query, case.cached)
         if isinstance(counted, bool) or not isinstance(counted, int):
-            problem = f"it returns {counted!r}, which is no whole number."
+            problem = f"it returns {counted!r}; expected a whole number."
         elif counted != len(lacking):
             which = f": {'; '.join(map(str, lacking))}" if lacking else ""
             problem = f"it counts {counted}; {len(lacking)} are missing{which}."
@@ -76,34 +78,34 @@ def _play(piece: Callable[..., Any], case: _Case) -> Played:
 
 
 def _drawn(case: _Case, lacking: list[Point]) -> go.Figure:
-    """Draw both boxes, and a point that is missing."""
+    """Draw both boxes, and one missing point."""
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     rows = [
-        (f"{what}, at {each.at_s / _MIN_S:g} min, of {each.window_s / _MIN_S:g} min", *each[1:4], is_asked)
-        for what, each, is_asked in (("held", case.cached, False), ("asked for", case.query, True))
+        (f"{name}, at {read.at_s / _MIN_S:g} min, of {read.window_s / _MIN_S:g} min", *read[1:4], is_query)
+        for name, read, is_query in (("cached", case.cached, False), ("query", case.query, True))
     ]
     table = pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_requested"])
     shown = None if not lacking else (lacking[0].x_km, lacking[0].y_km, f"missing: {lacking[0]}")
-    return figures.answer_boxes(table, title="The smallest scenario that fails", missing_point=shown)
+    return figures.answer_boxes(table, title=FAILURE_TITLE, missing_point=shown)
 
 
 @st.composite
 def _cases(draw: st.DrawFn) -> _Case:
-    """Draw a case in which every edge is as likely as what lies beside it."""
+    """Draw a case; points at each edge are as likely as points beside it."""
     age_s = draw(st.sampled_from([600.0, 1200.0]))
-    query = Asked(3600.0, 0.0, 0.0, 4.0, 2400.0)
-    later_s = draw(st.sampled_from([600.0, 0.0, -600.0]))  # its window begins so much after the query's
-    cached = Asked(
+    query = ReadRequest(3600.0, 0.0, 0.0, 4.0, 2400.0)
+    later_s = draw(st.sampled_from([600.0, 0.0, -600.0]))  # between the starts of both windows
+    cached = ReadRequest(
         query.at_s - age_s,
         draw(st.sampled_from([0.0, 1.0, 4.0])),
         draw(st.sampled_from([0.0, -1.0])),
         draw(st.sampled_from([4.0, 2.0])),
         query.window_s - age_s - later_s,
     )
-    edges = [each.at_s - back for each in (cached, query) for back in (each.window_s, 0.0, 60.0)]
+    edges = [read.at_s - back_s for read in (cached, query) for back_s in (read.window_s, 0.0, 60.0)]
     times = st.sampled_from([*edges, query.at_s + 60.0])
-    near = st.sampled_from([0.0, 1.0])  # within most boxes: then it is the time that decides
+    near = st.sampled_from([0.0, 1.0])  # inside most boxes, so that the time decides
     edge = st.sampled_from([0.0, 1.0, 2.0, -2.0, 3.0, 1.9])
     point = st.builds(Point, times, near, near) | st.builds(Point, times, edge, edge)
     points = draw(st.lists(point, min_size=1, max_size=5))
@@ -113,8 +115,8 @@ def _cases(draw: st.DrawFn) -> _Case:
 EXERCISE: Final = Exercise(
     asks_for="missing(points, query, cached) -> how many points of the query's answer the cached one lacks, "
     "where points have at_s, x_km and y_km, and query and cached at_s, x_km, y_km, box_km and window_s",
-    property="An answer has the points in its box, edge included, of the time (at_s - window_s, at_s]; "
-    "missing are those of the query's answer that are not in the cached one.",
+    property="An answer contains the points in its box, edge included, of the time (at_s - window_s, at_s]; "
+    "missing are the points of the query's answer that are not in the cached one.",
     scenarios=_cases(),
     play=_play,
     returns="a whole number",

@@ -1,4 +1,4 @@
-"""The exercise of chapter 10: put writes into as few messages as a delay allows."""
+"""Exercise of chapter 10: send writes in as few messages as the delay allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_S: Final = 3600
 
 
 class _Scenario(NamedTuple):
-    """Times of writes, ascending, and the longest time that one may wait."""
+    """Ascending times of writes, and the longest time a write may wait."""
 
     times_s: Sequence[int]
     delay_s: int
@@ -34,12 +34,12 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
 def _problem(answer: Any, scenario: _Scenario) -> str | None:
     """Return the property that does not hold, or None."""
     if not isinstance(answer, list) or not all(isinstance(batch, list) for batch in answer):
-        return f"your function returned {answer!r:.80}; expected a list of lists of times."
+        return f"it returns {answer!r:.80}; expected a list of lists of times."
     if any(not batch for batch in answer):
         return "a message is empty."
     sent = [time for batch in answer for time in batch]
     if sent != list(scenario.times_s):
-        return f"the messages hold the writes at {sent or 'no time'}: each has to be there once, in order."
+        return f"the messages contain the writes at {sent or 'no time'}: each must occur once, in order."
     for batch in answer:
         if batch[-1] - batch[0] > scenario.delay_s:
             return f"the write at {batch[0]} s waits until {batch[-1]} s."
@@ -50,7 +50,7 @@ def _problem(answer: Any, scenario: _Scenario) -> str | None:
 
 
 def _fewest(scenario: _Scenario) -> int:
-    """Return the smallest number of messages: each waits as long as its first write may."""
+    """Return the smallest number of messages: each waits as long as its first write allows."""
     count, until_s = 0, -1
     for time_s in scenario.times_s:
         if time_s > until_s:
@@ -59,10 +59,10 @@ def _fewest(scenario: _Scenario) -> int:
 
 
 EXERCISE: Final = Exercise(
-    asks_for="batches(times_s, delay_s) -> list of lists: the times of the writes in each message, where a "
-    "message goes when its last write is there",
-    property="Each write is in one message, in order; none waits longer than delay_s; and no fewer messages "
-    "would do.",
+    asks_for="batches(times_s, delay_s) -> list of lists: the times of the writes in each message; a message "
+    "is sent with its last write",
+    property="Each write is in one message, in order; none waits longer than delay_s; and the number of "
+    "messages is minimal.",
     scenarios=st.builds(
         _Scenario,
         st.lists(st.integers(0, _MAX_S), max_size=8).map(sorted),

@@ -1,7 +1,7 @@
-"""The exercise of chapter 02: write the predicate of a record, so that just those who are meant see it.
+"""Exercise of chapter 02: write the predicate of a record, so that exactly the intended readers see it.
 
-What a reader says of itself saves messages; only a token proves who it is. Who does not say what is asked for
-is not meant.
+Data that a reader sends about itself saves messages; only a token proves its user. A reader that omits
+required data is not intended.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from mudkit.errors import MudkitError
-from mudkit.exercises.judging import Exercise, PieceError, Played
-from mudkit.fleet.kernel import raise_failure
-from mudkit.lab import Lab
+from mudkit.exercises.judging import Exercise, PieceError, Played, new_lab
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
 from mudkit.units import distance_km
@@ -30,27 +28,27 @@ _TABLE, _KEY = "board", "a"
 
 @dataclass(frozen=True)
 class _Reader:
-    """What a reader says of itself, and what it can prove."""
+    """Data that a reader claims, and its token."""
 
     age: Any
     north_km: float | None
-    """How far north of the place it says it is; None: it does not say."""
-    says: str | None
-    """Which user it says it is."""
+    """Claimed distance north of the place; None: no claim."""
+    claims: str | None
+    """User that it claims to be."""
     proves: str | None
-    """For which user it has a token; None: it has none."""
+    """User of its token; None: it has none."""
     app: str = "board"
 
     @property
     def data(self) -> dict[str, Any]:
         loc = None if self.north_km is None else (_PLACE[0] + self.north_km / 111.2, _PLACE[1])
-        said = {"age": self.age, "loc": loc, "user": self.says}
-        return {name: value for name, value in said.items() if value is not None}
+        data = {"age": self.age, "loc": loc, "user": self.claims}
+        return {name: value for name, value in data.items() if value is not None}
 
     def __str__(self) -> str:
         claims = [f"says age={self.age!r}"] if self.age is not None else []
         claims += [f"says that it is {self.north_km:g} km away"] if self.north_km is not None else []
-        claims += [f"says user={self.says!r}"] if self.says is not None else []
+        claims += [f"says user={self.claims!r}"] if self.claims is not None else []
         claims += [f"has a token of {self.proves!r} and app {self.app!r}" if self.proves else "has no token"]
         return " and ".join(claims)
 
@@ -65,7 +63,7 @@ class _Scenario:
 
     @property
     def who(self) -> dict[str, Any]:
-        """What the piece is given."""
+        """Argument of the function under test."""
         return {
             "min_age": self.min_age,
             "place": None if self.km is None else _PLACE,
@@ -75,8 +73,8 @@ class _Scenario:
         }
 
     @property
-    def is_meant(self) -> bool:
-        """Whether the reader is to see the record; said here without any predicate."""
+    def is_intended(self) -> bool:
+        """True if the reader must see the record; computed without a predicate."""
         reader = self.reader
         is_number = isinstance(reader.age, int)
         if self.min_age is not None and not (is_number and reader.age >= self.min_age):
@@ -90,9 +88,8 @@ class _Scenario:
         return self.apps is None or (reader.proves is not None and reader.app in self.apps)
 
     def __str__(self) -> str:
-        asked = {name: value for name, value in self.who.items() if value is not None}
-        meant = ", ".join(f"{name}={value!r}" for name, value in asked.items())
-        return f"the record is for {meant or 'everybody'}; the reader {self.reader}."
+        conditions = [f"{name}={value!r}" for name, value in self.who.items() if value is not None]
+        return f"the record is for {', '.join(conditions) or 'everybody'}; the reader {self.reader}."
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
@@ -101,9 +98,8 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         text = piece(scenario.who)
     except PieceError as error:
         return Played(story, str(error))
-    lab = Lab(seed=1)
-    lab.world.on_failure = raise_failure  # a piece that raises has not passed
-    cloud = Cloud(lab, replicas=0, gateways=1, processors=1, servers=1)
+    lab = new_lab()
+    cloud = Cloud(lab, replicas=0, gateways=1, processors=1, notification_servers=1)
     jane = Client(lab.device("jane"), cloud, app="board", token=lab.token("jane", "board"))
     proves = scenario.reader.proves
     token = None if proves is None else lab.token(proves, scenario.reader.app)
@@ -113,19 +109,19 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         jane.write(_TABLE, _KEY, {"text": "hello"}, predicate=_predicate(text, scenario.who)).result()
         records = reader.read(_TABLE, data=scenario.reader.data, latest=True).result().records
     except (MudkitError, TypeError) as error:
-        return Played(f"{story} The predicate is {text!r}.", f"it is refused: {error}", lab, _LANES)
+        return Played(f"{story} The predicate is {text!r}.", f"it is rejected: {error}", lab, _LANES)
     problem = None
-    if bool(records) != scenario.is_meant:
-        problem = "the reader does not see the record, and is meant"
+    if bool(records) != scenario.is_intended:
+        problem = "the reader does not see the record, but the record is for it."
         if records:
-            problem = "the reader sees the record, and is not meant"
-    return Played(f"{story} The predicate is {text!r}.", problem and f"{problem}.", lab, _LANES)
+            problem = "the reader sees the record, but the record is not for it."
+    return Played(f"{story} The predicate is {text!r}.", problem, lab, _LANES)
 
 
 def _predicate(text: Any, who: Mapping[str, Any]) -> Predicate:
-    """Give the constants to a text that it names."""
+    """Build the predicate with the constants that its text names."""
     if not isinstance(text, str):
-        raise TypeError(f"a predicate is a text, not {type(text).__name__}")
+        raise TypeError(f"a predicate is a string, not {type(text).__name__}")
     return Predicate(text, **{name: who[name] for name in who if re.search(rf":{name}\b", text)})
 
 
@@ -133,12 +129,12 @@ _LANES: Final = ("jane", "mud-gateway-1", "reader")
 
 EXERCISE: Final = Exercise(
     asks_for="writer_predicate(who) -> str: the text of a predicate for who['min_age'], who['place'] and "
-    "who['km'], who['users'] and who['apps'], each None when it does not matter; :min_age, :place, :km, "
+    "who['km'], who['users'] and who['apps'], each None when it does not apply; :min_age, :place, :km, "
     ":users and :apps in the text stand for them",
-    property="A reader sees the record just when it says that it is old enough and near enough, and proves "
-    "that it is one of the users and one of the apps; what is None does not matter.",
-    # What a reader is let in by stands here more than once: else so few are let in for all reasons but one
-    # that a mistake about that one is seen once in a hundred scenarios.
+    property="A reader sees the record if and only if it claims to be old enough and near enough, and proves "
+    "that it is one of the users and one of the apps; a condition that is None does not apply.",
+    # Values that admit a reader are repeated: otherwise few readers fail by a single condition, and a mistake
+    # in that condition shows once in a hundred scenarios.
     scenarios=st.builds(
         _Scenario,
         st.sampled_from([None, 21, 18]),

@@ -182,6 +182,16 @@ def link_strip(
     return figure
 
 
+def link_colours(classes: int) -> list[str]:
+    """Return the colours of links by class of throughput, from the slowest."""
+    if classes == 1:
+        return [BLUE]
+    return [
+        f"#{red:02x}{green:02x}{blue:02x}"
+        for red, green, blue in np.linspace(_SLOW, _FAST, classes).round().astype(int)
+    ]
+
+
 def _link_bars(drawn: pd.DataFrame, rows: NDArray[Any], axis: TimeAxis, is_named: bool) -> list[Any]:
     """Return traces of links that are up, by class of throughput from the slowest, then of those down."""
     start, end = drawn["start_us"].to_numpy(), drawn["end_us"].to_numpy()
@@ -203,10 +213,7 @@ def _link_bars(drawn: pd.DataFrame, rows: NDArray[Any], axis: TimeAxis, is_named
         edges = [0, *_EDGES_KBPS[1::2], np.inf]
         place = np.searchsorted(edges[:-1], np.where(measured, kbps, 0.0), side="right") - 1
     classes = np.unique(place[measured])
-    for order, number in enumerate(classes):
-        part = order / max(1, len(classes) - 1)
-        mixed = (round(a + part * (b - a)) for a, b in zip(_SLOW, _FAST, strict=True))
-        colour = "#{:02x}{:02x}{:02x}".format(*mixed) if len(classes) > 1 else BLUE
+    for number, colour in zip(classes, link_colours(len(classes)), strict=True):
         first, last = edges[number], edges[number + 1]
         unit, size = ("kbit/s", 1) if last <= 1_000 else ("Mbit/s", 1_000)
         low_edge = words.number(first / size)

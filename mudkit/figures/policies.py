@@ -42,9 +42,9 @@ __all__ = ["decisions", "rule_firing", "rule_search", "tree", "tree_outline", "u
 _FIRING_COLUMNS: Final = ("message", "state", "rule", "outcome", "fields", "bytes")
 _OUTCOME_MARKS: Final = {"sent": "", "dropped": "✗", "held back": "…", "stopped": "!"}
 _RULE_COLOURS: Final = (
-    "#f0f0f0", "#e8b4a0", "#a6c8e0", "#f3dc8c", "#a8d8c0", "#dcbcd4", "#c8c8a0", "#b4b4e4", "#d0d0d0",
+    "#f0f0f0", "#e27c5a", "#5a9ee2", "#e2c05a", "#a8f0a8", "#dbc2f4", "#b68686", "#5ae2c0", "#869eb6",
 )  # fmt: skip
-"""Pale colours, so that numbers on them are legible: the first means no rule, the others repeat."""
+"""Colours with legible numbers on them: the first means no rule, the others repeat."""
 _FRAMES: Final = "in brackets: more stale answers than allowed; frames: the best rule, dotted the fixed one"
 _RULE_ROW_PX, _FIRING_MARGINS_PX, _MAX_NAME = 30, 140, 30
 _MAX_NAMED_STATES: Final = 15  # of more states the first and every second one is named

@@ -9,11 +9,10 @@ __all__ = ["Account", "Bill", "BillRow"]
 
 
 class BillRow(NamedTuple):
-    """A row of the bill.
+    """A row of the bill; ``direction`` is ``up`` or ``down`` as seen from the device.
 
     ``messages`` counts those that were begun, also if they were cut; ``bytes`` what went over the link, the
-    sent part of a cut message included; ``wakeups`` how often the radio was opened. ``direction`` is ``up``
-    or ``down`` as seen from the device.
+    sent part of a cut message included; ``wakeups`` how often the radio was opened.
     """
 
     system: str

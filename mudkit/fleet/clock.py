@@ -129,24 +129,18 @@ class Clock:
         self.event_queue.add(t_us, LINK, action, argument)
 
     def ask(self, action: Callable[[Any], None], argument: Any) -> None:
-        """Execute a call of an application: now, after everything else that is due.
-
-        While time stands still, the call is done when this returns; otherwise it is scheduled.
-        """
+        """Execute a call of an application, now if time stands still, else after what is due."""
         if not self.is_idle:
             self.event_queue.add(self.now_us, CALL, action, argument)
-        elif self.event_queue.is_due(self.now_us):
-            handled: list[bool] = []
+            return
+        handled: list[bool] = []
 
-            def handle(_: None) -> None:
-                handled.append(True)
-                action(argument)
+        def handle(_: None) -> None:
+            handled.append(True)
+            action(argument)
 
-            self.event_queue.add(self.now_us, CALL, handle, None)
-            self.run_until(lambda: bool(handled), self.now_us)
-        else:
-            with Interrupts():
-                action(argument)
+        self.event_queue.add(self.now_us, CALL, handle, None)
+        self.run_until(lambda: bool(handled), self.now_us)
 
     def ask_at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
         """Schedule a call of an application, after everything else of the same time."""
@@ -171,13 +165,8 @@ class Clock:
     def run(self, until_us: int, tick: Callable[[int], None] | None = None) -> None:
         """Execute all events up to a time, this time included.
 
-        Parameters
-        ----------
-        until_us : int
-            Virtual time of the last events.
-        tick : callable, optional
-            Called with the time after each chunk of events; an exception from it stops the run between two
-            events.
+        ``tick`` is called with the time after each chunk of events; an exception from it stops the run
+        between two events.
 
         Raises
         ------
@@ -207,12 +196,7 @@ class Clock:
     def run_until(self, done: Callable[[], bool], deadline_us: int, turn_s: float = float("inf")) -> None:
         """Execute events until ``done()``, a deadline in virtual time, or ``turn_s`` of real time.
 
-        Raises
-        ------
-        ParameterError
-            A trace of moves or links ends before the deadline.
-        SimulationProblem, ReentrantRun
-            As :meth:`run`.
+        See :meth:`run`.
         """
         near, refill = self.event_queue.near, self.event_queue.refill
         stop_s = time.monotonic() + turn_s
@@ -239,10 +223,7 @@ class Clock:
 
     @contextmanager
     def _running(self) -> Iterator[Interrupts]:
-        """Refuse nested runs, and disable the garbage collector while millions of events are executed.
-
-        Ctrl-C is handled between two events.
-        """
+        """Refuse nested runs, disable the garbage collector, and handle Ctrl-C between two events."""
         if not self.is_idle:
             raise ReentrantRun(
                 "Virtual time is running already.",

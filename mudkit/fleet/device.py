@@ -78,26 +78,11 @@ def check_battery(capacity_j: Any, base_mw: Any) -> None:
 
 
 class Battery:
-    """A battery that runs out: the device is then switched off.
+    """A battery that runs out: the device is then switched off, and consumes nothing.
 
-    The time at which it is empty is found to a second. A device that is off consumes nothing.
-
-    Parameters
-    ----------
-    clock : Clock
-    device : Device
-        The only device that draws on it.
-    radio_mj : callable
-        Returns the energy that the device's radio has used so far, in mJ.
-    capacity_j : float
-        The energy of a full battery, in joules; it starts full.
-    base_mw : float
-        The power of the device without its radio while it is on, in mW.
-
-    Raises
-    ------
-    ParameterError
-        The capacity is not over 0, or the power is negative.
+    The time at which it is empty is found to a second. ``radio_mj`` returns the energy that the radio has
+    used so far, in mJ; ``capacity_j`` is that of a full battery, which it is at first; ``base_mw`` the power
+    of the device without its radio while it is on. Raises ParameterError if one of the two is out of range.
     """
 
     def __init__(
@@ -217,11 +202,9 @@ class Device(Host):
     Parameters
     ----------
     world : Runtime
-        The world that runs its machines.
     name : str
         Its name in the lab, and its first address.
     link : Link
-        Its connection to the network.
     """
 
     __slots__ = ("_addresses", "_down_reasons", "battery", "course", "on_first_move")
@@ -279,12 +262,9 @@ class Device(Host):
         return self.context.get("loc")
 
     def link_down(self, why: str = "cut") -> None:
-        """Disconnect it: transfers under way are cut, and their senders get SendFailed.
+        """Disconnect it until no reason (``why``) is left.
 
-        Parameters
-        ----------
-        why : str
-            The reason; the network is back when no reason is left.
+        Transfers are cut, and their senders get SendFailed.
         """
         self._down_reasons.add(why)
         if not self.is_online:
@@ -319,14 +299,7 @@ class Device(Host):
         return sorted(self._down_reasons)
 
     def move(self, lat: float, lon: float) -> None:
-        """Move it to another place, where it stays.
-
-        Its machines are notified now; its trace has the place from the next interval on.
-
-        Parameters
-        ----------
-        lat, lon : float
-            Degrees.
+        """Move it to another place (degrees), where it stays; its machines are notified now.
 
         Raises
         ------
@@ -374,7 +347,7 @@ class Device(Host):
             )
 
     def readdress(self, address: str) -> None:
-        """Change its address: messages to the old one fail from now on.
+        """Change its ``address``: messages to the old one fail from now on.
 
         Raises
         ------
@@ -388,14 +361,9 @@ class Device(Host):
             self.broadcast(Process.greeting)
 
     def change_network(self, link: str, address: str | None = None) -> None:
-        """Switch to another kind of network, where it has another address.
+        """Switch to another kind of network, a ``link`` of :data:`~mudkit.fleet.link.LINKS`.
 
-        Parameters
-        ----------
-        link : str
-            A profile of :data:`mudkit.fleet.link.LINKS`.
-        address : str, optional
-            The new address; by default the next of its own.
+        The device has another ``address`` there; None: the next of its own.
         """
         profile = profile_of(link)
         if address is not None:

@@ -73,7 +73,7 @@ class Exposure:
         self, party: str, system: str, sender: str, message: Any, now_us: int, devices: Container[str]
     ) -> None:
         """Record that a party has received a message, and which devices its texts name."""
-        parts = list(leaves(message))
+        parts = leaves(message)
         self._record(party, system, "received", parts, now_us)
         named, sizes = set(), dict.fromkeys(("clear", "ciphertext", "packed"), 0)
         for field, form, data in parts:
@@ -115,19 +115,22 @@ class Exposure:
         return sorted(places)
 
 
-def leaves(value: Any) -> Iterator[tuple[str, str, bytes]]:
-    """Yield the fields of a value, their forms, and their bytes, as in :class:`HeldRow`.
+def leaves(value: Any) -> list[tuple[str, str, bytes]]:
+    """Return the fields of a value, their forms, and their bytes, as in :class:`HeldRow`.
 
     What opens without a key is in clear, even if it is marked as a ciphertext.
     """
-    return _shallow(value, "", Budget())
+    fields: list[tuple[str, str, bytes]] = []
+    _add(fields, value, "", Budget())
+    return fields
 
 
-def _shallow(value: Any, field: str, budget: Budget) -> Iterator[tuple[str, str, bytes]]:
-    """Return the fields of a value; one that is nested too deeply is a single field."""
+def _add(fields: list[tuple[str, str, bytes]], value: Any, field: str, budget: Budget) -> None:
+    """Add the fields of a value; one that is nested too deeply is a single field."""
     if is_too_deep(value):
-        return iter([(field, "clear", _whole(value))])
-    return _leaves(value, field, budget)
+        fields.append((field, "clear", _whole(value)))
+    else:
+        _add_fields(fields, value, field, budget)
 
 
 def _whole(value: Any) -> bytes:
@@ -137,34 +140,36 @@ def _whole(value: Any) -> bytes:
         return brief(value).encode()
 
 
-def _leaves(value: Any, field: str, budget: Budget) -> Iterator[tuple[str, str, bytes]]:
-    if isinstance(value, Ciphertext):
-        yield from _unpacked_leaves(bytes(value), "ciphertext", field, budget)
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{field}.{name}" if field else str(name), budget)
-    elif isinstance(value, msgspec.Struct):
-        yield from _leaves(wire_fields(value), field, budget)
+def _add_fields(fields: list[tuple[str, str, bytes]], value: Any, field: str, budget: Budget) -> None:
+    if isinstance(value, str):
+        if len(value) < MIN_PACKED and not value.lstrip().startswith(("{", "[")):  # as most are
+            fields.append((field, "clear", value.encode()))
+        else:
+            _add_unpacked(fields, value.encode(), "clear", field, budget)
+    elif value is None or isinstance(value, int | float):
+        fields.append((field, "clear", _encode(value)))
+    elif isinstance(value, Ciphertext):
+        _add_unpacked(fields, bytes(value), "ciphertext", field, budget)
+    elif isinstance(value, bytes | bytearray | memoryview):
+        _add_unpacked(fields, bytes(value), "clear", field, budget)
     elif isinstance(value, list | tuple | set | frozenset):
         for inner in value:
-            yield from _leaves(inner, f"{field}[]", budget)
-    elif isinstance(value, bytes | bytearray | memoryview):
-        yield from _unpacked_leaves(bytes(value), "clear", field, budget)
-    elif isinstance(value, str):
-        if len(value) < MIN_PACKED and not value.lstrip().startswith(("{", "[")):  # as most are
-            yield field, "clear", value.encode()
-        else:
-            yield from _unpacked_leaves(value.encode(), "clear", field, budget)
+            _add_fields(fields, inner, f"{field}[]", budget)
+    elif isinstance(value, Mapping | msgspec.Struct):
+        for name, inner in wire_fields(value).items():
+            _add_fields(fields, inner, f"{field}.{name}" if field else str(name), budget)
     else:
-        yield field, "clear", _encode(value)
+        fields.append((field, "clear", _encode(value)))
 
 
-def _unpacked_leaves(data: bytes, form: str, field: str, budget: Budget) -> Iterator[tuple[str, str, bytes]]:
+def _add_unpacked(
+    fields: list[tuple[str, str, bytes]], data: bytes, form: str, field: str, budget: Budget
+) -> None:
     inside = unpack(data, budget)
     if inside is None:
-        yield field, form, data
+        fields.append((field, form, data))
         return
-    yield field, "packed" if inside.is_all else form, data
+    fields.append((field, "packed" if inside.is_all else form, data))
     budget.layers -= 1
-    yield from _shallow(inside.value, field, budget)
+    _add(fields, inside.value, field, budget)
     budget.layers += 1

@@ -31,7 +31,6 @@ class Faults:
     Parameters
     ----------
     world : World
-        The world in which faults are injected.
     """
 
     def __init__(self, world: World) -> None:
@@ -46,14 +45,7 @@ class Faults:
         """Active faults of messages: shares, and the longest delay in seconds."""
 
     def cut(self, device: str, minutes: float | None = None) -> None:
-        """Disconnect a device, for some time or until :meth:`mend`.
-
-        Parameters
-        ----------
-        device : str
-            Its name.
-        minutes : float, optional
-            Minutes of virtual time after which it is mended; None: it stays cut.
+        """Disconnect a ``device`` for some ``minutes`` of virtual time; None: until :meth:`mend`.
 
         Raises
         ------
@@ -76,15 +68,10 @@ class Faults:
                 host.link_up(why)
 
     def kill(self, host: str, *, at: str | None = None) -> None:
-        """Kill the machines of a host: now, or when one reaches a crash point next.
+        """Kill the machines of a ``host``: now, or when one reaches the crash point ``at`` next.
 
-        Parameters
-        ----------
-        host : str
-            A device or a server.
-        at : str, optional
-            ``before commit``, ``after commit``, or a point that a machine names in its store; a point that no
-            machine reaches has no effect.
+        Points are ``before commit``, ``after commit``, and those that a machine names in its store; one that
+        no machine reaches has no effect.
         """
         target = self._host(host)
         if at is None:
@@ -99,14 +86,9 @@ class Faults:
         self._host(host).restart()
 
     def wipe(self, device: str) -> None:
-        """Empty the stores of a device, as after a reset or a replacement under the same name.
+        """Empty the stores of a ``device``, as after a reset or a replacement under the same name.
 
         Its machines start at once, unless it is off: then when it is switched on.
-
-        Parameters
-        ----------
-        device : str
-            Its name.
         """
         host = self._device(device)
         host.wipe()
@@ -114,26 +96,15 @@ class Faults:
             host.restart()
 
     def backup(self, host: str) -> Backup:
-        """Return a copy of the committed stores of a host, for :meth:`restore`.
-
-        Parameters
-        ----------
-        host : str
-            A device or a server.
-        """
+        """Return a copy of the committed stores of a ``host``, for :meth:`restore`."""
         return self._host(host).backup()
 
     def restore(self, host: str, backup: Backup) -> None:
-        """Set the stores of a host back to a backup: its machines forget what they have stored since.
+        """Set the stores of a ``host`` back to its ``backup``.
+
+        A machine that was installed later starts empty.
 
         Its machines start at once, unless it is off: then when it is switched on.
-
-        Parameters
-        ----------
-        host : str
-            A device or a server.
-        backup : Backup
-            The result of :meth:`backup` for this host; a machine that was installed later starts empty.
         """
         restored = self._host(host)
         restored.restore(backup)

@@ -155,7 +155,7 @@ def _described(model: Mobility) -> str:
 
 
 class _Motion:
-    """A group of devices that follow a course; its time begins now.
+    """A group of devices that follow a course, which begins now.
 
     ``on_places`` is called at each interval with the names of the devices (an Arrow array) and their places.
     """

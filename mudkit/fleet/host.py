@@ -116,11 +116,10 @@ class Host(Displayed):
     Parameters
     ----------
     world : Runtime
-        The world that runs its machines.
     name : str
         Its name in the lab, and its first address.
     link : Link, optional
-        Its link; by default none: it is a server.
+        None: it is a server.
     """
 
     __slots__ = (
@@ -405,15 +404,15 @@ class Process:
         When it returns, the machine has handled the call and committed, except inside a callback or event:
         there it is handled at the end of this moment.
         """
-        op_id = next(self.host.op_ids)
+        op_id, world = next(self.host.op_ids), self._world
         call = Call(op_id, operation, arguments)
-        pending = Operation(self._world, self, call)
-        self._world.on_operation(pending)
+        pending = Operation(world, self, call, world.now_us, self.session)
+        world.on_operation(pending)
         if self.machine is None:
             pending.lose()
             return pending
         self.open[op_id] = pending
-        self._world.call(self, call)
+        world.call(self, call)
         return pending
 
     def answer(self, answer: Complete) -> None:
@@ -444,40 +443,24 @@ class Process:
             self._world.failed(self.host, self.system, error, doing)
 
 
-class Operation(Displayed):
+class Operation(Displayed, msgspec.Struct, eq=False):
     """A call that was made, as a future in virtual time."""
 
-    __slots__ = (
-        "_callbacks",
-        "_error",
-        "_has_called_back",
-        "_is_due",
-        "_result",
-        "_world",
-        "call",
-        "details",
-        "invoked_us",
-        "process",
-        "responded_us",
-        "session",
-    )  # fmt: skip
-
-    def __init__(self, world: Runtime, process: Process, call: Call) -> None:
-        self._world = world
-        self.process = process
-        self.call = call
-        self.invoked_us = world.now_us
-        self.responded_us: int | None = None
-        self.session = process.session
-        """Life of the machine in which it was called."""
-        self.details: dict[tuple[Any, Any], Mapping[str, Any]] | None = None
-        """Rows that the machine recorded about it, by table and key of the record that it concerns."""
-        self._result: Any = None
-        self._error: BaseException | None = None
-        self._has_called_back = False
-        self._is_due = False
-        """True while the event that runs the callbacks is scheduled."""
-        self._callbacks: list[Callable[[Operation], None]] | None = None
+    _world: Runtime
+    process: Process
+    call: Call
+    invoked_us: int
+    session: int
+    """Life of the machine in which it was called."""
+    responded_us: int | None = None
+    details: list[Mapping[str, Any]] | None = None
+    """Rows that the machine recorded about it, or about a record that it concerns."""
+    _result: Any = None
+    _error: BaseException | None = None
+    _has_called_back: bool = False
+    _is_due: bool = False
+    """True while the event that runs the callbacks is scheduled."""
+    _callbacks: list[Callable[[Operation], None]] | None = None
 
     def _view(self) -> View:
         facts: dict[str, Any] = {
@@ -537,16 +520,17 @@ class Operation(Displayed):
         ReentrantRun
             Called inside an event or callback.
         """
-        if not self._is_complete():
+        if self._is_due or (self.responded_us is None and self._error is None):
             self._world.run_until(self._is_complete, self._deadline_us(timeout_s))
         self._has_called_back = self.responded_us is not None or self._error is not None
+        if self._error is None and self.responded_us is not None:
+            return self._result
         return self._outcome(timeout_s)
 
     def add_done_callback(self, f: Callable[[Operation], None]) -> None:
         """Call ``f`` with this operation when it is answered; at once, if it is.
 
-        An exception of ``f`` is recorded in ``lab.problems`` and warned of with a
-        :class:`~mudkit.errors.FailureWarning`; the other callbacks are called all the same.
+        An exception of ``f`` becomes a row of ``lab.problems`` and a :class:`~mudkit.errors.FailureWarning`.
         """
         if self._has_called_back:
             f(self)

@@ -33,8 +33,9 @@ from mudkit.fleet.bill import Bill, BillRow
 from mudkit.fleet.clock import ARRIVAL, LINK, TIMER, Clock
 from mudkit.fleet.device import Device
 from mudkit.fleet.host import Host, Operation, Process
-from mudkit.fleet.link import Direction, Draws, Leg, Link, LinkProfile, Transfer, profile_of
+from mudkit.fleet.link import Direction, Draws, Leg, Link, Transfer, profile_of
 from mudkit.fleet.store import Killed
+from mudkit.progress import Interrupts
 from mudkit.sources.streams import Stream
 
 __all__ = ["World", "raise_failure"]
@@ -144,7 +145,7 @@ class World(Clock):
         """Add a device with a link, which is up."""
         profile = profile_of(link)
         self.check_free(name)
-        device = Device(self, name, self.new_link(profile, name))
+        device = Device(self, name, Link(profile, name, self._bill, *self._latencies))
         self.hosts[name] = device
         return device
 
@@ -195,10 +196,6 @@ class World(Clock):
         self._addresses.add(address)
         host.address = address
 
-    def new_link(self, profile: LinkProfile, name: str) -> Link:
-        """Create the link of a device, which charges this bill."""
-        return Link(profile, name, self._bill, *self._latencies)
-
     # -- the bill
 
     def bill(self) -> Iterator[BillRow]:
@@ -248,8 +245,15 @@ class World(Clock):
         self.event_queue.add(self.now_us, LINK, self._event, (process, process.session, event))
 
     def call(self, process: Process, event: Call) -> None:
-        """Pass an application's call to a machine; see :meth:`Clock.ask`."""
-        self.ask(self._event, (process, process.session, event))
+        """Pass an application's call to a machine: now, after everything else that is due.
+
+        While time stands still, the call is handled when this returns; otherwise it is scheduled.
+        """
+        if self.is_idle and not self.event_queue.is_due(self.now_us):
+            with Interrupts():
+                self._handle(process, event)
+        else:
+            self.ask(self._event, (process, process.session, event))
         if self._failures.count:
             self.warn_failures()
 

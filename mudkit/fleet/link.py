@@ -81,16 +81,8 @@ def profile_of(name: Any) -> LinkProfile:
 class Curve:
     """Measured throughput: cumulative bytes by time, piecewise linear.
 
-    Parameters
-    ----------
-    from_us : array_like of int
-        Starts of the pieces, ascending.
-    until_us : int
-        End of the last piece.
-    kbps : array_like of float
-        Throughput of each piece; NaN: not measured.
-    otherwise_kbps : float
-        Throughput where nothing was measured, and after the end.
+    The pieces start at ``from_us``, ascending, and the last ends at ``until_us``. Where ``kbps`` is NaN, and
+    after the end, it is ``otherwise_kbps``.
     """
 
     __slots__ = ("_bytes", "_kbps", "_us")
@@ -358,10 +350,7 @@ class Link:
             direction.use(profile)
 
     def set_measured(self, down_kbps: float, up_kbps: float, latency_ms: float) -> None:
-        """Set the measured values from now on; NaN: not measured, as in the profile.
-
-        The throughput itself is in the directions' curves.
-        """
+        """Set the measured values from now on (NaN: as in the profile); the throughput is in the curves."""
         profile = self.profile
         self.down_kbps = profile.down_kbps if isnan(down_kbps) else down_kbps
         self.up_kbps = profile.up_kbps if isnan(up_kbps) else up_kbps

@@ -7,7 +7,7 @@ import os
 import shutil
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -59,11 +59,21 @@ def moment(t_us: int) -> str:
     return (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=t_us)).isoformat()
 
 
+_NO_DETAILS: Final[Sequence[Mapping[str, Any]]] = ({},)
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 def _text(value: Any) -> str | None:
     return value if value is None or type(value) is str else brief(value, _CONTENT)
+
+
+def _merged(details: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the descriptions of an operation by record: a later one updates the earlier."""
+    merged: dict[tuple[Any, Any], Mapping[str, Any]] = {}
+    for row in details:
+        place = row.get("table"), row.get("key")
+        merged[place] = {**merged[place], **row} if place in merged else row
+    return list(merged.values())
 
 
 def _is_time(value: Any) -> bool:
@@ -138,20 +148,11 @@ class _Devices:
 
 
 class Recorder:
-    """Records of what happens in a world.
+    """Records of what happens in a world, whose ``on_`` attributes it sets.
 
-    Parameters
-    ----------
-    world : World
-        The world, whose ``on_`` attributes are set.
-    start_us : int
-        Start of virtual time, in µs since 1970 (UTC).
-    description : dict
-        Manifest of the trace, without the installed systems and the end.
-    messages : bool
-        Whether to record every message and transfer.
-    exposure : bool
-        Whether to record what each party held.
+    ``start_us`` is the start of virtual time in µs since 1970 (UTC), ``description`` the manifest of the
+    trace without systems and end. ``messages``: record each message and transfer; ``exposure``: what each
+    party held.
     """
 
     def __init__(
@@ -281,24 +282,29 @@ class Recorder:
         )  # fmt: skip
 
     def _record(self, process: Process, effect: Record) -> None:
-        row = effect.row
-        if effect.table == "deliveries":
+        table, row = effect.table, effect.row
+        if table == "operations":
+            op_id = row.get("op_id")
+            operation = process.open.get(op_id or 0) or self._lost(process, op_id)
+            if operation.details is None:
+                operation.details = [row]
+            else:
+                operation.details.append(row)
+        elif table == "deliveries":
             if not self.deliveries.record(process.system, row):
                 item = (
                     f"item {row['item']!r} for {row['receiver']!r}, which nobody has recorded with created_us"
                 )
                 self._machine_incident(process, "dropped", item)
-        elif effect.table == "operations":
-            self._describe(process, row)
-        elif effect.table == "reads":
+        elif table == "reads":
             self.read(process.host, row["box_km"], row["window_s"])
-        elif effect.table == "incidents":
+        elif table == "incidents":
             self._machine_incident(process, row["incident"], _text(row.get("detail")))
         else:
             raise SimulationProblem(
-                f"A machine has recorded a row of {effect.table!r}.",
+                f"A machine has recorded a row of {table!r}.",
                 where=f"{process.system} on {process.host.name}",
-                found=effect.table,
+                found=table,
                 expected="deliveries, operations, reads or incidents",
             )
 
@@ -307,19 +313,6 @@ class Recorder:
         loc = host.context.get("loc")
         if loc is not None:
             self.add("reads", (host.name, self.world.now_us, *loc, box_km, window_s, "recorded"))
-
-    def _describe(self, process: Process, row: Mapping[str, Any]) -> None:
-        """Store a machine's description of an operation: a row for each record that it concerns.
-
-        A later row of the same record updates the earlier one.
-        """
-        operation = process.open.get(row.get("op_id", 0)) or self._lost(process, row.get("op_id"))
-        place = row.get("table"), row.get("key")
-        if operation.details is None:
-            operation.details = {place: row}
-        else:
-            known = operation.details.get(place)
-            operation.details[place] = row if known is None else {**known, **row}
 
     def _lost(self, process: Process, op_id: Any) -> Operation:
         """Return an operation that a machine describes though it was called in a former life."""
@@ -338,21 +331,36 @@ class Recorder:
 
     def _answered(self, operation: Operation) -> None:
         del self._open[operation]
-        for row in self._operations(operation):
-            self.add("operations", row)
+        rows = self._rows["operations"]
+        rows += self._operations(operation)
+        if len(rows) >= _ROWS_IN_MEMORY:
+            self._spill("operations", self._take("operations"))
 
-    def _operations(self, operation: Operation) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of an operation: one for each record that it concerns."""
-        call, arguments = operation.call, operation.call.named_arguments
-        for detail in ({},) if operation.details is None else operation.details.values():
-            described = {**arguments, **detail}
-            hashed = detail.get("value_hash")
-            yield (
+    def _operations(self, operation: Operation) -> list[tuple[Any, ...]]:
+        """Return the rows of an operation: one for each record that it concerns."""
+        call, details = operation.call, operation.details or _NO_DETAILS
+        called = call.operation
+        if isinstance(called, str):
+            argument = call.arguments.get
+            of_table, of_key, of_type = argument("table"), argument("key"), argument("type")
+        else:
+            of_table, of_key = getattr(called, "table", None), getattr(called, "key", None)
+            of_type = getattr(called, "type", None)
+        if len(details) > 1:
+            details = _merged(details)
+        rows: list[tuple[Any, ...]] = []
+        for detail in details:
+            described = detail.get
+            key, hashed = described("key", of_key), described("value_hash")
+            rows.append((
                 operation.process.host.name, operation.session, call.op_id, call.name,
-                _text(described.get("table")), _text(described.get("key")), _text(described.get("type")),
-                operation.invoked_us, operation.responded_us, operation.status, detail.get("version"),
+                _text(described("table", of_table)),
+                key if type(key) is str else _text(key),
+                _text(described("type", of_type)),
+                operation.invoked_us, operation.responded_us, operation.status, described("version"),
                 hashed() if callable(hashed) else hashed,
-            )  # fmt: skip
+            ))  # fmt: skip
+        return rows
 
     # -- what goes out
 
@@ -381,13 +389,7 @@ class Recorder:
             yield self._table(name, self._rows[name] + more)
 
     def table(self, name: str) -> pa.Table:
-        """Return a whole table of the trace.
-
-        Parameters
-        ----------
-        name : str
-            A name of :data:`TABLES`.
-        """
+        """Return a whole table of the trace, by a ``name`` of :data:`TABLES`."""
         return pa.concat_tables(self.pieces(name))
 
     def radio_stretches(self, device: Device) -> list[Stretch]:
@@ -417,19 +419,7 @@ class Recorder:
         return stretches
 
     def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write all tables as a trace folder, as of now; the same run writes the same bytes.
-
-        Parameters
-        ----------
-        path : path-like
-            The new folder.
-        overwrite : bool
-            Replace an existing trace.
-
-        Returns
-        -------
-        Path
-            The folder, which :mod:`mudkit.trace` and :mod:`mudkit.pipeline` read.
+        """Write all tables as a trace folder, as of now, and return it; the same run writes the same bytes.
 
         Raises
         ------

@@ -19,6 +19,7 @@ from mudkit.events import Ciphertext
 __all__ = ["Killed", "MemoryStore", "SqliteStore", "ignore"]
 
 _CIPHERTEXT: Final = 1
+_SINGLE: Final = frozenset({bool, int, str, bytes, type(None)})
 _BEFORE_SURROGATES: Final = 0xD7FF
 """Code points above it, up to 0xDFFF, cannot be in a key."""
 
@@ -62,10 +63,17 @@ def _read(key: str, written: bytes, kind: Any) -> Any:
 
 
 def _encode(key: str, value: Any) -> bytes:
-    """Encode a value, or raise ParameterError if it would not be decoded to an equal one."""
+    """Encode a value, or raise ParameterError if it would not be decoded to an equal one.
+
+    A single value that can be encoded is certain to be equal. So is a struct whose class has ``is_plain``:
+    its content was checked before.
+    """
+    kind = type(value)
     try:
         written = _pack(value)
-        if _decoders[type(value) if isinstance(value, msgspec.Struct) else Any](written) == value:
+        if kind in _SINGLE or getattr(kind, "is_plain", False):
+            return written
+        if _decoders[kind if isinstance(value, msgspec.Struct) else Any](written) == value:
             return written
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
@@ -97,12 +105,14 @@ class MemoryStore:
     ``tests/faults/test_killed_mud.py`` and ``test_killed_store.py``.
     """
 
-    __slots__ = ("_data", "_keys", "_undo", "at_put", "crash_point", "is_dirty")
+    __slots__ = ("_data", "_keys", "_moved", "_undo", "at_put", "crash_point", "is_dirty")
 
     def __init__(self) -> None:
         self._data: dict[str, bytes] = {}
         self._keys: SortedList[str] | None = None
         """Sorted keys, built at the first use of :meth:`keys`."""
+        self._moved: set[str] = set()
+        """Keys added or deleted since :meth:`keys` was used last."""
         self._undo: dict[str, bytes | None] = {}
         """Committed value of each key that has changed since; None: it did not exist."""
         self.is_dirty = False
@@ -130,6 +140,11 @@ class MemoryStore:
         """See :class:`mudkit.events.Store`."""
         if self._keys is None:
             self._keys = SortedList(self._data)
+        elif self._moved:
+            for key in self._moved:
+                self._keys.discard(key)
+            self._keys.update(self._moved & self._data.keys())
+        self._moved.clear()
         return list(takewhile(lambda key: key.startswith(prefix), self._keys.irange(prefix)))
 
     def items(self, prefix: str = "", kind: Any = Any) -> Sequence[tuple[str, Any]]:
@@ -151,6 +166,7 @@ class MemoryStore:
         """Delete everything, including what was committed."""
         self._data.clear()
         self._keys = None
+        self._moved.clear()
         self.commit()
 
     def _change(self, key: str, written: bytes | None) -> None:
@@ -158,29 +174,20 @@ class MemoryStore:
         before = self._data.get(key)
         self._undo.setdefault(key, before)
         self.is_dirty = True
+        if self._keys is not None and (written is None) != (before is None):
+            self._moved.add(key)
         if written is not None:
             self._data[key] = written
-            if before is None and self._keys is not None:
-                self._keys.add(key)
         elif before is not None:
             del self._data[key]
-            if self._keys is not None:
-                self._keys.remove(key)
 
 
 class SqliteStore:
     """A store in a file, which outlives the process.
 
-    Changes are kept in memory until the commit: a single change is one statement, which is a transaction of
-    its own, several are one transaction.
-
-    Parameters
-    ----------
-    path : Path
-        The SQLite file.
-    synchronous : {'FULL', 'NORMAL'}
-        SQLite's mode (https://www.sqlite.org/pragma.html#pragma_synchronous): a commit survives a power cut,
-        or only the end of the process.
+    Changes are kept in memory until the commit, one transaction. ``synchronous`` is SQLite's mode
+    (https://www.sqlite.org/pragma.html#pragma_synchronous): with ``FULL`` a commit survives a power cut, with
+    ``NORMAL`` only the end of the process.
     """
 
     def __init__(self, path: Path, synchronous: str = "FULL") -> None:

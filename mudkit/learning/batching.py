@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from mudkit.display import Displayed, View
 from mudkit.learning.costs import CLASSES, Costs, delay_costs, write_costs
 from mudkit.learning.features import WRITE_FEATURES, write_features
-from mudkit.learning.outline import learnt_view
-from mudkit.learning.trees import CostTree, CrossValidatedTrees, Groups, groups_by, grow
+from mudkit.learning.trees import CostTree, CrossValidatedTrees, Groups, groups_by, grow, learnt_view
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
 from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
@@ -57,7 +56,7 @@ class Batch:
     Parameters
     ----------
     minutes : float
-        The longest that a write waits, in minutes, from 0 to 1,000,000; 0: each write is sent at once.
+        Delay of each write, in minutes, from 0 (sent at once) to 1,000,000.
     """
 
     minutes: float
@@ -77,8 +76,7 @@ class Batch:
 class BatchBound:
     """The fewest messages, and points, with which no read misses a write, found afterwards (Mobius 7.3).
 
-    A write is sent when its first read asks, or never; for each device that is the fewest messages, since
-    one must go by each deadline, and going later takes more along.
+    A write is sent when its first read asks, or never; no other schedule of a device has fewer messages.
 
     Parameters
     ----------
@@ -100,16 +98,15 @@ class BatchTree:
     Parameters
     ----------
     cost : str or array_like
-        A preset of :data:`~mudkit.learning.WRITE_COSTS`, or costs of one's own, 14 by 14: rows how long a
-        write may wait, columns how long it does.
+        A preset of :data:`~mudkit.learning.WRITE_COSTS`, or a 14 by 14 matrix: rows how long a write may
+        wait, columns how long it does.
     match : Batch, optional
         In place of a cost: :func:`~mudkit.learning.delay_costs` with the lowest price of a delay that is too
         long with which no more reads miss a write than under this policy, both replayed on what it learns
-        from (each device by a tree that has not seen it). Where no price will do, each write goes at once. Of
-        other writes more or fewer reads may miss some.
+        from (each device by a tree that has not seen it). Where no price will do, each write goes at once.
     shared : bool
-        Whether a delay that is too long costs each write its part in the read that misses it, or the whole
-        cost each. Of a read with a thousand writes the thousandth that is late costs nothing more.
+        Whether a delay that is too long costs each write its part in the read that misses it, instead of the
+        whole cost.
     """
 
     cost: Costs = "latency"
@@ -149,7 +146,7 @@ class BatchTree:
         return LearntWrites(trees.tree(self.split(costs))[0], costs)
 
     def grown_trees(self, writes: Writes, by: Groups = "device") -> CrossValidatedTrees:
-        """Grow what trees for any costs are cut from."""
+        """Grow trees of ``writes`` for any costs; see :func:`~mudkit.learning.trees.grow`."""
         known = write_features(writes.t_us, writes.lat, writes.lon)
         weight = writes.reads_each() if self.shared else None
         return grow(
@@ -157,7 +154,7 @@ class BatchTree:
         )
 
     def split(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Put costs as the trees take them: below each other those of a write, and those by its part."""
+        """Stack the costs as trees weigh them: those of a whole write above those of its part in a read."""
         return np.vstack([np.tril(costs), np.triu(costs, 1)]) if self.shared else costs
 
     def __str__(self) -> str:
@@ -168,14 +165,7 @@ class BatchTree:
 
 @dataclass(frozen=True, repr=False)
 class LearntWrites(Displayed):
-    """A tree for writes that was learnt.
-
-    Parameters
-    ----------
-    tree : CostTree
-    costs : ndarray of float64, shape (14, 14)
-        The cost matrix with which the tree was learnt: how long a write may wait by how long it does.
-    """
+    """A learnt tree for writes, with its cost matrix: how long a write may wait by how long it does."""
 
     tree: CostTree
     costs: NDArray[np.float64]

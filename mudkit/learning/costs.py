@@ -42,9 +42,9 @@ class CostMatrix:
     Parameters
     ----------
     stale : float
-        The cost of serving a stale answer from the cache, 0 or more.
+        Cost of serving a stale answer from the cache, 0 or more.
     unnecessary : float
-        The cost of asking the server although the cached answer was not stale, 0 or more.
+        Cost of asking the server although the cached answer was not stale, 0 or more.
 
     Raises
     ------
@@ -78,19 +78,18 @@ def delay_costs(
     """Build a cost matrix for writes (Mobius 7.3): delays beyond the safe one, and delays below it, cost.
 
     A write that is sent takes its own room and its part of a message, the smaller the more writes wait with
-    it; one that is never sent takes nothing. Too short a delay costs what this is more than it need be.
+    it; one that is never sent takes nothing. Too short a delay costs the difference to the safe one.
 
     Parameters
     ----------
     over : float
-        The cost of a delay that is longer than the write may wait, 0 or more.
+        Cost of a delay that is longer than the write may wait, 0 or more.
     under : float
-        The cost of sending at once a write that nobody reads, 0 or more.
+        Cost of sending at once a write that nobody reads, 0 or more.
     interval_s : float
-        The time between two writes of a device, in seconds; above 0.
+        Time between two writes of a device; above 0.
     message_points : float
-        What a message costs by itself, in points: about what half an hour at 15 s fills. (The wake-up of an
-        LTE radio alone takes the energy of thousands, see :mod:`mudkit.systems.mud.device.planning`.)
+        Cost of a message by itself, in points: about what half an hour at 15 s fills.
 
     Returns
     -------
@@ -112,26 +111,14 @@ WRITE_COSTS: Final = {"latency": delay_costs(0.02), "freshness": delay_costs(0.2
 
 
 def read_costs(cost: Costs) -> NDArray[np.float64]:
-    """Return the cost matrix of reads: rows good, stale; columns local, remote.
-
-    Raises
-    ------
-    ParameterError
-        There is no such preset, or the matrix is of another shape, or has costs that are no costs.
-    """
+    """Return the cost matrix of reads: rows good, stale; columns local, remote."""
     if isinstance(cost, CostMatrix):
         return cost.table()
     return _matrix(cost, {name: cost_matrix.table() for name, cost_matrix in COSTS.items()}, 2)
 
 
 def write_costs(cost: Costs) -> NDArray[np.float64]:
-    """Return the cost matrix of writes: rows and columns are :data:`CLASSES`.
-
-    Raises
-    ------
-    ParameterError
-        As :func:`read_costs`.
-    """
+    """Return the cost matrix of writes: rows and columns are :data:`CLASSES`."""
     return _matrix(cost, WRITE_COSTS, len(CLASSES))
 
 

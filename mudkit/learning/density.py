@@ -1,7 +1,7 @@
 """The density of writes by place and hour: learnt from what devices wrote, known before a read is asked.
 
 A policy that decides has the table of the days, or the devices, that it was learnt from. While it learns, a
-read knows the days before its own only: what is written on its day may come after it.
+read knows the days before its own only.
 """
 
 from __future__ import annotations
@@ -29,18 +29,7 @@ _COLUMNS: Final = 1 << 14
 
 @dataclass(frozen=True)
 class WrittenPlaces:
-    """Places and times of writes, by cells, hours and days.
-
-    Attributes
-    ----------
-    device : ndarray of int64, shape (positions,)
-        The number of the device that wrote, as in :class:`~mudkit.learning.pairs.Pairs`; -1: one that never
-        reads.
-    place : ndarray of int64, shape (positions,)
-        A number for the cell and the hour of mean solar time of each position.
-    day : ndarray of int64, shape (positions,)
-        The day of each position, counted from 1970-01-01 (UTC).
-    """
+    """Writes by device number (-1: never reads), cell and hour of solar time, and day since 1970 (UTC)."""
 
     device: NDArray[np.int64]
     place: NDArray[np.int64]
@@ -48,15 +37,9 @@ class WrittenPlaces:
 
     @classmethod
     def of(cls, positions: Any, numbers: Mapping[str, int]) -> WrittenPlaces:
-        """Sort positions into cells.
-
-        Parameters
-        ----------
-        positions : pyarrow.Table
-        numbers : mapping of str to int
-            The number of each device that reads, by its name.
-        """
-        t_us, lat, lon = epoch_us(positions["ts"]), *_places(positions)
+        """Sort positions into cells; ``numbers`` are those of the devices that read, by name."""
+        t_us = epoch_us(positions["ts"])
+        lat, lon = (np.asarray(positions[name].to_numpy(), np.float64) for name in ("lat", "lon"))
         names = positions["device"].combine_chunks().dictionary_encode()
         known = np.array([numbers.get(name, -1) for name in names.dictionary.to_pylist()], np.int64)
         return cls(known[names.indices.to_numpy()], _place(t_us, lat, lon), t_us // _US_PER_DAY)
@@ -95,7 +78,7 @@ class WrittenPlaces:
 def densities(
     table: Density, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Look up what a device with this table says."""
+    """Look up the densities in a device's table."""
     hour = solar_time(t_us, lon)[0]
     rows = zip(lat.tolist(), lon.tolist(), hour.tolist(), strict=True)
     return np.array([table.at(*row) for row in rows], dtype=np.float64)
@@ -105,11 +88,6 @@ def _place(t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.fl
     hour = solar_time(t_us, lon)[0].astype(np.int64) % HOURS
     row, column = (np.floor(degrees / CELL_DEG).astype(np.int64) for degrees in (lat, lon))
     return (row * _COLUMNS + column + _COLUMNS // 2) * HOURS + hour
-
-
-def _places(positions: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    lat, lon = (np.asarray(positions[name].to_numpy(), np.float64) for name in ("lat", "lon"))
-    return lat, lon
 
 
 def _days(day: NDArray[np.int64]) -> int:

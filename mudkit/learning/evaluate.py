@@ -14,8 +14,8 @@ from mudkit.learning.measures import Measures, changes, closed, shares
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Bound, FixedRule, Learner, Policy
 from mudkit.learning.radio import RadioModel
-from mudkit.learning.replay import SENT, fewest_sends, replay
-from mudkit.learning.trees import Folds
+from mudkit.learning.replay import SENT, fewest_sends, replay, stale_answers
+from mudkit.learning.trees import Folds, check_folds
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def evaluate_reads(
     Parameters
     ----------
     labels, reads : pyarrow.Table or Spark DataFrame
-        As ``pipeline.label_reads`` gives them, and the reads that were labelled.
+        The result of ``pipeline.label_reads``, and the reads that were labelled.
     policies : sequence
         :class:`~mudkit.learning.FixedRule`, :class:`~mudkit.learning.Always`,
         :class:`~mudkit.learning.Tree`, :class:`~mudkit.learning.Bound`.
@@ -58,15 +58,12 @@ def evaluate_reads(
     completeness : float, optional
         The threshold for ``stale='completeness'``, above 0 and at most 1.
     folds : {'device', 'time'}
-        What is learnt is tested on what it has not seen. ``device``: ten groups of devices in turn, each by
-        what was learnt from the others. ``time``: the reads of the last 30 % of the days, by what was learnt
-        from the days before; caches are empty when they begin. Intervals are over the groups of devices.
+        ``device``: ten groups of devices in turn, each by what was learnt from the others. ``time``: the
+        reads of the last 30 % of the days, by what was learnt from the days before, with empty caches.
     cost : str, CostMatrix or array_like
-        A preset of :data:`~mudkit.learning.COSTS`, or costs of one's own: rows good, stale; columns local,
-        remote.
+        A preset of :data:`~mudkit.learning.COSTS`, or a matrix: rows good, stale; columns local, remote.
     radio : RadioModel, optional
-        What queries take; by default LTE. Nothing but these queries is carried, see
-        :mod:`mudkit.learning.radio`.
+        Radio that carries the queries and nothing else; by default LTE.
     positions : pyarrow.Table or Spark DataFrame, optional
         What was written: for trees with ``dense`` features.
 
@@ -75,13 +72,11 @@ def evaluate_reads(
     pandas.DataFrame
         A row for each policy: ``policy, reads``; the measures ``sent_share, stale_share, completeness``, and
         for a read on average ``cost, messages`` (up and down), ``bytes, radio_mj``; for each measure
-        ``…_low`` and ``…_high``, the 95 % interval (bootstrapped over folds; the range with fewer than five,
-        NaN with fewer than two), and ``…_change, …_change_low, …_change_high``, how far it is from that of
-        the first :class:`FixedRule`, fold by fold (NaN without one); and ``gap_closed`` with ``…_low`` and
-        ``…_high``, the share of the gap in queries sent between that rule and the first :class:`Bound`
-        (which is of those as stale as the rule when it says so; other policies may be staler or less stale).
-        The bound has the fewest queries; its bytes and energy are those of its queries, and not the least
-        possible.
+        ``…_low`` and ``…_high``, the 95 % interval over groups of devices (bootstrapped; the range with fewer
+        than five, NaN with fewer than two), and ``…_change, …_change_low, …_change_high``, its difference
+        from the first :class:`FixedRule` (NaN without one); and ``gap_closed`` with ``…_low`` and ``…_high``,
+        the share of the gap in queries sent between that rule and the first :class:`Bound`. The bound has the
+        fewest queries, but not the fewest bytes or the least energy.
 
     Raises
     ------
@@ -156,21 +151,7 @@ def _decided(
 
 
 def out_of_fold_decisions(policy: Learner, pairs: Pairs, completeness: float | None) -> NDArray[np.bool_]:
-    """Decide for each pair whether it is served, by what was learnt from other devices, in ten folds.
-
-    Parameters
-    ----------
-    policy : Learner
-        The learner whose decisions are wanted.
-    pairs : Pairs
-    completeness : float or None
-        The completeness below which an answer is stale. None: an answer is stale when a point is missing.
-
-    Returns
-    -------
-    ndarray of bool, shape (pairs,)
-        Whether each pair is answered from the cache, decided by a tree that has not seen its device.
-    """
+    """Decide for each pair whether it is served, by what was learnt from other devices, in ten folds."""
     devices = np.unique(pairs.device)
     local = np.zeros(len(pairs.read), dtype=np.bool_)
     for number in range(min(_FOLDS, len(devices))):
@@ -203,10 +184,7 @@ def _check(stale: Staleness, completeness: float | None, folds: Folds) -> None:
             found=str(completeness),
             expected="over 0, at most 1",
         )
-    if folds not in ("device", "time"):
-        raise ParameterError(
-            "There are no such folds.", where="folds", found=repr(folds), expected="device or time"
-        )
+    check_folds(folds)
 
 
 def _groups(pairs: Pairs) -> list[list[slice]]:
@@ -220,12 +198,8 @@ def _bound(
     if policy.stale_share is not None:
         budget = int(policy.stale_share * len(pairs.device))
     else:
-        budget = 0 if reference is None else _stale(is_stale, reference)
+        budget = 0 if reference is None else stale_answers(is_stale, reference)
     return fewest_sends(pairs, is_stale, pairs.devices(), budget)
-
-
-def _stale(is_stale: NDArray[np.bool_], served: NDArray[np.int64]) -> int:
-    return int(np.count_nonzero(is_stale[served[served != SENT]]))
 
 
 def _measure(

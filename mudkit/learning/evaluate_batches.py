@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError, TraceContentError
+from mudkit.errors import TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
 from mudkit.learning.measures import Measures, changes, shares
 from mudkit.learning.radio import RadioModel
-from mudkit.learning.trees import Folds, Groups
+from mudkit.learning.trees import Folds, Groups, check_folds
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
 from mudkit.sources.parameters import whole_number
 from mudkit.units import US_PER_S
@@ -42,7 +42,7 @@ def evaluate_writes(
     Parameters
     ----------
     first_reads, positions, reads : pyarrow.Table or Spark DataFrame
-        As ``pipeline.label_writes`` gives them, and the positions and reads that it was given.
+        The result of ``pipeline.label_writes``, and the positions and reads that it was given.
     policies : sequence
         :class:`~mudkit.learning.Batch`, :class:`~mudkit.learning.BatchTree`,
         :class:`~mudkit.learning.BatchBound`.
@@ -50,30 +50,26 @@ def evaluate_writes(
         ``device``: a tenth of the devices, another in each turn. ``time``: the first tenth of the days, in
         one turn. Of either two at least.
     repeats : int
-        How many times training and test are drawn anew, from 1 to 10.
+        Number of turns, from 1 to 10.
     radio : RadioModel, optional
-        What messages take; by default LTE. Nothing but these messages is carried, see
-        :mod:`mudkit.learning.radio`.
+        Radio that carries the messages and nothing else; by default LTE.
 
     Returns
     -------
     pandas.DataFrame
         A row for each policy: ``policy, writes, reads`` (of one turn's test), ``message_share`` and
         ``point_share`` (messages and points that are sent, of the points written), ``missed_share`` (reads
-        that miss at least one point, of all reads), ``bytes`` and ``radio_mj`` (of a point written), each the
-        mean over turns, and for each ``…_low`` and ``…_high``, the range over turns (from five on the 95 %
-        interval; turns share what is tested on, so it is too narrow; NaN with fewer than two), and
-        ``…_change, …_change_low, …_change_high``, how far it is from that of the last :class:`Batch`, turn by
-        turn (NaN without one). Writes that are learnt from come at once in the test.
+        that miss at least one point), ``bytes`` and ``radio_mj`` (of a point written), each the mean over
+        turns; for each ``…_low`` and ``…_high``, the range over turns (from five on the 95 % interval, too
+        narrow because tests overlap; NaN with fewer than two), and ``…_change, …_change_low, …_change_high``,
+        its difference from the last :class:`Batch` (NaN without one). Writes that are learnt from come at
+        once in the test.
 
     Raises
     ------
     ParameterError, TraceContentError
     """
-    if folds not in ("device", "time"):
-        raise ParameterError(
-            "There are no such folds.", where="folds", found=repr(folds), expected="device or time"
-        )
+    check_folds(folds)
     repeats = whole_number("repeats", repeats, 1, _TENTHS)
     carried = RadioModel() if radio is None else radio
     writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
@@ -101,13 +97,7 @@ def evaluate_writes(
 
 
 def trained_on(writes: Writes, turn: int = 0) -> NDArray[np.bool_]:
-    """Choose a tenth of the devices to learn from, another in each turn; two at least.
-
-    Raises
-    ------
-    TraceContentError
-        There are fewer than four devices.
-    """
+    """Choose a tenth of the devices to learn from, another in each turn; two at least."""
     devices = np.unique(writes.device)
     parts = min(_TENTHS, len(devices) // 2)  # one device alone would tell nothing about another
     if parts < 2:

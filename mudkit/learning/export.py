@@ -27,11 +27,10 @@ def export_tree(
     Parameters
     ----------
     learnt : LearntReads or LearntWrites
-        The learnt tree.
     version : int
-        The version of the document, 1 or more; a device takes only a higher one than it has.
+        Version of the document, 1 or more; a device accepts only a higher one than it has.
     manifest : mapping, optional
-        How it was learnt: what JSON can hold. Numbers of examples, leaves and versions are added.
+        How it was learnt, as JSON values. Numbers of examples, leaves and versions are added.
 
     Returns
     -------

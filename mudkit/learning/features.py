@@ -39,25 +39,9 @@ WRITE_FEATURES: Final = ("lat", "lon", "hour", "weekday")
 
 
 def read_features(pairs: Pairs, names: Features, density: Density | None = None) -> NDArray[np.float32]:
-    """Describe each pair of a read and an earlier answer.
+    """Describe pairs of a read and an earlier answer, of shape (pairs, features); NaN: unknown.
 
-    Parameters
-    ----------
-    pairs : Pairs
-    names : {'paper', 'extended', 'dense'}
-        The set of features: a key of :data:`FEATURE_SETS`.
-    density : Density, optional
-        The table that a device has. By default each read knows what was written on the days before its own.
-
-    Returns
-    -------
-    ndarray of float32, shape (pairs, features)
-        The features of each pair, in the order of the set; NaN: not known.
-
-    Raises
-    ------
-    ParameterError
-        There is no such set, or what was written is not known.
+    Without the ``density`` that a device has, each read knows what was written on the days before its own.
     """
     if names not in FEATURE_SETS:
         raise ParameterError(
@@ -100,11 +84,5 @@ def read_features(pairs: Pairs, names: Features, density: Density | None = None)
 def write_features(
     t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
 ) -> NDArray[np.float32]:
-    """Describe writes, as :data:`WRITE_FEATURES` says.
-
-    Returns
-    -------
-    ndarray of float32, shape (writes, 4)
-        The features of each write, in the order of :data:`WRITE_FEATURES`.
-    """
+    """Describe writes by :data:`WRITE_FEATURES`, of shape (writes, 4)."""
     return np.column_stack([lat, lon, *solar_time(t_us, lon)]).astype(np.float32)

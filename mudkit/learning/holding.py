@@ -1,8 +1,7 @@
 """Completeness of answers from a device that keeps all fetched answers and its own writes.
 
-Labels and :mod:`~mudkit.learning.replay` know one cached answer at a time, the last. A device keeps them all,
-so it is less often stale than they say. No cache holds more than all answers: what is stale even then must
-be asked for, whatever the policy.
+Labels and :mod:`~mudkit.learning.replay` know only the last answer, so a device is less often stale than
+they say. What is stale even with all answers must be asked for, whatever the policy.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ def cache_completeness(
     positions, reads : pyarrow.Table or Spark DataFrame
         What was written, and the reads whose answers are looked at.
     sent : ndarray of bool, shape (reads,), optional
-        Which reads are sent, ordered as :class:`~mudkit.learning.pairs.Pairs` has them, by device and time.
-        By default all earlier ones were, and the read itself is not.
+        Which reads are sent, ordered by device and time. By default all earlier ones were, and the read
+        itself is not.
     arrival_us : ndarray of int64, shape (positions,), optional
         When each position comes to the cloud, in the order of the table; by default at once. One that has
-        not come is in no answer, and nor is it in the answer to its own writer; but it is missed.
+        not come is in no answer, not even to its own writer; but it is missed.
 
     Returns
     -------
@@ -89,10 +88,10 @@ def min_sent_share(cached: NDArray[np.float64], completeness: float, stale: int)
     Parameters
     ----------
     cached : ndarray of float64, shape (reads,)
-        As :func:`cache_completeness` gives it without ``sent``.
+        Result of :func:`cache_completeness` without ``sent``.
     completeness : float
-        The completeness below which an answer is stale.
+        Completeness below which an answer is stale.
     stale : int
-        How many answers may be stale.
+        Number of answers that may be stale.
     """
     return max(int(np.count_nonzero(cached < completeness)) - stale, 0) / max(len(cached), 1)

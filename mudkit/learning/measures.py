@@ -18,15 +18,7 @@ __all__ = ["Measures", "changes", "closed", "shares"]
 
 @dataclass(frozen=True)
 class Measures:
-    """Measures of a policy.
-
-    Parameters
-    ----------
-    total : ndarray of float64, shape (measures,)
-        Each measure over all reads or writes that were replayed.
-    folds : ndarray of float64, shape (folds, measures)
-        Each measure over the reads or writes of each fold.
-    """
+    """Measures of a policy over all that was replayed, and over each fold (rows)."""
 
     total: NDArray[np.float64]
     folds: NDArray[np.float64]
@@ -42,10 +34,7 @@ def shares(measures: Measures, names: Sequence[str]) -> dict[str, float]:
 
 
 def changes(measures: Measures, baseline: Measures | None, names: Sequence[str]) -> dict[str, float]:
-    """Return each measure's difference from the baseline's, fold by fold: ``…_change``, with low and high.
-
-    Without a baseline all are NaN.
-    """
+    """Return each measure's difference from the baseline's, fold by fold: ``…_change``, low and high."""
     row: dict[str, float] = {}
     for i, name in enumerate(names):
         total, low, high = np.nan, np.nan, np.nan
@@ -67,13 +56,7 @@ def _bounds(total: float, folds: NDArray[np.float64]) -> tuple[float, float]:
 def closed(
     measures: Measures, baseline: Measures | None, bound: Measures | None, of: int
 ) -> dict[str, float]:
-    """Return the share of the gap between baseline and bound that is closed in one measure.
-
-    Returns
-    -------
-    dict
-        ``gap_closed`` with low and high: of a ratio of sums over folds. NaN without baseline, bound or gap.
-    """
+    """Return the share of the gap between baseline and bound that is closed in measure ``of``."""
     names = ("gap_closed", "gap_closed_low", "gap_closed_high")
     if baseline is None or bound is None:
         return dict.fromkeys(names, np.nan)

@@ -25,30 +25,8 @@ _OF_PAIR = ("missing", "completeness", "age_s", "distance_km")
 class Pairs:
     """Reads ordered by device and time, and the pairs (read, earlier answer) that the labels know.
 
-    Attributes
-    ----------
-    device : ndarray of int64, shape (reads,)
-        The number of the device of each read; ascending.
-    t_us : ndarray of int64, shape (reads,)
-        When each read was asked, in microseconds since 1970 (UTC).
-    lat, lon : ndarray of float64, shape (reads,)
-        Where each read was asked, in degrees.
-    points : ndarray of int64, shape (reads,)
-        How many points the answer of each read holds.
-    window_s : ndarray of float64, shape (reads,)
-        How far back each read asks, in seconds.
-    first : ndarray of int64, shape (reads + 1,)
-        The pairs of read ``i`` are ``first[i]:first[i + 1]``, ordered by the earlier read.
-    read, cached : ndarray of int64, shape (pairs,)
-        Numbers of the read and of the earlier one whose answer is cached.
-    missing : ndarray of int64
-        How many of the read's points the cached answer of the pair lacks.
-    completeness : ndarray of float64
-        The share of the read's points that the cached answer of the pair holds, from 0 to 1.
-    age_s, distance_km : ndarray of float64
-        Time in seconds and distance in km from the earlier read of the pair to the later one.
-    written : WrittenPlaces or None
-        What was written, by the same devices and by those that never read; None: not known.
+    Reads have ``points`` in their answer; the pairs of read ``i`` are ``first[i]:first[i + 1]``, by earlier
+    read. Pairs hold the numbers of both reads, their distance, and how complete the ``cached`` answer is.
     """
 
     device: NDArray[np.int64]
@@ -68,22 +46,7 @@ class Pairs:
 
     @classmethod
     def of(cls, labels: Any, reads: Any, positions: Any = None) -> Pairs:
-        """Join labels to reads.
-
-        Parameters
-        ----------
-        labels : pyarrow.Table or Spark DataFrame
-            The labels that ``pipeline.label_reads`` gives.
-        reads : pyarrow.Table or Spark DataFrame
-            The reads that were labelled.
-        positions : pyarrow.Table or Spark DataFrame, optional
-            What was written. None: it is not known.
-
-        Raises
-        ------
-        TraceContentError
-            Labels and reads do not belong together.
-        """
+        """Join labels to reads, which must belong together; without positions, nothing written is known."""
         labels, reads = arrow(labels), arrow(reads)
         if "read_id" not in reads.column_names:
             reads = reads.append_column("read_id", pa.array(read_ids(reads)))

@@ -12,10 +12,9 @@ from mudkit import words
 from mudkit.display import Displayed, View
 from mudkit.learning.costs import CostMatrix, Costs, read_costs
 from mudkit.learning.features import FEATURE_SETS, Features, read_features
-from mudkit.learning.outline import learnt_view
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.replay import SENT, replay
-from mudkit.learning.trees import CostTree, Groups, groups_by, grow
+from mudkit.learning.replay import replay, stale_answers
+from mudkit.learning.trees import CostTree, Groups, groups_by, grow, learnt_view
 from mudkit.sources.parameters import number
 from mudkit.systems.mud.policies.artefact import Density
 
@@ -61,9 +60,9 @@ class FixedRule:
     Parameters
     ----------
     km : float
-        The largest distance from the cached query at which its answer is used, in km.
+        Largest distance from the cached query at which its answer is used.
     minutes : float
-        The largest age of the cached answer at which it is used, in minutes.
+        Largest age of the cached answer at which it is used.
 
     Raises
     ------
@@ -88,14 +87,7 @@ class FixedRule:
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """Decisions that were made before, for instance by trees that have not seen the device of each pair.
-
-    Parameters
-    ----------
-    name : str
-    decisions : ndarray of bool, shape (pairs,)
-        Whether to serve each pair.
-    """
+    """Decisions made before, one a pair, for instance by trees that have not seen the pair's device."""
 
     name: str
     decisions: NDArray[np.bool_]
@@ -136,8 +128,7 @@ class Tree:
     Parameters
     ----------
     cost : str, CostMatrix or array_like
-        A preset of :data:`~mudkit.learning.COSTS`, or costs of one's own: rows good, stale; columns local,
-        remote.
+        A preset of :data:`~mudkit.learning.COSTS`, or a matrix: rows good, stale; columns local, remote.
     features : {'paper', 'extended', 'dense'}
         What it may know: see :mod:`mudkit.learning.features`; ``dense`` wants positions.
     match : FixedRule, optional
@@ -173,11 +164,11 @@ class Tree:
         trees = grow(known, stale.astype(np.int64), groups, 2)
         if self.match is None:
             return LearntReads(trees.tree(costs)[0], self.features, costs, self._density(pairs))
-        most = _stale_answers(pairs, stale, self.match.local(pairs))
+        most = stale_answers(stale, replay(pairs, self.match.local(pairs)))
         for price in _PRICES.tolist():
             costs = CostMatrix(price, 1.0).table()
             tree, decided = trees.tree(costs)
-            if _stale_answers(pairs, stale, decided == _LOCAL) <= most:
+            if stale_answers(stale, replay(pairs, decided == _LOCAL)) <= most:
                 break
         return LearntReads(tree, self.features, costs, self._density(pairs))
 
@@ -194,17 +185,9 @@ class Tree:
 
 @dataclass(frozen=True, repr=False)
 class LearntReads(Displayed):
-    """A tree for reads that was learnt.
+    """A learnt tree for reads, with its cost matrix (rows good, stale; columns local, remote).
 
-    Parameters
-    ----------
-    tree : CostTree
-    features : str
-        The name of its set of features, a key of :data:`~mudkit.learning.features.FEATURE_SETS`.
-    costs : ndarray of float64, shape (2, 2)
-        The cost matrix with which the tree was learnt: rows good, stale; columns local, remote.
-    density : Density or None
-        The density of writes where and when the tree was learnt. None: it is not one of its features.
+    It has a density only if that is one of its features.
     """
 
     tree: CostTree
@@ -223,8 +206,3 @@ class LearntReads(Displayed):
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Answer locally where the tree says so."""
         return np.equal(self.tree.decide(read_features(pairs, self.features, self.density)), _LOCAL)
-
-
-def _stale_answers(pairs: Pairs, stale: NDArray[np.bool_], local: NDArray[np.bool_]) -> int:
-    served = replay(pairs, local)
-    return int(np.count_nonzero(stale[served[served != SENT]]))

@@ -1,8 +1,7 @@
 """The bytes and the radio energy that the messages of a policy take, by the fleet's models of link and radio.
 
-Replay knows when a policy sends, not what a network does to it. Here each message takes the median latency
-and the full rate of its link, and the radio carries nothing else: what other traffic would keep awake, or
-would share a tail with, is left out. So figures of two policies compare; a lab has the bill.
+Each message takes the median latency and the full rate of its link, and the radio carries nothing else. So
+figures of two policies compare; a lab has the bill.
 """
 
 from __future__ import annotations
@@ -22,16 +21,7 @@ __all__ = ["RadioModel", "RadioUse"]
 
 
 class RadioUse(NamedTuple):
-    """Bytes and energy of each exchange.
-
-    Attributes
-    ----------
-    bytes : ndarray of float64, shape (exchanges,)
-        The bytes of each exchange, up and down together.
-    radio_mj : ndarray of float64, shape (exchanges,)
-        The energy of the radio, in millijoules: opening it, carrying, and the tail until the device's next
-        exchange.
-    """
+    """Bytes, up and down, and radio energy of exchanges, with the tail until the device's next one."""
 
     bytes: NDArray[np.float64]
     radio_mj: NDArray[np.float64]
@@ -48,16 +38,11 @@ class RadioModel:
     link : str
         The profile of the link, a key of :data:`mudkit.fleet.link.LINKS`.
     query_messages : float
-        The messages that a query takes: itself, a part of the answer, and the word that the answer is
-        complete.
-    query_bytes, answer_bytes : float
-        The bytes of a query up, and those that come down besides its points.
-    point_bytes : float
-        The bytes of a point in an answer.
-    batch_bytes, acknowledged_bytes : float
-        The bytes of a message with writes up, besides the writes; and those that come down for each write.
-    write_bytes : float
-        The bytes of a write in such a message.
+        Messages of a query: itself, a part of the answer, and the end of the answer.
+    query_bytes, answer_bytes, point_bytes : float
+        Bytes of a query up, and those that come down for its answer and for each point in it.
+    batch_bytes, write_bytes, acknowledged_bytes : float
+        Bytes of a message with writes up, those of each write in it, and those that come down for each.
 
     Raises
     ------
@@ -87,9 +72,9 @@ class RadioModel:
         Parameters
         ----------
         device, t_us : ndarray of int64, shape (queries,)
-            The device of each query and when it is sent, in microseconds; ordered by device and time.
+            Device and time of each query; ordered by device and time.
         points : ndarray of int64, shape (queries,)
-            How many points the answer of each query holds.
+            Points in the answer of each query.
         """
         down = self.answer_bytes + self.point_bytes * points.astype(np.float64)
         return self.exchanges(device, t_us, np.full(len(t_us), self.query_bytes), down)
@@ -102,7 +87,7 @@ class RadioModel:
         Parameters
         ----------
         writes : ndarray of int64, shape (messages,)
-            How many writes each message carries.
+            Writes in each message.
         """
         many = writes.astype(np.float64)
         up = self.batch_bytes + self.write_bytes * many
@@ -120,9 +105,9 @@ class RadioModel:
         Parameters
         ----------
         device, t_us : ndarray of int64, shape (exchanges,)
-            The device of each exchange and when it begins, in microseconds; ordered by device and time.
+            Device and start of each exchange; ordered by device and time.
         up_bytes, down_bytes : ndarray of float64, shape (exchanges,)
-            The bytes of each message up, and of its answer down.
+            Bytes of each message up, and of its answer down.
         """
         profile, radio = profile_of(self.link), RADIOS[self.link]
         carrying_us = 8_000.0 * (up_bytes / profile.up_kbps + down_bytes / profile.down_kbps)

@@ -1,7 +1,7 @@
 """Replay: what is in the cache depends on what the policy did before.
 
-A device's cache holds the last answer that it fetched. A read that the cached answer has no label for (it
-lies beyond the horizon, or nothing was fetched yet) is sent. The bound chooses the sends with hindsight.
+A device's cache holds the last answer that it fetched. A read that the cached answer has no label for is
+sent. The bound chooses the sends with hindsight.
 """
 
 from __future__ import annotations
@@ -11,25 +11,13 @@ from numpy.typing import NDArray
 
 from mudkit.learning.pairs import Pairs
 
-__all__ = ["SENT", "fewest_sends", "fewest_sends_by_stale", "replay"]
+__all__ = ["SENT", "fewest_sends", "fewest_sends_by_stale", "replay", "stale_answers"]
 
 SENT = -1
 
 
 def replay(pairs: Pairs, local: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Replay one policy over all devices.
-
-    Parameters
-    ----------
-    pairs : Pairs
-    local : ndarray of bool, shape (pairs,)
-        The policy's decision, should that pair come up.
-
-    Returns
-    -------
-    ndarray of int64, shape (reads,)
-        The number of the pair that served each read, or ``SENT``.
-    """
+    """Return the pair that serves each read, or ``SENT``, under a policy's decision for each pair."""
     served = np.full(len(pairs.device), SENT, dtype=np.int64)
     first, cached = pairs.first.tolist(), pairs.cached.tolist()
     decision = local.tolist()
@@ -46,29 +34,18 @@ def replay(pairs: Pairs, local: NDArray[np.bool_]) -> NDArray[np.int64]:
     return served
 
 
+def stale_answers(stale: NDArray[np.bool_], served: NDArray[np.int64]) -> int:
+    """Return the number of reads that :func:`replay` served with a stale answer."""
+    return int(np.count_nonzero(stale[served[served != SENT]]))
+
+
 def fewest_sends(
     pairs: Pairs, stale: NDArray[np.bool_], devices: list[slice], budget: int
 ) -> NDArray[np.int64]:
-    """Choose the sends with hindsight: the fewest with at most ``budget`` stale answers among some devices.
+    """Choose the sends of some devices with hindsight: the fewest with at most ``budget`` stale answers.
 
-    For each device dynamic programming over (last read that was sent, stale answers so far) gives the
-    fewest sends for every number of stale answers; the budget is then divided between the devices by
-    dynamic programming as well, so the result is exact.
-
-    Parameters
-    ----------
-    pairs : Pairs
-    stale : ndarray of bool, shape (pairs,)
-        Whether serving that pair is stale.
-    devices : list of slice
-        The reads of each device, as slices.
-    budget : int
-        How many stale answers are allowed in all.
-
-    Returns
-    -------
-    ndarray of int64, shape (reads,)
-        As :func:`replay`; reads of other devices are ``SENT``.
+    Dynamic programming gives each device's fewest sends for every number of stale answers, then divides the
+    budget; so the result is exact. It has the form of :func:`replay`; reads of other devices are ``SENT``.
     """
     tables = [_device_table(pairs, stale, rows, budget) for rows in devices]
     best = np.zeros(1, dtype=np.int64)
@@ -86,10 +63,7 @@ def fewest_sends(
 
 
 def fewest_sends_by_stale(pairs: Pairs, stale: NDArray[np.bool_], budget: int) -> NDArray[np.int64]:
-    """Return the fewest sends of all devices with 0, 1, … stale answers, at most ``budget``.
-
-    The array ends where more stale answers save nothing.
-    """
+    """Return the fewest sends of all devices with 0, 1, … stale answers, while more of them save any."""
     best = np.zeros(1, dtype=np.int64)
     for rows in pairs.devices():
         best, _ = _joined(best, _device_table(pairs, stale, rows, budget)[0], budget)
@@ -115,7 +89,7 @@ def _joined(
 def _device_table(
     pairs: Pairs, stale: NDArray[np.bool_], rows: slice, budget: int
 ) -> tuple[NDArray[np.int32], list[tuple[NDArray[np.int32], NDArray[np.int32]]]]:
-    """Fewest sends of one device by stale answers allowed, and how each is reached.
+    """Return the fewest sends of one device by stale answers allowed, and how each is reached.
 
     ``schedules[i]`` holds, for "read i is sent" (the last entry: the end), the send before it and the stale
     answers in between, by the number of stale answers up to there.

@@ -1,7 +1,6 @@
 """Search for the read policy with the most fresh answers from the cache, within a share of stale ones.
 
-A stale answer saves nothing: a policy that answered anything at random would use up the share and send
-as many queries fewer.
+Stale answers do not count as saved: a policy that answered at random would use up the share.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from mudkit.display import shows_fields
 from mudkit.learning.costs import CostMatrix
 from mudkit.learning.features import read_features
+from mudkit.learning.frontier import READ_PRICES
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import FixedRule, LearntReads
 from mudkit.learning.replay import SENT, replay
@@ -31,7 +31,6 @@ MAX_SEARCHED_READS: Final = 20_000
 _KM: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 _MINUTES: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
 _MAX_EXTENSIONS: Final = 12
-_PRICES: Final = tuple(np.geomspace(0.0005, 200.0, 15).tolist())
 _REFINEMENTS: Final = 4
 _LOCAL: Final = 0
 
@@ -41,20 +40,8 @@ _LOCAL: Final = 0
 class RuleSearch:
     """Rules of all tried distances and ages.
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        ``km, minutes, sent_share, stale_share, is_allowed``: a row per rule.
-    best : FixedRule
-        The rule with the most fresh answers from the cache among those that are allowed; of equal ones the
-        nearest, youngest. 0 km and 0 minutes: none has any.
-    is_better : bool
-        Whether it answers more reads fresh than the first one, by a read in a thousand, or that one is not
-        allowed.
-    extended : tuple of str
-        ``distance``, ``age``: the best one lies beyond the range that was tried first.
-    devices, all_devices : int
-        Number of devices on whose reads the rules were replayed, and of all.
+    ``best`` has the most fresh answers among those that are allowed, of equal ones the nearest and youngest
+    (0 km and 0 minutes: none has any); ``extended`` names ranges it lies beyond, ``distance`` or ``age``.
     """
 
     table: pd.DataFrame
@@ -68,17 +55,7 @@ class RuleSearch:
 @shows_fields
 @dataclass(frozen=True)
 class TreeSearch:
-    """Trees for many prices of a stale answer, each replayed on devices that it has not seen.
-
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        ``price, sent_share, stale_share``: a row per price, cheapest first.
-    local : ndarray of bool, shape (pairs,)
-        Decisions at the allowed price with the most fresh answers.
-    learnt : LearntReads
-        The tree of that price, learnt from all devices.
-    """
+    """Trees by price of a stale answer, decisions on unseen devices at the best allowed one, and its tree."""
 
     table: pd.DataFrame
     local: NDArray[np.bool_]
@@ -89,16 +66,6 @@ def search_rules(pairs: Pairs, stale: NDArray[np.bool_], start: FixedRule, max_s
     """Replay rules of many distances and ages, and extend the range while the best one lies at its edge.
 
     Of more than :data:`MAX_SEARCHED_READS` reads those of every n-th device are replayed.
-
-    Parameters
-    ----------
-    pairs : Pairs
-    stale : ndarray of bool, shape (pairs,)
-        Whether serving each pair is stale.
-    start : FixedRule
-        A rule that is tried, too.
-    max_stale : float
-        Largest share of stale answers.
     """
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
@@ -143,23 +110,7 @@ def search_rules(pairs: Pairs, stale: NDArray[np.bool_], start: FixedRule, max_s
 def search_trees(
     pairs: Pairs, stale: NDArray[np.bool_], max_stale: float, *, by: Groups = "device"
 ) -> TreeSearch:
-    """Grow trees once, and choose the price of a stale answer with the most fresh ones.
-
-    Parameters
-    ----------
-    pairs : Pairs
-    stale : ndarray of bool, shape (pairs,)
-        Whether serving each pair is stale.
-    max_stale : float
-        Largest share of stale answers.
-    by : {"device", "day"}
-        What the trees decide for that they have not seen: other devices, or other days.
-
-    Raises
-    ------
-    TraceContentError
-        There is nothing to learn from: see :meth:`mudkit.learning.Tree.learn`.
-    """
+    """Grow trees once, and choose the price of a stale answer with the most fresh ones."""
     import pandas as pd
 
     trees = grow(
@@ -175,17 +126,17 @@ def search_trees(
         rows[price] = _shares(stale, replay(pairs, decided == _LOCAL))
         return rows[price][1] <= max_stale + 1e-12
 
-    allowed = [price for price in _PRICES if try_price(price)]
-    if allowed and allowed[0] > _PRICES[0]:
+    allowed = [price for price in READ_PRICES if try_price(price)]
+    if allowed and allowed[0] > READ_PRICES[0]:
         high = allowed[0]
-        low = max(price for price in _PRICES if price < high)
+        low = max(price for price in READ_PRICES if price < high)
         for _ in range(_REFINEMENTS):
             price = float(np.sqrt(low * high))
             low, high = (low, price) if try_price(price) else (price, high)
     best = min(
         (price for price in rows if rows[price][1] <= max_stale + 1e-12),
         key=lambda price: sum(rows[price]),
-        default=_PRICES[-1],
+        default=READ_PRICES[-1],
     )
     costs = CostMatrix(best, 1.0).table()
     tree, decided = trees.tree(costs)

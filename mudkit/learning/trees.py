@@ -1,20 +1,24 @@
 """Decision trees that know what mistakes cost: grown by scikit-learn, cut back and labelled by cost.
 
 scikit-learn knows weights of classes only. Here it grows a large tree by entropy, as C4.5 (Weka's J48) does.
-What a leaf decides is the decision of the least expected cost, by the whole cost matrix. Then weakest links
-are cut (Breiman and others, CART, 1984, chapter 3), with that cost in place of impurity, and how far is
-chosen by the cost in cross-validation over groups: devices, or days.
+A leaf decides for the least expected cost, by the whole cost matrix. Then weakest links are cut (Breiman and
+others, CART, 1984, chapter 3), with that cost in place of impurity, and how far is chosen by the cost in
+cross-validation over groups: devices, or days.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit import words
+from mudkit.display import Branch, View, tree
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.systems.mud.policies.artefact import Action, action_text, question
 from mudkit.units import US_PER_S
 
 __all__ = [
@@ -23,10 +27,12 @@ __all__ = [
     "Folds",
     "Groups",
     "GrownTree",
+    "check_folds",
     "fold_numbers",
     "groups_by",
     "grow",
     "learn",
+    "learnt_view",
 ]
 
 Groups: TypeAlias = Literal["device", "day"]
@@ -40,21 +46,12 @@ _MAX_CUTS: Final = 24
 _MAX_EXAMPLES: Final = 60_000
 """Maximum number of examples that choose splits, drawn evenly; leaves are decided by all examples."""
 _US_PER_DAY: Final = 86_400 * US_PER_S
+_MAX_LEVELS: Final = 3
 
 
 @dataclass(frozen=True)
 class CostTree:
-    """A tree that decides.
-
-    Parameters
-    ----------
-    grown : GrownTree
-        The tree as scikit-learn grew it, before it was cut.
-    action : ndarray of int64, shape (nodes,)
-        What each node decides; nodes below one that was cut decide as it does.
-    is_leaf : ndarray of bool, shape (nodes,)
-        Which nodes are leaves after cutting.
-    """
+    """A grown tree after cutting: what each node decides (below a cut, as there), and which are leaves."""
 
     grown: GrownTree
     action: NDArray[np.int64]
@@ -66,19 +63,7 @@ class CostTree:
 
 
 class GrownTree:
-    """A tree that scikit-learn grew, before any costs.
-
-    Parameters
-    ----------
-    features : ndarray of float32, shape (rows, features)
-        The features of each example; NaN: not known.
-    truth : ndarray of int64, shape (rows,)
-        The true class of each example: the row of the cost matrix that holds for it.
-    classes : int
-        The number of rows of the cost matrix.
-    most_leaves : int
-        The number of leaves at which growing stops; at least 2 are grown.
-    """
+    """A tree that scikit-learn grew, before any costs, with the weight of each class in each node."""
 
     def __init__(
         self,
@@ -86,14 +71,13 @@ class GrownTree:
         truth: NDArray[np.int64],
         weight: NDArray[np.float64] | None,
         classes: int,
-        most_leaves: int,
     ) -> None:
         from sklearn.tree import DecisionTreeClassifier  # loading it takes longer than loading all of mudkit
 
         step = -(-len(truth) // _MAX_EXAMPLES) or 1
         smallest = max(5, len(truth[::step]) // 2000)
         model = DecisionTreeClassifier(
-            criterion="entropy", max_leaf_nodes=max(most_leaves, 2), min_samples_leaf=smallest, random_state=0
+            criterion="entropy", max_leaf_nodes=_MAX_LEAVES, min_samples_leaf=smallest, random_state=0
         )
         model.fit(features[::step], truth[::step])
         self.model = model
@@ -129,9 +113,9 @@ class GrownTree:
         return np.asarray(self.model.apply(features), dtype=np.int64)
 
     def cuts(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return for each node the price of a leaf at which it is pruned to one; infinite: never.
+        """Return for each node the price of a leaf, in cost a row, at which it is pruned to one.
 
-        The price is in cost a row. Subtrees for growing prices are nested.
+        It is infinite for leaves. Subtrees for growing prices are nested.
         """
         as_leaf = (self.counts @ costs).min(axis=1) / self.size
         inner = self.left >= 0
@@ -157,7 +141,7 @@ class GrownTree:
             doomed = [node]
             while doomed:
                 node = doomed.pop()
-                if self.left[node] >= 0 and (alive[node] or node == node):
+                if self.left[node] >= 0:
                     alive[node] = False
                     doomed += [int(self.left[node]), int(self.right[node])]
         return cut_at
@@ -179,13 +163,16 @@ def fold_numbers(groups: NDArray[np.int64], folds: int = _FOLDS) -> NDArray[np.i
     return np.unique(groups, return_inverse=True)[1].astype(np.int64) % folds
 
 
-def groups_by(by: Groups, device: NDArray[np.int64], t_us: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Group examples by what a tree is to hold for: other devices, or other days (UTC).
+def check_folds(folds: Folds) -> None:
+    """Check the name of the folds of an evaluation."""
+    if folds not in ("device", "time"):
+        raise ParameterError(
+            "There are no such folds.", where="folds", found=repr(folds), expected="device or time"
+        )
 
-    Raises
-    ------
-    ParameterError
-    """
+
+def groups_by(by: Groups, device: NDArray[np.int64], t_us: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Group examples by what a tree is to hold for: other devices, or other days (UTC)."""
     if by not in ("device", "day"):
         raise ParameterError(
             "There are no such groups.", where="by", found=repr(by), expected="device or day"
@@ -205,14 +192,7 @@ class CrossValidatedTrees:
     weight: NDArray[np.float64] | None
 
     def tree(self, costs: NDArray[np.float64]) -> tuple[CostTree, NDArray[np.int64]]:
-        """Choose the tree for a cost matrix.
-
-        Returns
-        -------
-        tree : CostTree
-        decided : ndarray of int64, shape (rows,)
-            What trees decide that have not seen the row's fold, cut as far as that one.
-        """
+        """Choose the tree for a cost matrix, and what trees decide that have not seen a row's fold."""
         whole_cuts = self.whole.cuts(costs)
         prices = np.unique(whole_cuts[np.isfinite(whole_cuts)])
         prices = np.concatenate([[0.0], np.sqrt(prices[:-1] * prices[1:]), prices[-1:]])
@@ -237,27 +217,10 @@ def grow(
     classes: int,
     *,
     weight: NDArray[np.float64] | None = None,
-    most_leaves: int = _MAX_LEAVES,
 ) -> CrossValidatedTrees:
-    """Grow what trees for any costs are cut from.
+    """Grow the trees that are cut for any costs; rows of one group are never on both sides of a fold.
 
-    Parameters
-    ----------
-    features : ndarray of float32, shape (rows, features)
-        The features of each example; NaN: not known.
-    truth : ndarray of int64, shape (rows,)
-        The true class of each example, from 0.
-    groups : ndarray of int64, shape (rows,)
-        Rows of one group (a device, a day) are never on both sides of a fold.
-    classes : int
-        The number of rows that the cost matrices will have.
-    most_leaves : int
-        The number of leaves at which growing stops, before the tree is cut.
-
-    Raises
-    ------
-    TraceContentError
-        There are no rows, or only one thing is ever true, or there is only one group.
+    Unknown features are NaN; the cost matrices will have ``classes`` rows.
     """
     if not len(truth):
         raise _nothing_to_learn("There is nothing to learn from.", "no examples", "some examples")
@@ -277,7 +240,7 @@ def grow(
 
     def grown(rows: NDArray[np.bool_]) -> GrownTree:
         mine = None if weight is None else weight[rows]
-        return GrownTree(features[rows], truth[rows], mine, classes, most_leaves)
+        return GrownTree(features[rows], truth[rows], mine, classes)
 
     folds = tuple(grown(fold_of != number) for number in range(int(fold_of.max()) + 1))
     return CrossValidatedTrees(grown(np.ones(len(truth), np.bool_)), folds, fold_of, features, truth, weight)
@@ -291,6 +254,28 @@ def learn(
 ) -> CostTree:
     """Train a tree; see :func:`grow`."""
     return grow(features, truth, groups, len(costs)).tree(costs)[0]
+
+
+def learnt_view(name: str, learnt: CostTree, features: Sequence[str], actions: Sequence[Action]) -> View:
+    """Return the display of a learnt tree: its size, and its first levels as a picture."""
+    grown = learnt.grown
+    total = max(grown.size, 1)
+
+    def branch(node: int, level: int) -> Branch:
+        action = action_text(actions[int(learnt.action[node])])
+        share = words.percent(float(grown.counts[node, : grown.classes].sum()) / total)
+        if learnt.is_leaf[node]:
+            return Branch(action, share)
+        if level == _MAX_LEVELS:
+            return Branch(f"… mostly {action}", share)
+        text = f"{question(features[int(grown.feature[node])], float(grown.threshold[node]))}?"
+        left, right = int(grown.left[node]), int(grown.right[node])
+        return Branch(text, "", branch(left, level + 1), branch(right, level + 1))
+
+    leaves = int(np.count_nonzero(learnt.is_leaf))
+    facts = {"learnt from": f"{total:,} examples", "leaves": leaves, "features": ", ".join(features)}
+    notes = ["The share behind a leaf is that of the examples. figures.tree() draws all levels."]
+    return View(name, facts, (), notes, picture=tree(branch(0, 0), f"Decision tree with {leaves} leaves"))
 
 
 def _nothing_to_learn(summary: str, state: str, expected: str) -> TraceContentError:

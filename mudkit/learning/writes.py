@@ -16,7 +16,7 @@ from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, box_bounds, in_box
 
-__all__ = ["NEVER_US", "Batches", "ReadRequests", "Writes", "batches", "missed"]
+__all__ = ["NEVER_US", "Batches", "ReadRequests", "Writes", "batch_shares", "batches", "missed"]
 
 NEVER_US: Final = np.iinfo(np.int64).max
 """The time of what does not happen."""
@@ -26,19 +26,7 @@ _NEWEST: Final = 32
 
 @dataclass(frozen=True)
 class Writes:
-    """Positions that devices wrote, ordered by device and time.
-
-    Attributes
-    ----------
-    device : ndarray of int64, shape (writes,)
-        The number of the device of each write; ascending.
-    t_us : ndarray of int64, shape (writes,)
-        When each was written, in microseconds since 1970 (UTC).
-    lat, lon : ndarray of float64, shape (writes,)
-        Where each was written, in degrees.
-    first_us : ndarray of int64, shape (writes,)
-        When the first read asks whose answer holds it; :data:`NEVER_US`: none ever does.
-    """
+    """Positions that devices wrote, ordered by device and time, and when the first read asks for each."""
 
     device: NDArray[np.int64]
     t_us: NDArray[np.int64]
@@ -48,18 +36,7 @@ class Writes:
 
     @classmethod
     def of(cls, first_reads: Any, positions: Any) -> Writes:
-        """Join labels to positions.
-
-        Parameters
-        ----------
-        first_reads, positions : pyarrow.Table or Spark DataFrame
-            As ``pipeline.label_writes`` gives them, and the positions that were labelled.
-
-        Raises
-        ------
-        TraceContentError
-            They do not belong together, or a device is at two places at once.
-        """
+        """Join labels to positions, which must belong together, of one place a device and moment."""
         by = [("device", "ascending"), ("ts", "ascending")]
         first_reads, positions = arrow(first_reads).sort_by(by), arrow(positions).sort_by(by)
         device, t_us = device_codes(positions["device"]), epoch_us(positions["ts"])
@@ -101,12 +78,12 @@ class Writes:
         return replace(self, first_us=first_us)
 
     def interval_s(self) -> float:
-        """Median time between two writes of a device; 15 seconds if none writes twice."""
+        """Return the median time between two writes of a device; 15 seconds if none writes twice."""
         steps_us = np.diff(self.t_us)[np.diff(self.device) == 0]
         return float(np.median(steps_us)) / US_PER_S if len(steps_us) else 15.0
 
     def reads_each(self) -> NDArray[np.float64]:
-        """Share of each write in its first read; 1 on average over the writes that are read.
+        """Return the share of each write in its first read; 1 on average over the writes that are read.
 
         A read misses one write or all of them: each of the n writes that it is the first to see has an nth.
         """
@@ -116,7 +93,7 @@ class Writes:
         return part * (np.count_nonzero(seen) / max(float(part.sum()), 1e-300))
 
     def classes(self) -> NDArray[np.int64]:
-        """Longest useful delay of each write: the number of one of :data:`CLASSES`, rounded down."""
+        """Return the longest useful delay of each write, as the number of one of :data:`CLASSES`."""
         wait_us = self.first_us - self.t_us
         number = np.minimum(wait_us // _CLASS_US, len(CLASSES) - 2)
         return np.where(self.first_us == NEVER_US, len(CLASSES) - 1, number)
@@ -124,25 +101,13 @@ class Writes:
 
 @dataclass(frozen=True)
 class ReadRequests:
-    """Reads, in order of time: what misses a write that comes late.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The reads, with the columns ``device, ts, lat, lon, box_km, window_s``.
-    """
+    """Reads, in order of time: what misses a write that comes late."""
 
     table: pa.Table
 
     @classmethod
     def of(cls, reads: Any) -> ReadRequests:
-        """Put reads in order.
-
-        Raises
-        ------
-        TraceContentError
-            There is no read.
-        """
+        """Put reads, of which there must be one, in order."""
         table = arrow(reads).sort_by([("ts", "ascending"), ("device", "ascending")])
         if not len(table):
             raise TraceContentError(
@@ -160,15 +125,7 @@ class ReadRequests:
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches sent over time.
-
-    Attributes
-    ----------
-    messages : int
-        How many messages were sent.
-    sent_us : ndarray of int64, shape (writes,)
-        When each write was sent; :data:`NEVER_US`: not at all.
-    """
+    """Number of messages with writes, and when each write was sent."""
 
     messages: int
     sent_us: NDArray[np.int64]
@@ -182,11 +139,7 @@ class Batches:
 def batches(writes: Writes, due_us: NDArray[np.int64]) -> Batches:
     """Send writes in batches: what is due first takes along all that its device has pending.
 
-    Parameters
-    ----------
-    writes : Writes
-    due_us : ndarray of int64, shape (writes,)
-        When each must be sent; :data:`NEVER_US`: it stays on the device, and nothing takes it along.
+    A write due at :data:`NEVER_US` stays on the device, and nothing takes it along.
     """
     rows = np.flatnonzero(due_us != NEVER_US)
     numbers, at_us = [], []
@@ -205,20 +158,7 @@ def batches(writes: Writes, due_us: NDArray[np.int64]) -> Batches:
 
 
 def missed(writes: Writes, sent_us: NDArray[np.int64], requests: ReadRequests) -> NDArray[np.bool_]:
-    """Return which reads miss at least one write that their answer should hold.
-
-    Parameters
-    ----------
-    writes : Writes
-    sent_us : ndarray of int64, shape (writes,)
-        When each write was sent, in microseconds; :data:`NEVER_US`: not at all.
-    requests : ReadRequests
-
-    Returns
-    -------
-    ndarray of bool, shape (reads,)
-        Whether each read misses a write that it asks for.
-    """
+    """Return which reads miss at least one write that their answer should hold."""
     late = np.flatnonzero(sent_us > writes.first_us)  # of the others no read misses any
     late = late[np.argsort(writes.t_us[late], kind="stable")]
     t_us, lat, lon = writes.t_us[late], writes.lat[late], writes.lon[late]
@@ -243,3 +183,12 @@ def missed(writes: Writes, sent_us: NDArray[np.int64], requests: ReadRequests) -
         rows = first[read] + np.flatnonzero(arrival_us[first[read] : past[read] - _NEWEST] > at_us[read])
         is_missed[read] = bool(in_box(lat[rows], lon[rows], edges(read)).any())
     return is_missed
+
+
+def batch_shares(
+    writes: Writes, due_us: NDArray[np.int64], requests: ReadRequests
+) -> tuple[float, float, float]:
+    """Return messages and points sent, of the writes, and the share of reads that miss a write."""
+    sent = batches(writes, due_us)
+    count = len(writes.t_us)
+    return sent.messages / count, sent.points / count, float(missed(writes, sent.sent_us, requests).mean())

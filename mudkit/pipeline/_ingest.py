@@ -30,7 +30,7 @@ from mudkit.pipeline.tables import read
 from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import OUTPUT_NAMES, is_trace, table_folder, write_manifest
-from mudkit.trace.formats import GZIP_FACTOR, Source, recognise
+from mudkit.trace.formats import GZIP_FACTOR, Source
 from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit, refuse_for_folder
 from mudkit.trace.parse import check_parsed, parsed_batches
 from mudkit.trace.schema import device_buckets
@@ -148,8 +148,9 @@ def ingest(
     """
     started = time.monotonic()
     # Absolute, because executors have other working directories.
-    origin = recognise(existing(source, "trace").absolute(), format, columns)
-    plan = LoadPlan.of(origin, Options.of(table, tz, time_unit, box_km, window_s), rule)
+    options = Options(format, table, tz, time_unit, columns, rule, box_km, window_s)
+    plan = options.plan(existing(source, "trace").absolute())
+    origin = plan.source
     options, description = plan.options, plan.description()
     path = Path(path).expanduser()
     if not overwrite and is_trace(path):

@@ -17,13 +17,7 @@ __all__ = ["from_json", "to_json"]
 
 
 def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
-    """Encode a predicate as its text and its constants; None stays None.
-
-    Raises
-    ------
-    PredicateError
-        The predicate is not bound.
-    """
+    """Encode a bound predicate as its text and its constants; None stays None."""
     if predicate is None:
         return None
     if predicate.unbound:
@@ -36,13 +30,7 @@ def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
 
 
 def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Predicate | None:
-    """Decode what :func:`to_json` returned, in the language of the predicate; the data may be malicious.
-
-    Raises
-    ------
-    PredicateError
-        The data are not an encoded predicate.
-    """
+    """Decode what :func:`to_json` returned, in the language of the predicate; the data may be malicious."""
     if sent is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """Values computed in the language of predicates: expressions of one record, aggregates of many.
 
 Aggregates are computed where the records are, and the parts are combined. Sums are exact, so the result does
-not depend on the distribution of the records or on the order of the parts.
+not depend on how the records are distributed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,6 @@ __all__ = ["Aggregates", "Expression", "State"]
 class Expression:
     """Value that is computed from the scopes of a language: arithmetic and functions over names.
 
-    Parameters
-    ----------
-    text : str
-        The expression, for instance ``"2 + (75 - state.battery) / 12.5"``, without parameters.
-    language : Language, optional
-        Scopes, and optionally attributes, that the expression may name.
-
-    Raises
-    ------
-    PredicateError
-        The text is not an expression of the language, or the schema does not have a name.
-
-    Examples
-    --------
     >>> Expression("price * 2")({"price": 4})
     8.0
     >>> Expression("price * 2")({}) is None
@@ -98,7 +84,7 @@ class _Aggregate(NamedTuple):
 
 
 class Aggregates:
-    """One or more aggregates of a read.
+    """One or more aggregates of a read, computed at the processors (Mobius 2.2).
 
     Parameters
     ----------
@@ -113,11 +99,6 @@ class Aggregates:
     ------
     PredicateError
         The text is not a list of aggregates, or an argument is not of the kind that an aggregate takes.
-
-    Notes
-    -----
-    Mobius 2.2: aggregates and user-defined functions run at the processors, so that only the answer crosses
-    the network.
 
     Examples
     --------

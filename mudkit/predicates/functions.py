@@ -63,22 +63,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """Signature of a function or operator.
+    """Signature of a function or operator; the last argument may be repeated if ``many``.
 
-    Attributes
-    ----------
-    returns : int
-        Kind of the result; NULL stands for the kinds of the arguments.
-    required : int
-        Number of arguments that must be given.
-    symbol : str
-        Sign of an operator; empty for a function.
-    many : bool
-        Whether the last argument may be repeated.
-    python, numpy : callable, optional
-        A user's function over Python values, and over arrays; never called with NULL.
-    sql : mapping of str to str
-        SQL of a user's function by dialect, with ``{0}``, ``{1}``, … for the arguments.
+    The result has the kinds of the arguments if ``returns`` is NULL. ``python``, ``numpy`` and ``sql`` (with
+    ``{0}``, ``{1}``, … for the arguments) are forms of a user's function, never called with NULL.
     """
 
     name: str
@@ -171,8 +159,8 @@ def function(
     Returns
     -------
     callable
-        Decorator that returns the function unchanged. The function must not keep state: evaluators may call
-        it in any order and any number of times. It is never called with NULL.
+        Decorator that returns the function unchanged. The function must not keep state, and is never called
+        with NULL.
 
     Raises
     ------
@@ -236,13 +224,7 @@ def _annotated(python: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def remove(name: str) -> None:
-    """Unregister a function; existing predicates keep it.
-
-    Raises
-    ------
-    PredicateError
-        No function of this name is registered.
-    """
+    """Unregister a function; existing predicates keep it."""
     if _registered.pop(name.lower(), None) is None:
         raise PredicateError(
             "No such function is registered.", found=repr(name), expected=", ".join(_registered)
@@ -306,13 +288,7 @@ def less(a: Value, b: Value) -> bool | None:
 
 @lru_cache(maxsize=1024)
 def pattern(written: str) -> Any:
-    """Compile a regular expression of RE2.
-
-    Raises
-    ------
-    re2.error
-        The expression is not valid.
-    """
+    """Compile a regular expression of RE2."""
     return re2.compile(written, _RE2_OPTIONS)
 
 
@@ -401,13 +377,7 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def call_user(function: Function, *args: Any) -> Any:
-    """Call a registered function; return a value of the kind it declares, or NULL.
-
-    Raises
-    ------
-    PredicateError
-        The function raised an exception.
-    """
+    """Call a registered function; return a value of the kind it declares, or NULL."""
     assert function.python is not None
     try:
         result = function.python(*args)
@@ -420,13 +390,7 @@ def call_user(function: Function, *args: Any) -> Any:
 
 
 def lookup(tables: Mapping[str, Mapping[Any, Any]] | None, table: str, key: Value, attribute: str) -> Value:
-    """Return an attribute of a table's row by primary key: the limited join of Mobius 2.2, only at servers.
-
-    Raises
-    ------
-    PredicateError
-        There are no tables, or none of this name.
-    """
+    """Return an attribute of a table's row by primary key: the limited join of Mobius 2.2, at servers."""
     if tables is None:
         raise PredicateError(
             "lookup needs tables, which only servers have.",

@@ -82,13 +82,7 @@ class Language:
         return ".".join((near[0], *path[1:])) if near else None
 
     def kinds(self, name: tree.Name, text: str) -> int:
-        """Return the kinds that a name may have; ``text`` is the predicate, for the error.
-
-        Raises
-        ------
-        PredicateError
-            The schema does not have the name.
-        """
+        """Return the kinds that a ``name`` may have; ``text`` is the predicate, for the error."""
         if name.scope not in self.schema:
             return EVERY_KIND
         return self.kinds_of(name.scope, name.path, text=text, at=name.at)
@@ -96,13 +90,7 @@ class Language:
     def kinds_of(
         self, scope: str, path: tuple[str, ...], *, text: str | None = None, at: tuple[int, int] | None = None
     ) -> int:
-        """Return the kinds of a path in a scope of the schema; ``text`` and ``at`` locate an error.
-
-        Raises
-        ------
-        PredicateError
-            The schema does not have the path.
-        """
+        """Return the kinds of a ``path`` in a ``scope`` of the schema; ``text``, ``at`` locate an error."""
         attributes: str | Schema = self.schema[scope]
         before = ""
         for part in path:

@@ -111,13 +111,12 @@ class Layout:
       JSON text, in Spark a ``STRUCT`` with ``lat`` and ``lon``.
     * ``'pair'``: a point as an ``ARRAY`` of two numbers (Spark).
     * ``'struct'``: tested for NULL only; it has no value.
-    * ``'json'`` (SQLite) and ``'variant'`` (Spark): a column with values of any kind, also structs, into
-      which paths may lead.
+    * ``'json'`` (SQLite) and ``'variant'`` (Spark): values of any kind, also structs with paths into them.
     * ``'null'``: a column of a type that the language does not have.
 
-    An attribute of a struct is named with dots, ``"home.city"``. In SQLite this is also the name of its
-    column, in Spark it is the field. A struct ``home`` of which only attributes are given is NULL when all of
-    them are, and with ``home.lat`` and ``home.lon`` it may be a point.
+    An attribute of a struct is named with dots, ``"home.city"``: the name of the column in SQLite, the field
+    in Spark. A struct ``home`` of which only attributes are given is NULL when all of them are, and with
+    ``home.lat`` and ``home.lon`` it may be a point.
 
     Examples
     --------
@@ -135,14 +134,12 @@ class Layout:
                 }
 
     def find(self, name: Name, text: str | None = None) -> Resolved:
-        """Return the place of a name.
+        """Return the place of a name in a tree; ``text`` is the predicate, for the error.
 
         Parameters
         ----------
         name : Name
-            Name in a tree.
         text : str, optional
-            The predicate's text, for the error.
 
         Raises
         ------
@@ -212,21 +209,8 @@ MAX_EXACT: Final = 1e15
 
 
 def to_json(record: Mapping[str, Any]) -> str:
-    """Encode a record as JSON that SQLite, Spark and Python read as the same values.
+    """Encode a record as JSON that SQLite, Spark and Python read as the same values, up to 200 levels deep.
 
-    Parameters
-    ----------
-    record : mapping
-        Data of a scope, of any types that the Python evaluator accepts.
-
-    Returns
-    -------
-    str
-        Times are seconds. Data without a value (NaN, an integer beyond 2^53, text with U+0000, an object of
-        another type) are ``null``. Structs and arrays keep their structure, up to 200 levels.
-
-    Examples
-    --------
     >>> to_json({"price": np.float32(7.5), "loc": (30.27, -97.74), "x": float("nan")})
     '{"price": 7.5, "loc": [30.27, -97.74], "x": null}'
     """

@@ -14,7 +14,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
 from mudkit.predicates.language import Scopes
-from mudkit.predicates.tokens import DIALECT, MAX_DEPTH, NAME_PREFIX, tokenize
+from mudkit.predicates.tokens import DIALECT, MAX_PREDICATE_DEPTH, NAME_PREFIX, tokenize
 from mudkit.predicates.tree import Node, Place
 from mudkit.predicates.values import EVERY_KIND, LIST, MAX_INTEGER, Members, Value, kind_of, value
 
@@ -85,8 +85,12 @@ class Parsed:
     sources: tuple[Source, ...]
     slots: tuple[tree.Constant, ...]
     """Node of each slot."""
+    parameters: frozenset[str]
+    """Names of the parameters."""
     forms: dict[tuple[int, ...], Any] = field(default_factory=dict)
     """Cached forms, by the kinds of the constants."""
+    forms_by_types: dict[tuple[type, ...], Any] = field(default_factory=dict)
+    """The same forms by the types of the constants, where these decide the kinds."""
     functions: tuple[functions.Function, ...] = ()
     """Registered functions of users in the tree."""
 
@@ -117,11 +121,7 @@ _NO_PARAMETERS: Final[Mapping[str, Any]] = {}
 
 
 class Parser:
-    """Parser of one text.
-
-    ``parameters`` only give the tree the kinds of its constants at once; they are checked elsewhere. ``part``
-    holds the tokens to parse when they are not all of the text.
-    """
+    """Parser of one text, or of its tokens ``part``; ``parameters`` only give constants their kinds."""
 
     def __init__(
         self,
@@ -182,7 +182,12 @@ class Parser:
     def parsed(self, root: Node) -> Parsed:
         """Return a tree with the constants parsed so far."""
         users = tuple(dict.fromkeys(self._users))
-        return Parsed(self.text, root, tuple(self._sources), tuple(self._slots), functions=users)
+        sources = tuple(self._sources)
+        items = [
+            item for source in sources for item in (source.items if isinstance(source, ListOf) else (source,))
+        ]
+        parameters = frozenset(item.name for item in items if isinstance(item, Parameter))
+        return Parsed(self.text, root, sources, tuple(self._slots), parameters, functions=users)
 
     def _parse_error(self, error: ParseError) -> PredicateError:
         problem = error.errors[0] if error.errors else {}
@@ -385,9 +390,12 @@ class Parser:
             if not isinstance(part, exp.Identifier):
                 raise self._error("This is not a name.", node, expected="a path such as loc.lat")
             path.append(_plain_name(part.name))
-        if len(path) > MAX_DEPTH:
+        if len(path) > MAX_PREDICATE_DEPTH:
             raise self._error(
-                "This path is too long.", node, found=f"{len(path)} parts", expected=f"at most {MAX_DEPTH}"
+                "This path is too long.",
+                node,
+                found=f"{len(path)} parts",
+                expected=f"at most {MAX_PREDICATE_DEPTH}",
             )
         default = self.scopes.names[0]
         scope = path[0] if len(path) > 1 and path[0] in self.scopes.names else None

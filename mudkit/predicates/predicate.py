@@ -1,7 +1,6 @@
 """The predicate: a condition as text, its constants, and its form.
 
-A form is the checked tree of a signature, with its compiled functions. Forms are cached by signature, so that
-a million predicates of one shape are compiled once.
+A form is the checked tree of a signature, with its compiled functions. Forms are cached by signature.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from mudkit.predicates import functions, tree
 from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser, with_kinds
 from mudkit.predicates.python import compile_tree
-from mudkit.predicates.tree import Call, Constant, Name, Node, Place
+from mudkit.predicates.tree import Call, Constant, Name, Node
 from mudkit.predicates.values import (
     BOOLEAN,
     MAX_INTEGER,
@@ -62,7 +61,7 @@ _KINDS: Final[dict[type, int]] = {float: NUMBER, str: STRING, _Unbound: -1}
 
 
 class Predicate:
-    """Condition over records, their readers and their writers.
+    """Condition over records, their readers and their writers (Mobius 2.2).
 
     Parameters
     ----------
@@ -80,9 +79,8 @@ class Predicate:
 
     Notes
     -----
-    Mobius 2.2: writers and readers choose each other by predicates. Each text is parsed once and each shape
-    compiled once in a process; the 4,096 used last are cached. Chained comparisons, such as ``1 < n < 3`` or
-    ``n = 1 IS NULL``, are refused: engines disagree on their meaning.
+    Each text is parsed once and each shape compiled once in a process; the 4,096 used last are cached.
+    Chained comparisons, such as ``1 < n < 3``, are refused: engines disagree on their meaning.
 
     Examples
     --------
@@ -125,39 +123,41 @@ class Predicate:
     def _initialize(self, text: str, parameters: Mapping[str, Any], language: Language) -> None:
         self.language = language
         self._parsed = parsed = _parse(text, language, parameters)
-        known: set[str] = set()
+        if parameters.keys() != parsed.parameters:
+            raise _misnamed(parsed, parameters)
         constants = []
-        """Constants, by slot."""
         for slot, source in enumerate(parsed.sources):
             if isinstance(source, Parameter):
-                constants.append(_parameter(parsed, slot, source.name, parameters, known))
+                constants.append(_constant(parameters[source.name], source.name, parsed, slot))
             elif isinstance(source, ListOf):
-                constants.append(_list_of(parsed, slot, source, parameters, known))
+                constants.append(_list_of(parsed, slot, source, parameters))
             else:
                 constants.append(_UNBOUND if isinstance(source, Bound) else source)
-        if len(known) < len(parameters):
-            unused = [name for name in parameters if name not in known]
-            raise PredicateError(
-                f"There is no parameter :{unused[0]} in the predicate.",
-                text=text,
-                found=", ".join(unused),
-                expected=", ".join(f":{name}" for name in sorted(known)) or "no parameters",
-            )
         self._set_constants(tuple(constants))
 
     def _set_constants(self, constants: tuple[Any, ...]) -> None:
         parsed = self._parsed
-        kinds = tuple([_KINDS.get(type(c)) or kind_of(c) for c in constants])
-        form = parsed.forms.get(kinds)
-        """Checked tree and compiled functions, shared by all predicates of its signature."""
+        types = tuple(map(type, constants))
+        form = parsed.forms_by_types.get(types)
         if form is None:
-            form = parsed.forms[kinds] = _form_of(with_kinds(parsed, kinds), self.language, parsed.text)
+            form = self._form(types, constants)
         if form.patterns:
             _check_patterns(form, constants, parsed.text)
         self.form: Form = form
         """Checked tree and compiled functions, shared by all predicates of its signature."""
         self.constants = constants
         """Constants, by slot."""
+
+    def _form(self, types: tuple[type, ...], constants: tuple[Any, ...]) -> Form:
+        """Return the form for the kinds of the constants."""
+        parsed = self._parsed
+        kinds = tuple([_KINDS.get(type(c)) or kind_of(c) for c in constants])
+        form: Form | None = parsed.forms.get(kinds)
+        if form is None:
+            form = parsed.forms[kinds] = _form_of(with_kinds(parsed, kinds), self.language, parsed.text)
+        if _KINDS.keys() >= set(types):  # the types alone decide the kinds
+            parsed.forms_by_types[types] = form
+        return form
 
     @property
     def text(self) -> str:
@@ -166,10 +166,7 @@ class Predicate:
 
     @property
     def signature(self) -> str:
-        """Shape of the predicate: names, operators and functions, with ``?kind`` for each constant.
-
-        It does not depend on the values of constants, on spacing or on comments.
-        """
+        """Shape of the predicate: names, operators and functions, with ``?kind`` for each constant."""
         return self.form.signature
 
     @property
@@ -178,30 +175,19 @@ class Predicate:
         return list(self.form.unbound)
 
     def names(self) -> dict[str, set[str]]:
-        """Return the names that the predicate reads, by scope.
-
-        Returns
-        -------
-        dict of str to set of str
-            Every scope of its language; dots separate the parts of paths into structs.
-        """
+        """Return the names that the predicate reads, by scope; dots separate the parts of paths."""
         names: dict[str, set[str]] = {scope: set() for scope in self.language.scopes.names}
         for scope, path in self.form.names:
             names[scope].add(".".join(path))
         return names
 
     def bind(self, **scopes: Mapping[str, Any]) -> Predicate:
-        """Replace the names of a scope by constants: the data of the writer when a record is written.
+        """Return a predicate with the names of a scope replaced by constants: the data of the writer.
 
         Parameters
         ----------
         **scopes : mapping
             Data of the scope, for instance ``sender={"loc": (30.27, -97.74)}``. Missing attributes are NULL.
-
-        Returns
-        -------
-        Predicate
-            A new predicate.
 
         Raises
         ------
@@ -222,11 +208,7 @@ class Predicate:
                 for part in source.path:
                     data = attribute(data, part)
                 constants[slot] = value(data)
-        bound = Predicate.__new__(Predicate)
-        bound.language = self.language
-        bound._parsed = self._parsed
-        bound._set_constants(tuple(constants))
-        return bound
+        return _built(self._parsed, self.language, constants)
 
     def __call__(
         self, record: Mapping[str, Any] = _EMPTY, /, *, tables: Mapping[str, Any] | None = None, **scopes: Any
@@ -369,10 +351,7 @@ class Predicate:
         return str(writer.finished(writer.of(self.form.root, BOOLEAN)))
 
     def explain(self) -> str:
-        """Return a drawing of the tree, one node a line, with known kinds; then names that may be misspelt.
-
-        A name with a misspelt scope is an attribute of the record, and NULL when no record has it.
-        """
+        """Return a drawing of the tree, a node a line, with known kinds; then names that may be misspelt."""
         lines = [tree.outline(self.form.root, self.constants)]
         for scope, path in self.form.names:
             if (meant := self.language.meant(scope, path)) is not None:
@@ -403,7 +382,7 @@ class Predicate:
         return hash(self.signature)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.text, self.language, self.constants)
+        return Predicate.restore, (self.text, self.constants, self.language)
 
     @classmethod
     def restore(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
@@ -412,35 +391,34 @@ class Predicate:
         Parameters
         ----------
         text : str
-            Text of the condition.
         constants : iterable
             Constants, by slot.
         language : Language
-            Language of the text.
         """
-        return _restored(text, language, tuple(constants))
+        return _built(_parse(text, language), language, constants)
 
 
-def _restored(text: str, language: Language, constants: tuple[Any, ...]) -> Predicate:
+def _built(parsed: Parsed, language: Language, constants: Iterable[Any]) -> Predicate:
     predicate = Predicate.__new__(Predicate)
     predicate.language = language
-    predicate._parsed = _parse(text, language)
-    predicate._set_constants(constants)
+    predicate._parsed = parsed
+    predicate._set_constants(tuple(constants))
     return predicate
 
 
 def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY) -> Parsed:
+    key = text, language
     try:
-        parsed = _parsed.get((text, language))
+        parsed = _parsed.get(key)
     except TypeError:  # not hashable: the parser raises the error
         parsed = None
     if parsed is not None and (
         not parsed.functions or all(functions.find(f.name) is f for f in parsed.functions)
     ):
-        _parsed.move_to_end((text, language))
+        _parsed.move_to_end(key)
         return parsed
     parsed = Parser(text, language.scopes, parameters).expression()
-    _parsed[text, language] = parsed
+    _parsed[key] = parsed
     if len(_parsed) > MAX_CACHED:
         _parsed.popitem(last=False)
     return parsed
@@ -449,8 +427,7 @@ def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY
 class Form:
     """Checked tree of a signature, and its compiled functions.
 
-    ``key`` is equal for forms of the same signature, also when one was evicted from the cache and built
-    again.
+    ``key`` is equal for forms of the same signature, also when one was evicted and built again.
     """
 
     def __init__(
@@ -493,13 +470,7 @@ _forms: OrderedDict[_Key, Form] = OrderedDict()
 
 
 def _form_of(root: Node, language: Language, text: str) -> Form:
-    """Check a tree whose constants have kinds, and return its form.
-
-    Raises
-    ------
-    PredicateError
-        A name is not in the schema, or an argument can never have a kind that the function accepts.
-    """
+    """Check names and kinds of a tree whose constants have kinds, and return its form."""
     kinds = ""
     if language.schema:
         named = {
@@ -563,23 +534,29 @@ def _check_patterns(form: Form, constants: tuple[Any, ...], text: str) -> None:
                 ) from None
 
 
-def _parameter(parsed: Parsed, slot: int, name: str, given: Mapping[str, Any], known: set[str]) -> Any:
-    """Return the constant of the parameter ``name`` for a slot, and add the name to ``known``."""
-    known.add(name)
-    try:
-        return _constant(given[name], name, parsed.text, parsed.slots[slot].at)
-    except KeyError:
-        raise PredicateError(
-            f"The parameter :{name} is missing.",
-            text=parsed.text,
-            at=parsed.slots[slot].at,
-            found=", ".join(given) or "no parameters",
-            remedy=f"Predicate(…, {name}=…)",
-        ) from None
+def _misnamed(parsed: Parsed, given: Mapping[str, Any]) -> PredicateError:
+    """Return the error for a parameter that is missing, or that the predicate does not have."""
+    for slot, source in enumerate(parsed.sources):
+        for item in source.items if isinstance(source, ListOf) else (source,):
+            if isinstance(item, Parameter) and item.name not in given:
+                return PredicateError(
+                    f"The parameter :{item.name} is missing.",
+                    text=parsed.text,
+                    at=parsed.slots[slot].at,
+                    found=", ".join(given) or "no parameters",
+                    remedy=f"Predicate(…, {item.name}=…)",
+                )
+    unused = [name for name in given if name not in parsed.parameters]
+    return PredicateError(
+        f"There is no parameter :{unused[0]} in the predicate.",
+        text=parsed.text,
+        found=", ".join(unused),
+        expected=", ".join(f":{name}" for name in sorted(parsed.parameters)) or "no parameters",
+    )
 
 
-def _constant(data: Any, name: str, text: str, at: Place) -> Any:
-    """Convert data to a constant; data that would become NULL are an error."""
+def _constant(data: Any, name: str, parsed: Parsed, slot: int) -> Any:
+    """Convert data to a constant for a slot; data that would become NULL are an error."""
     kind = type(data)
     if kind is float:
         if data - data == 0.0:  # neither NaN nor infinite
@@ -597,8 +574,8 @@ def _constant(data: Any, name: str, text: str, at: Place) -> Any:
             summary = f":{name} is not valid text: it contains U+0000 or half of a surrogate pair."
         raise PredicateError(
             summary,
-            text=text,
-            at=at,
+            text=parsed.text,
+            at=parsed.slots[slot].at,
             found=f"{type(data).__name__}: {data!r}"[:80],
             expected=f"a number (if whole up to {MAX_INTEGER:,}), a string, a boolean, None or a point "
             "within ±90 and ±180",
@@ -606,36 +583,34 @@ def _constant(data: Any, name: str, text: str, at: Place) -> Any:
     if kind_of(constant) == STRUCT:
         raise PredicateError(
             f":{name} cannot be used as a constant.",
-            text=text,
-            at=at,
+            text=parsed.text,
+            at=parsed.slots[slot].at,
             found=f"{data!r}"[:80],
             expected='a number, string, boolean, None, or a point such as {"lat": 30.3, "lon": -97.7}',
         )
     return constant
 
 
-def _list_of(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any], known: set[str]) -> Members:
-    """Return the constant list of an ``IN``, and add the names of its parameters to ``known``."""
+def _list_of(parsed: Parsed, slot: int, source: ListOf, given: Mapping[str, Any]) -> Members:
+    """Return the constant list of an ``IN``."""
     items: list[Any] = []
-    at = parsed.slots[slot].at
     for item in source.items:
         if type(item) is not Parameter:
             items.append(item)
             continue
-        members = given.get(item.name)
+        members = given[item.name]
         if len(source.items) == 1 and isinstance(members, (list, tuple, set, frozenset, np.ndarray)):
-            known.add(item.name)
             if len(members) > MAX_LIST:
                 raise PredicateError(
                     f"The list :{item.name} is too long.",
                     text=parsed.text,
-                    at=at,
+                    at=parsed.slots[slot].at,
                     found=f"{len(members):,} items",
                     expected=f"at most {MAX_LIST:,}",
                 )
-            items += [_constant(member, item.name, parsed.text, at) for member in members]
+            items += [_constant(member, item.name, parsed, slot) for member in members]
         else:
-            items.append(_parameter(parsed, slot, item.name, given, known))
+            items.append(_constant(members, item.name, parsed, slot))
     return Members.of(items)
 
 

@@ -1,11 +1,9 @@
 """The Python evaluator: a tree becomes one Python function.
 
 The code consists of assignments, one for each node, with ``if`` only where AND, OR and coalesce may stop
-early, so neither depth nor size makes it slow to compile. The compiled source contains nothing of the
-predicate's text: names of attributes and numbers of slots are put into the constants of the code object
-afterwards. Texts of one structure therefore share compiled code, and a name cannot inject code. Operands of
-AND, OR and NOT are functions of their own: most parts of a new text are compiled already, and compiling is
-the expensive step.
+early. Names of attributes and numbers of slots are put into the constants of the code object after
+compiling: texts of one structure share compiled code, and a name cannot inject code. Operands of AND, OR and
+NOT are functions of their own: most parts of a new text are compiled already.
 """
 
 from __future__ import annotations
@@ -35,18 +33,9 @@ _OPERATORS: Final = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">="
 def compile_tree(
     root: Node, scopes: tuple[str, ...], *, kind: int = BOOLEAN, only_true: bool = False
 ) -> Callable[..., Any]:
-    """Compile a tree to a function ``f(constants, tables, *scopes)``, where the scopes are mappings.
+    """Compile a tree to a function ``f(constants, tables, *scopes)`` of mappings, with a result of ``kind``.
 
-    Parameters
-    ----------
-    root : Node
-        Tree to compile.
-    scopes : tuple of str
-        Names of the scopes, in the order of the arguments.
-    kind : int
-        Kind of the result, or :data:`~mudkit.predicates.values.EVERY_KIND`.
-    only_true : bool
-        Whether to return True for TRUE and False for FALSE and NULL, stopping as early as possible.
+    With ``only_true`` it returns True for TRUE, else False, and stops as early as possible.
     """
     code = Code(scopes if kind == BOOLEAN and isinstance(root, _LOGIC) else None)
     if only_true:
@@ -84,10 +73,7 @@ def _compiled(source: str) -> CodeType:
 
 
 class Code:
-    """Writer of the body of one function.
-
-    With ``scopes``, operands of AND, OR and NOT become functions of their own.
-    """
+    """Writer of the body of one function; with ``scopes``, operands of AND, OR and NOT become functions."""
 
     def __init__(self, scopes: tuple[str, ...] | None = None) -> None:
         self._scopes = scopes
@@ -126,15 +112,7 @@ class Code:
         return f"v{self._count}"
 
     def emit(self, node: Node, kind: int) -> tuple[str, bool]:
-        """Write code for a node's value if it has a kind, else NULL.
-
-        Returns
-        -------
-        atom : str
-            A variable or a literal.
-        nullable : bool
-            Whether it may be ``None``.
-        """
+        """Write code for a node's value of a kind, else NULL; return the atom, and if it may be ``None``."""
         if not node.kinds & kind:
             return "None", True
         if type(node) is tree.Constant:

@@ -1,8 +1,7 @@
 """The Spark evaluator: SQL text for Spark SQL, also in ANSI mode.
 
 Spark's expressions have one type each: a number is DOUBLE, a string STRING, a boolean BOOLEAN, a point a
-STRUCT of two doubles. A piece that is used several times becomes the element of an array that a lambda
-transforms.
+STRUCT of two doubles. A piece that is used several times becomes an array's element, for a lambda.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The common part of the SQL evaluators: a tree becomes one SQL expression with the same value as in Python.
 
-Engines disagree with the language, and with each other, on comparing values of different kinds. A node is
-therefore written as "its value if it has this kind, else NULL", and an operator combines only expressions of
-one kind.
+Engines disagree on comparing values of different kinds. A node is therefore written as "its value if it has
+this kind, else NULL", and an operator combines only expressions of one kind.
 """
 
 from __future__ import annotations
@@ -49,13 +48,7 @@ class Writer(abc.ABC):
         self._kinds: dict[int, int] = {}
 
     def put(self, template: str, *args: str, precedence: int = _ATOMIC, chain: bool = False) -> Sql:
-        """Fill a template with pieces; in a chain (a + b + c) the first piece does not add depth.
-
-        Raises
-        ------
-        PredicateError
-            The expression is too long.
-        """
+        """Fill a template with pieces; in a chain (a + b + c) the first piece does not add depth."""
         if sum(map(len, args)) > MAX_SQL_CHARS:
             raise self.too_long()
         sql = Sql(template.format(*args) if args else template)
@@ -187,8 +180,7 @@ class Writer(abc.ABC):
     def raw(self, node: Node) -> Sql:
         """Return a number that may have overflowed.
 
-        Infinity stays infinity or becomes NaN in sums, products and numerators, so one guard around an
-        arithmetic expression replaces a guard around each operator.
+        Infinity stays infinity or becomes NaN in sums and products, so one guard around them is enough.
         """
         if not (isinstance(node, tree.Call) and _is_arithmetic(node)):
             return self.of(node, NUMBER)

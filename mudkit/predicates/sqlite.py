@@ -39,17 +39,13 @@ _TYPES: Final = {float: NUMBER, str: STRING, int: BOOLEAN}
 
 
 def register_functions(connection: sqlite3.Connection) -> None:
-    """Add the functions that predicates need to a connection, and those of users.
+    """Add the functions that predicates need to a connection, ``mudkit_…``, and those of users.
 
     Parameters
     ----------
     connection : sqlite3.Connection
-        Connection that evaluates expressions of :meth:`Predicate.sql`.
-
-    Notes
-    -----
-    Their names begin with ``mudkit_``. A function that is registered with
-    :func:`mudkit.predicates.function` later needs another call.
+        Connection that evaluates expressions of :meth:`Predicate.sql`; call again after
+        :func:`mudkit.predicates.function`.
     """
     known: dict[str, tuple[int, Callable[..., Any]]] = {
         "point": (-1, _point),
@@ -142,7 +138,7 @@ def _user_function(function: Function) -> Callable[..., Any]:
     return called
 
 
-MAX_DEPTH: Final = 6
+MAX_SQL_DEPTH: Final = 6
 """Depth at which a piece becomes a common table expression; SQLite's parser allows about 100 open levels."""
 MAX_REPEATED_CHARS: Final = 1_000
 """Maximum length of a piece that is written twice."""
@@ -181,7 +177,7 @@ class SqliteWriter(Writer):
     def put(self, template: str, *args: str, precedence: int = 9, chain: bool = False) -> Sql:
         """Fill a template; a piece too deep for SQLite's parser becomes a common table expression."""
         sql = super().put(template, *args, precedence=precedence, chain=chain)
-        if sql.depth <= MAX_DEPTH:
+        if sql.depth <= MAX_SQL_DEPTH:
             return sql
         name = f"mudkit_{len(self._named)}"
         self._named.append(f"{name}(v) AS (SELECT {sql})")

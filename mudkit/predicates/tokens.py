@@ -19,10 +19,10 @@ from sqlglot.errors import SqlglotError
 
 from mudkit.errors import PredicateError
 
-__all__ = ["DIALECT", "MAX_DEPTH", "MAX_TEXT_BYTES", "NAME_PREFIX", "tokenize"]
+__all__ = ["DIALECT", "MAX_PREDICATE_DEPTH", "MAX_TEXT_BYTES", "NAME_PREFIX", "tokenize"]
 
 MAX_TEXT_BYTES: Final = 8 * 1024
-MAX_DEPTH: Final = 20
+MAX_PREDICATE_DEPTH: Final = 20
 """Nested parentheses plus prefix operators (NOT, -, +)."""
 NAME_PREFIX: Final = "n_"
 """Put before every name while sqlglot parses, so that it gives no name a special meaning."""
@@ -79,16 +79,9 @@ DIALECT: Final = Dialect()
 
 
 def tokenize(text: str) -> list[Token]:
-    """Split a text into the tokens of the language.
+    """Split a text into the tokens of the language; every name gets the prefix :data:`NAME_PREFIX`.
 
-    Words that SQL knows and the language does not (``date``, ``order``) are plain names. Every name gets the
-    prefix :data:`NAME_PREFIX`.
-
-    Raises
-    ------
-    PredicateError
-        The text is too long or nested too deeply, has chained comparisons, or contains something that is not
-        part of the language.
+    Words that SQL knows and the language does not (``date``, ``order``) are plain names.
     """
     _check_text(text)
     try:
@@ -127,9 +120,12 @@ def tokenize(text: str) -> list[Token]:
         elif kind == TokenType.R_PAREN:
             depth -= 1
         prefixes = prefixes + 1 if kind in _PREFIXES else 0
-        if depth + prefixes > MAX_DEPTH:
+        if depth + prefixes > MAX_PREDICATE_DEPTH:
             raise _error(
-                "The predicate is nested too deeply.", text, token, expected=f"at most {MAX_DEPTH} levels"
+                "The predicate is nested too deeply.",
+                text,
+                token,
+                expected=f"at most {MAX_PREDICATE_DEPTH} levels",
             )
         if depth < 0:
             raise _error(

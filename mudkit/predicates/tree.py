@@ -1,8 +1,7 @@
 """The tree of a predicate: built by the parser, walked by every evaluator.
 
-Nodes are immutable. Constants are not in the tree but in numbered slots beside it, so that predicates that
-differ only in their constants share one tree, one signature and one compiled form (NiagaraCQ's expression
-signatures).
+Nodes are immutable. Constants are in numbered slots beside the tree, so that predicates that differ only in
+their constants share one tree, one signature and one compiled form (NiagaraCQ's expression signatures).
 """
 
 from __future__ import annotations

@@ -43,20 +43,10 @@ Objects: TypeAlias = NDArray[np.object_]
 
 @dataclass(slots=True)
 class Vector:
-    """Values of many rows, one array for each kind that occurs; arrays of length 1 hold for all rows.
+    """Values of many rows, an array for each kind that occurs; arrays of length 1 hold for all rows.
 
-    Attributes
-    ----------
-    numbers : array of float64
-        NaN where the value is not a number.
-    strings : array of object
-        ``None`` where the value is not a string.
-    true, false : array of bool
-        Where the value is TRUE, and where it is FALSE.
-    lat, lon : array of float64
-        NaN where the value is not a point.
-    structs : array of object
-        Mappings and ``None``; also the mappings of points that have more attributes than two.
+    Where a value has another kind, there is NaN, ``None`` or False; ``structs`` also holds points with more
+    attributes than two.
     """
 
     numbers: Floats | None = None
@@ -472,10 +462,7 @@ def evaluate(
 
 
 def truth(root: Node, environment: Environment, text: str = "") -> tuple[Masks, Masks]:
-    """Return where a condition is TRUE and where it is FALSE.
-
-    The masks have the length of the environment or length 1. ``text`` is the predicate's text, for errors.
-    """
+    """Return where a condition is TRUE and where FALSE, masks of the environment's length or length 1."""
     with np.errstate(all="ignore"):
         return _Evaluation(environment, text).truth(root)
 

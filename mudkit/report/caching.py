@@ -65,26 +65,8 @@ _KINDS: Final[dict[Verdict, str]] = {
 class ReadStudy:
     """Policies for the reads of a trace, with no more stale answers than are allowed.
 
-    Attributes
-    ----------
-    source : TraceSource
-    completeness : float
-        Share of its points that an answer must hold; with less it is stale.
-    max_stale : float
-        Share of reads that may be answered stale.
-    rule : FixedRule
-        The rule in use.
-    policies : pandas.DataFrame
-        As :func:`mudkit.learning.evaluate_reads` returns it, with ``kind``: what each row is.
-    rules : RuleSearch
-    trees : TreeSearch or None
-        None: nothing could be learnt, for the reason ``problem``.
-    bound : pandas.DataFrame
-        ``stale_share, sent_share``: the fewest queries that any policy can send.
-    strict_bound : float
-        The fewest queries, as a share of the reads, were an answer stale when a single point is missing.
-    reads : pandas.DataFrame
-        ``lat, lon, is_local, is_stale`` of each read with the recommended policy.
+    ``policies`` has the ``kind`` of each row; ``bound`` the fewest queries by stale share, ``strict_bound``
+    those were one missing point stale; ``trees`` is None for the reason ``problem``.
     """
 
     source: TraceSource
@@ -370,22 +352,7 @@ def study_reads(
     horizon_s: float,
     folds: Folds = "device",
 ) -> ReadStudy:
-    """Label the reads of a trace, search for rules and trees, and compare them with the bound.
-
-    Parameters
-    ----------
-    source : TraceSource
-    rule : FixedRule
-        The rule in use.
-    completeness : float
-        An answer that holds a smaller share of its points is stale.
-    max_stale : float
-        Share of reads that may be answered stale.
-    horizon_s : float
-        Largest age of a cached answer, seconds.
-    folds : {"device", "time"}
-        Learn from other devices, or from other days.
-    """
+    """Label the reads of a trace, search for rules and trees, and compare them with the bound."""
     labels = read_labels(source.positions, source.reads, horizon_s)
     pairs = Pairs.of(labels, source.reads)
     stale = pairs.completeness < completeness
@@ -472,14 +439,7 @@ def _fewer(one: pd.Series, other: pd.Series) -> str:
 
 @dataclass(frozen=True)
 class WriteStudy:
-    """Delays of writes, compared with a learnt one and the bound.
-
-    Attributes
-    ----------
-    policies : pandas.DataFrame
-        As :func:`mudkit.learning.evaluate_writes` returns it: the fixed delay first, the bound last; without
-        rows when it could not be measured, for the reason ``problem``.
-    """
+    """A fixed delay of writes, a learnt one if any, and the bound; no rows for the reason ``problem``."""
 
     minutes: float
     policies: pd.DataFrame

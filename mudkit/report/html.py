@@ -154,27 +154,9 @@ def export_html(
 ) -> None:
     """Write an executed notebook as one HTML file that opens without a network.
 
-    Plotly figures (outputs of the type ``application/vnd.plotly.v1+json``) work as in JupyterLab, with one
-    copy of plotly.js in the file; folium maps keep the page that they bring along. Outputs of widgets and of
-    progress bars are left out. Mathematics stays as LaTeX text: typesetting it would need MathJax, which
-    would have to be loaded. Pictures from the network become links; scripts, styles and frames from there are
-    removed. A map with ``tiles=`` still asks its tile server.
-
-    Parameters
-    ----------
-    notebook : nbformat.NotebookNode
-        A notebook of format 4 with its outputs; it stays as it is.
-    path : path-like
-        The file to write, replaced if it is there; its folder is made.
-    title : str
-        The title of the page.
-    show_code : bool
-        Whether the source of the cells is shown, too.
-
-    Raises
-    ------
-    OutputProblem
-        The file could not be written; what was at the place before is still there.
+    Plotly figures work as in JupyterLab, with one copy of plotly.js; folium maps keep their page, and ask the
+    tile server of ``tiles=``. Outputs of widgets and progress bars are left out, mathematics stays LaTeX
+    text, pictures from the network become links; scripts, styles and frames from there are removed.
     """
     shown = copy.deepcopy(notebook)
     figures = replace_outputs(shown)

@@ -34,26 +34,9 @@ def run_all(
     force: bool = False,
     progress: bool = True,
 ) -> Path:
-    """Run every report with a preset, and write the page that leads to them.
+    """Run every report with the preset ``named``, and write the page that leads to them.
 
-    Parameters
-    ----------
-    named : str
-        The name of the preset; each report has one of this name.
-    build, force, progress
-        As for :func:`mudkit.report.run_report`.
-
-    Returns
-    -------
-    Path
-        The overview's ``index.html``.
-
-    Raises
-    ------
-    InputMissing
-        A report has no such preset; none has run then.
-    ReportFailed, OutputProblem
-        Reports before this one are there, the page is as it was.
+    A report without such a preset stops all before one has run; a failed one leaves those before it.
     """
     given = {name: preset(name, named) for name in TEMPLATES}
     for name, values in given.items():
@@ -85,12 +68,7 @@ class _Entry:
 
 
 def write_index(build: str | os.PathLike[str]) -> Path:
-    """Write ``index.html``: of each report the newest run, with its question, headline, date and path.
-
-    Raises
-    ------
-    OutputProblem
-    """
+    """Write ``index.html``: of each report the newest run, with its question, headline, date and path."""
     from nbformat.v4 import (
         new_code_cell,  # loading this takes longer than loading mudkit
         new_markdown_cell,
@@ -126,7 +104,7 @@ def write_index(build: str | os.PathLike[str]) -> Path:
 
 
 def _entry(manifest: Path) -> _Entry | None:
-    """Return the report of a manifest; None: it is no report's, or its page is missing."""
+    """Return the report of a manifest; None if it is not a report's, or the page is missing."""
     try:
         values = json.loads(manifest.read_text(encoding="utf-8"))
         started = dt.datetime.fromisoformat(values["started"])

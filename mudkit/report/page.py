@@ -67,7 +67,7 @@ class FirstScreen:
 
 @dataclass(frozen=True)
 class Answer:
-    """A heading that answers a question, and the sentences below it."""
+    """Heading that answers a question, and the sentences below it."""
 
     title: str
     text: str = ""

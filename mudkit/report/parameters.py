@@ -14,9 +14,8 @@ from mudkit.errors import InputMissing, ParameterError, did_you_mean
 from mudkit.files import existing
 from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
-from mudkit.trace.formats import recognise
 from mudkit.trace.formats.columns import ColumnsMissing
-from mudkit.trace.options import FileTable, LoadPlan, Options, refuse_for_folder
+from mudkit.trace.options import FileTable, Options, refuse_for_folder
 from mudkit.trace.parse import check_source
 
 __all__ = ["check", "check_inputs", "described", "inputs", "parse_assignments", "preset", "presets"]
@@ -38,14 +37,7 @@ _INPUTS = {
 
 
 def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Check parameters and fill in the defaults.
-
-    Raises
-    ------
-    ParameterError
-        There is no such report or parameter, one is missing, of the wrong type or out of range; the message
-        names the key, what was found and what is allowed.
-    """
+    """Check parameters and fill in the defaults; an error names key, what was found and what is allowed."""
     schema = _schema(template)
     if unknown := [key for key in given if key not in schema.model_fields]:
         raise ParameterError(
@@ -82,13 +74,7 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
-    """Files that a report reads, by parameter.
-
-    Raises
-    ------
-    InputMissing, ParameterError
-        A file is not there; the path of one that is needed is empty.
-    """
+    """Return the files that a report reads, by parameter; each of them is there."""
     fields = _schema(template).model_fields
     return {
         name: existing(parameters[name], what)
@@ -98,16 +84,7 @@ def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
 
 
 def check_inputs(template: str, parameters: dict[str, Any]) -> None:
-    """Check logs and a sample of the files of a trace, before Spark or a kernel starts.
-
-    Raises
-    ------
-    ParameterError, TraceFormatError
-        A file is of no known format, lacks columns, or most of its rows cannot be used: latitude and
-        longitude are exchanged, or times are in another unit. An option is not one for a trace folder.
-    TraceContentError
-        A log has a row that cannot be, or logs never meet.
-    """
+    """Check logs and a sample of the files of a trace, before Spark or a kernel starts."""
     if template == "prefetch_sizing" and parameters["arrivals"]:
         from mudkit.systems.lasthop.study.logs import read_logs  # it loads the system
 
@@ -130,11 +107,18 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
                 refuse_for_folder(path, **shaping)
             continue
         table: FileTable = "positions" if name == "trace" else "reads"
-        sizes = parameters.get("box_km"), parameters.get("window_s")
-        options = Options.of(table, parameters["tz"], parameters["time_unit"], *sizes)
+        options = Options(
+            parameters["format"] if name == "trace" else "auto",
+            table,
+            parameters["tz"],
+            parameters["time_unit"],
+            parameters[mapping],
+            "none",
+            parameters.get("box_km"),
+            parameters.get("window_s"),
+        )
         try:
-            source = recognise(path, parameters["format"] if name == "trace" else "auto", parameters[mapping])
-            check_source(LoadPlan.of(source, options, "none"))
+            check_source(options.plan(path))
         except ColumnsMissing as error:
             raise ColumnsMissing(
                 error.summary,
@@ -146,13 +130,7 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
 
 
 def described(template: str) -> list[tuple[str, str, str]]:
-    """Return name, default (as text) and meaning of each parameter of a report.
-
-    Raises
-    ------
-    ParameterError
-        There is no such report.
-    """
+    """Return name, default (as text) and meaning of each parameter of a report."""
     lines = []
     for name, field in _schema(template).model_fields.items():
         default = "needed" if field.is_required() else _written(field.default)
@@ -164,13 +142,7 @@ def described(template: str) -> list[tuple[str, str, str]]:
 
 
 def presets(template: str) -> dict[str, str]:
-    """Return the presets of a report with the description in their first lines.
-
-    Raises
-    ------
-    ParameterError
-        There is no such report.
-    """
+    """Return the presets of a report with the description in their first lines."""
     _schema(template)
     files = sorted((_FOLDER / "params").glob(f"{template}_*.yaml"))
     heads = {file: file.read_text(encoding="utf-8").splitlines()[0] for file in files}
@@ -181,14 +153,7 @@ def presets(template: str) -> dict[str, str]:
 
 
 def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
-    """Read ``key=value`` as the command line has them; ``columns.device=cab`` reaches into a mapping.
-
-    A list is written as ``thresholds=1,20,50``.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Parse ``key=value`` of the command line, ``columns.device=cab`` in a mapping, ``sizes=1,20`` a list."""
     schema = _schema(template)
     values: dict[str, Any] = {}
     keys: dict[str, str] = {}
@@ -237,12 +202,7 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
 
 
 def preset(template: str, name: str) -> dict[str, Any]:
-    """Read a preset: ``params/<template>_<name>.yaml`` of this package, or a YAML file of one's own.
-
-    Raises
-    ------
-    InputMissing, ParameterError
-    """
+    """Read a preset: ``params/<template>_<name>.yaml`` of this package, or a YAML file of one's own."""
     _schema(template)
     own = Path(name)
     file = own if own.suffix in (".yaml", ".yml") else _FOLDER / "params" / f"{template}_{name}.yaml"

@@ -64,22 +64,8 @@ _SHORT_DAYS: Final = 7
 class SizingStudy:
     """Settings of a prefetching server that were played on the same events.
 
-    Attributes
-    ----------
-    name : str
-        What the events are.
-    is_example : bool
-        Whether they were generated.
-    runs : sequence of Drawn
-        Arrivals, reads and links; several where outages were drawn.
-    assumed : Outages or None
-        Process from which outages were drawn; None: they are from a log.
-    max_at_a_time : int
-    sized : Sizing
-    extended : list of str
-        Ranges that were extended because the best setting lay at their edge.
-    policies : pandas.DataFrame
-        As :func:`mudkit.systems.lasthop.compare` returns it, for the recommended setting and others.
+    There are several ``runs`` where outages were drawn from the process ``assumed``, instead of a log;
+    ``extended`` names ranges whose edge the best setting had reached.
     """
 
     name: str
@@ -350,24 +336,7 @@ def read_events(
     assumed: Outages,
     seeds: range,
 ) -> tuple[str, list[Drawn]]:
-    """Read the logs, or draw an example; draw outages unless there is a log of them.
-
-    Parameters
-    ----------
-    arrivals, reads, outages : str
-        Files; empty: there is none.
-    tz : str
-    example : dict
-        ``arrivals_per_day, reads_per_day, expiration_h, days, seed``, for an example.
-    assumed : Outages
-    seeds : range
-        Seeds of the outages.
-
-    Returns
-    -------
-    (str, list of Drawn)
-        What was read, and the events.
-    """
+    """Read the logs (empty: none), or draw an example; draw outages unless there is a log of them."""
     if arrivals:
         events = read_logs(arrivals, reads, outages or None, tz=tz)
         name = ", ".join(Path(entry).name for entry in (arrivals, reads, outages) if entry)
@@ -393,14 +362,7 @@ def study_sizing(
 ) -> SizingStudy:
     """Search for the limit and the threshold that cost least, and compare them with other policies.
 
-    Parameters
-    ----------
-    name, runs, assumed, is_example, max_at_a_time
-        As for :class:`SizingStudy`.
-    threshold : float
-        Threshold of the rank.
-    loss_weight : float
-        How many wasted messages a lost one is worth.
+    A lost message is worth ``loss_weight`` wasted ones; ``threshold`` is that of the rank.
     """
     played: dict[str, Any] = {"max": max_at_a_time, "threshold": threshold}
     sized, extended = _search(runs, loss_weight, played)

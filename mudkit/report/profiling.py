@@ -72,10 +72,7 @@ def first_screen(source: TraceSource) -> FirstScreen:
 
 
 def intervals(source: TraceSource) -> pd.DataFrame:
-    """Count times between two positions of a device, in bins: ``from_s, to_s, intervals``.
-
-    The bins begin with the first and end with the last that holds any.
-    """
+    """Count times between two positions of a device, in bins from the first to the last that holds any."""
     counts, _ = np.histogram(_gaps_s(source), _EDGES_S)
     occupied = np.flatnonzero(counts)
     kept = slice(occupied[0], occupied[-1] + 1) if len(occupied) else slice(0)

@@ -72,13 +72,7 @@ def count_cells(
     message_bytes: int,
     aggregate_bytes: int,
 ) -> pd.DataFrame:
-    """Count messages and bytes by cell, interval and threshold, as :func:`mudkit.pipeline.propagation` does.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``x, y, since_s`` (the cell, and the beginning of the interval since 1970), ``threshold``, sums.
-    """
+    """Count messages and bytes by cell, interval and threshold, like :func:`mudkit.pipeline.propagation`."""
     import pandas as pd
 
     lat, lon = (positions[name].to_numpy() for name in ("lat", "lon"))
@@ -104,18 +98,7 @@ def search_thresholds(
 ) -> tuple[pd.DataFrame, list[int]]:
     """Count cells as :func:`count_cells` does; double the largest threshold while it is the best.
 
-    Parameters
-    ----------
-    positions : pyarrow.Table
-    thresholds : sequence of int
-        Thresholds that are tried first.
-    **sizes : int
-        ``zoom, interval_s, message_bytes, aggregate_bytes``.
-
-    Returns
-    -------
-    (pandas.DataFrame, list of int)
-        The counts, and the thresholds that were added.
+    The second result holds the thresholds that were added.
     """
     import pandas as pd
 
@@ -131,14 +114,7 @@ def search_thresholds(
 
 
 def totals(counted: pd.DataFrame) -> pd.DataFrame:
-    """Add up all cells and intervals of :func:`count_cells`, for each threshold.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``threshold, cells, messages_in, aggregates_out, bytes_in, bytes_out, bytes_left_share``, where
-        *cells* counts cells with messages, in each interval anew.
-    """
+    """Add up all cells and intervals of :func:`count_cells`, for each threshold."""
     grouped = counted.groupby("threshold")
     table = grouped[[*_SUMS]].sum()
     table.insert(0, "cells", grouped.size())
@@ -146,23 +122,7 @@ def totals(counted: pd.DataFrame) -> pd.DataFrame:
 
 
 def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.Table:
-    """Add up each cell over as many intervals as keep to ``MAX_PICTURES`` and ``MAX_MAP_CELLS``.
-
-    Parameters
-    ----------
-    counted : pandas.DataFrame
-        As :func:`count_cells` returns it.
-    zoom, interval_s : int
-        Level of its cells, and length of its intervals in seconds.
-    tz : str
-        Time zone of the labels.
-
-    Returns
-    -------
-    pyarrow.Table
-        ``at`` (when the picture begins and ends), ``threshold, south, west, north, east``, the sums,
-        ``bytes_left`` in percent, and ``told``, the messages in words; in order of time.
-    """
+    """Add up each cell over as many intervals as keep to ``MAX_PICTURES`` and ``MAX_MAP_CELLS``."""
     import pandas as pd
 
     first, last = int(counted["since_s"].min()), int(counted["since_s"].max())
@@ -200,45 +160,20 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str) -> pa.T
 
 
 def joined(shown: pa.Table, threshold: int) -> pa.Table:
-    """Return the pictures of thresholds that join messages, those of one threshold first.
-
-    Parameters
-    ----------
-    shown : pyarrow.Table
-        As :func:`pictures` returns it.
-    threshold : int
-        The threshold that a map begins with.
-    """
+    """Return the pictures of thresholds that join messages, those of ``threshold`` first."""
     other = pc.and_(pc.greater(shown["threshold"], 1), pc.not_equal(shown["threshold"], threshold))
     return pa.concat_tables([shown.filter(pc.equal(shown["threshold"], threshold)), shown.filter(other)])
 
 
 def busiest(shown: pa.Table) -> int:
-    """Return the number of the picture with the most messages.
-
-    Parameters
-    ----------
-    shown : pyarrow.Table
-        As :func:`pictures` gives it.
-    """
+    """Return the number of the picture with the most messages."""
     return int(shown.to_pandas().groupby("at", sort=False)["messages_in"].sum().to_numpy().argmax())
 
 
 def first_screen(
     source: TraceSource, table: pd.DataFrame, interval_s: int, added: Sequence[int] = ()
 ) -> FirstScreen:
-    """Return what was read, three figures, and the threshold to use.
-
-    Parameters
-    ----------
-    source : TraceSource
-    table : pandas.DataFrame
-        As :func:`totals` returns it.
-    interval_s : int
-        Length of an interval, seconds.
-    added : sequence of int
-        Thresholds that :func:`search_thresholds` added.
-    """
+    """Return what was read, three figures, and the threshold to use."""
     plain, best = table.iloc[0], _best(table)
     left = best["bytes_left_share"]
     fill = plain["messages_in"] / plain["cells"]
@@ -294,15 +229,7 @@ def _best(table: pd.DataFrame) -> pd.Series:
 
 
 def places_answer(shown: pa.Table, threshold: int) -> Answer:
-    """Return how unevenly the saving is spread over cells, as a heading.
-
-    Parameters
-    ----------
-    shown : pyarrow.Table
-        As :func:`pictures` gives it.
-    threshold : int
-        The number of messages that wait before they are joined.
-    """
+    """Return how unevenly the saving is spread over cells, as a heading."""
     table = shown.to_pandas()
     table = table[table["threshold"] == threshold]
     saved = (table["bytes_in"] - table["bytes_out"]).groupby([table["south"], table["west"]]).sum()
@@ -327,33 +254,14 @@ def _idle(cells: int) -> str:
 
 
 def busiest_positions(positions: pa.Table, minutes: float) -> pa.Table:
-    """Return the positions of the stretch of time in which most are.
-
-    Parameters
-    ----------
-    positions : pyarrow.Table
-    minutes : float
-        Length of the stretch; it begins at a multiple of it since 1970 UTC.
-    """
+    """Return the positions of the busiest stretch of time, which starts at a multiple of its length."""
     number = epoch_us(positions["ts"]) // round(minutes * 60e6)
     stretches, counts = np.unique(number, return_counts=True)
     return positions.filter(pa.array(number == stretches[counts.argmax()]))
 
 
 def chosen_quantity(positions: pa.Table, quantity: str) -> str:
-    """Return the quantity that is played: ``speed``, or ``devices``, which any trace has.
-
-    Parameters
-    ----------
-    positions : pyarrow.Table
-    quantity : {"auto", "speed", "devices"}
-        ``auto``: speed where it was recorded.
-
-    Raises
-    ------
-    TraceContentError
-        Speed is wanted, and the trace has none.
-    """
+    """Return the quantity that is played: ``speed``, or ``devices``, which any trace has."""
     has_speed = positions["speed_mps"].null_count < len(positions)
     if quantity == "speed" and not has_speed:
         raise TraceContentError(
@@ -379,33 +287,14 @@ def _application(quantity: str) -> Application:
 
 
 def played(positions: pa.Table, quantity: str, far_km: float) -> Played:
-    """Run an application on positions with two stationary receivers: in their middle, and north of it.
-
-    Parameters
-    ----------
-    positions : pyarrow.Table
-        As :func:`busiest_positions` gives them.
-    quantity : str
-        As :func:`chosen_quantity` returns it.
-    far_km : float
-        The distance between the two receivers, in km.
-    """
+    """Run an application on positions with two stationary receivers: in their middle, and north of it."""
     lat, lon = middle(positions["lat"].to_numpy(), positions["lon"].to_numpy())
     north = min(lat + far_km / float(KM_PER_DEGREE), 89.0)
     return play(_application(quantity), positions, stationary={NEAR: (lat, lon), FAR: (north, lon)})
 
 
 def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | None:
-    """Draw what both know over time, in as many pictures as a map may hold; None: no cell was told of.
-
-    Parameters
-    ----------
-    run : Played
-        As :func:`played` gives it.
-    positions : pyarrow.Table
-        The positions that are drawn as the ground.
-    quantity : str
-    """
+    """Draw what both know over time, in as many pictures as a map may hold; None without a reported cell."""
     if not len(run.cells):
         return None
     cells = len(run.cells.groupby(["lat", "lon"]))
@@ -424,15 +313,7 @@ def known_map(run: Played, positions: pa.Table, quantity: str) -> folium.Map | N
 
 
 def known_answer(run: Played, quantity: str, near_km: float = 5.0) -> Answer:
-    """Return how old the reports of the middle are near by and far away, as a heading.
-
-    Parameters
-    ----------
-    run : Played
-    quantity : str
-    near_km : float
-        Distance from the middle up to which a message counts as one of the middle, km.
-    """
+    """Return how old the reports of the middle are near by and far away, as a heading."""
     received = run.received
     lat, lon = middle(received["lat"], received["lon"])
     of_middle = received[distance_km(received["lat"], received["lon"], lat, lon) <= near_km]

@@ -22,7 +22,6 @@ from mudkit import words
 from mudkit.errors import MudkitError
 from mudkit.files import free_name, sha256, staged_folder, sweep_killed
 from mudkit.progress import is_enabled
-from mudkit.report.kernels import QUIET_KERNEL, manager
 from mudkit.report.page import DETAILS, HEADLINE
 from mudkit.report.parameters import check, check_inputs, inputs
 from mudkit.report.schemas import TEMPLATES
@@ -30,8 +29,12 @@ from mudkit.report.schemas import TEMPLATES
 if TYPE_CHECKING:
     import nbformat
     import pandas as pd
+    from jupyter_client.manager import AsyncKernelManager
 
-__all__ = ["ReportFailed", "headline", "keep_page", "run_report"]
+__all__ = ["QUIET_KERNEL", "ReportFailed", "headline", "keep_page", "kernel_manager", "run_report"]
+
+QUIET_KERNEL: Final = ["--IPKernelApp.log_level=40"]
+"""Arguments for a kernel that writes errors only: it warns of ports that are on loopback and signed."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _VERSIONS = ("mudkit", "pyspark", "pyarrow", "numpy", "pandas", "plotly", "folium", "papermill")
@@ -71,7 +74,7 @@ def run_report(
     Parameters
     ----------
     template : str
-        The name of a template.
+        Name of a template.
     parameters : dict
         Checked by the template's schema before anything runs.
     build : path-like
@@ -80,13 +83,12 @@ def run_report(
     force : bool
         Run even when a finished run has the same parameters, inputs and versions.
     progress : bool
-        Show the expected duration and the stages on standard error, where somebody watches
-        (:func:`mudkit.progress.is_enabled`).
+        Show the expected duration and the stages on standard error (:func:`mudkit.progress.is_enabled`).
 
     Returns
     -------
     Path
-        The folder, of this run or of the finished one that nothing has changed since.
+        The folder of this run, or of a finished one with the same parameters, inputs and versions.
 
     Raises
     ------
@@ -96,7 +98,7 @@ def run_report(
         A cell failed, or the kernel died. ``<template>-<time>.failed/`` holds the partial notebook, the error
         and what the kernel said.
     KeyboardInterrupt
-        Somebody has stopped it; nothing is left behind.
+        The run was stopped; nothing is left behind.
     OutputProblem
         The folder cannot be written.
     """
@@ -338,7 +340,7 @@ def _execute(
                 on_cell_start=stages.of_cell,
                 log_output=False,
                 extra_arguments=QUIET_KERNEL,
-                kernel_manager_class=manager(log),
+                kernel_manager_class=kernel_manager(log),
             )
     except PapermillExecutionError as error:
         if error.ename == "KeyboardInterrupt":  # it reached the kernel first
@@ -357,6 +359,20 @@ def _execute(
     log.unlink(missing_ok=True)
     done: nbformat.NotebookNode = nbformat.read(target, as_version=4)
     return done
+
+
+def kernel_manager(path: Path) -> type[AsyncKernelManager]:
+    """Return a class of kernel managers that appends standard error, Java's included, to a file."""
+    from jupyter_client.manager import (
+        AsyncKernelManager,  # loading it takes longer than loading all of mudkit
+    )
+
+    class Quiet(AsyncKernelManager):
+        async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
+            with path.open("ab") as file:
+                await super()._async_launch_kernel(kernel_cmd, **options | {"stderr": file})
+
+    return Quiet
 
 
 def _failure(error: Any) -> ReportFailed:

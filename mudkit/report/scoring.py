@@ -91,17 +91,7 @@ KNOWN_LABELS: Final = {
 
 @dataclass(frozen=True)
 class ScoreStudy:
-    """Systems on the same tasks, and the one that is recommended for each.
-
-    Attributes
-    ----------
-    board : Scoreboard
-    given : sequence of Task
-    cost : {"j_per_useful", "kb_per_useful"}
-        What is weighed against deliveries in time.
-    confidence : float
-        Confidence of the intervals.
-    """
+    """Systems on the same tasks, and the recommended one of each by deliveries in time and ``cost``."""
 
     board: Scoreboard
     given: Sequence[Task]
@@ -110,12 +100,10 @@ class ScoreStudy:
 
     @cached_property
     def uses(self) -> pd.DataFrame:
-        """The recommended system of each task, with its share in time and its cost.
+        """The recommended system of each task, its share in time and its cost; none if nothing was delivered.
 
-        Columns are ``task, system, useful_share, cost``, the two with ``…_low`` and ``…_high``,
-        ``baseline_cost``, ``certain_share`` (share of resamples of the seeds in which the same system is
-        chosen; NaN with one seed) and ``runner_up`` (chosen most often otherwise; empty: none). The system
-        is empty where nobody delivered anything that was wanted.
+        ``certain_share`` is the share of resamples of the seeds that choose it (NaN with one seed);
+        ``runner_up`` is chosen most often otherwise.
         """
         import pandas as pd
 
@@ -502,20 +490,9 @@ def study_scores(
     cost: Cost,
     confidence: float,
 ) -> ScoreStudy:
-    """Run systems on tasks, on two processes.
+    """Run systems on tasks, on two processes; the first system is the baseline.
 
-    Parameters
-    ----------
-    tasks, systems : sequence of str
-        Names of :data:`mudkit.experiment.TASKS` and :data:`mudkit.experiment.ADAPTERS`; the first system is
-        the baseline.
-    devices : int
-        Phones in each task.
-    length : float
-        Length of each task, as a multiple of its own hours.
-    seeds : range
-    cost : {"j_per_useful", "kb_per_useful"}
-    confidence : float
+    ``length`` is a multiple of each task's own hours.
     """
     given = [
         TASKS[name].over(devices=devices, hours=round(length * TASKS[name].scenario.hours, 4))

@@ -50,7 +50,7 @@ class TraceSource:
     name : str
         Name of the file.
     positions, reads : pyarrow.Table
-        The tables, with the schemas of :mod:`mudkit.trace.schema`; without reads an empty table.
+        Tables with the schemas of :mod:`mudkit.trace.schema`; reads may be empty.
     rows : pandas.DataFrame
         ``what, rows``: how many rows were kept, and how many set aside by reason.
     tz : str
@@ -200,13 +200,7 @@ class TraceSource:
 
 
 def dominant(counts: NDArray[np.int64]) -> tuple[int, float]:
-    """Return how few of some counts make up more than half of them all, and their share.
-
-    Returns
-    -------
-    (int, float)
-        0 and 0.0 if these are more than an eighth of the counts, or if there are fewer than four.
-    """
+    """Return how few of some counts make up over half of all, and their share; (0, 0.0) if not few."""
     if len(counts) < 4 or not counts.sum():
         return 0, 0.0
     shares = np.cumsum(np.sort(counts)[::-1]) / counts.sum()

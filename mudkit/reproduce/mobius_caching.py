@@ -19,8 +19,12 @@ from mudkit import trace
 from mudkit.errors import TraceContentError
 from mudkit.learning import Batch, FixedRule
 from mudkit.learning.evaluate_batches import bound_us, trained_on
-from mudkit.learning.frontier import interpolate_frontier, read_frontier, write_frontier
-from mudkit.learning.oracle import oracle_frontier
+from mudkit.learning.frontier import (
+    interpolate_frontier,
+    oracle_frontier,
+    read_frontier,
+    write_frontier,
+)
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.learning.writes import ReadRequests, Writes, batches, missed

@@ -1,13 +1,10 @@
-"""A town of commuters: its places, its roads and the habits of its drivers, as parameters.
+"""Parameters of a town of commuters: its places, its roads and the habits of its drivers.
 
 Places are street corners of a square grid around the town's centre, counted in blocks to the east and to
-the north. What is drawn for a car depends on the seed and the car's number only, so one more car leaves
-the others where they are.
+the north. What is drawn for a car depends on the seed and the car's number only.
 
 The defaults describe a large American city. Where one rests on a survey it is the National Household
-Travel Survey of the USA, 2001 and 2009 (NHTS): a driver makes about 3 trips of 9.7 miles a day and drives
-29 miles in 55 minutes; a trip to work is 12.2 miles long, one to a shop 6.5. The other defaults are
-choices, and say why.
+Travel Survey of the USA, 2001 and 2009 (NHTS); the others are choices, and say why.
 """
 
 from __future__ import annotations
@@ -153,23 +150,7 @@ class CommuterTown:
 
 
 class Residents(NamedTuple):
-    """Constants of each car; all of shape (cars,) unless stated.
-
-    Attributes
-    ----------
-    car : ndarray of int64
-        Numbers of the cars.
-    lat, lon : ndarray of float64
-        Centre of the car's town, degrees.
-    home, work : Corners
-    errands : Corners
-        The corners of errands, of shape (cars, errand_places).
-    commutes : ndarray of bool
-    leave_home_h : ndarray of float64
-        Usual local hour of leaving for work.
-    liveliness : ndarray of float64
-        Factor on outings and errands.
-    """
+    """Constants of each car, of shape (cars,); ``errands`` (cars, errand_places), coordinates in degrees."""
 
     car: NDArray[np.int64]
     lat: NDArray[np.float64]
@@ -183,18 +164,7 @@ class Residents(NamedTuple):
 
 
 def residents(town: CommuterTown, seed: int, car: NDArray[np.int64], towns: int = 1) -> Residents:
-    """Settle cars: car ``i`` lives in town ``i % towns``.
-
-    Parameters
-    ----------
-    town : CommuterTown
-        Every town has these parameters.
-    seed : int
-    car : ndarray of int64, shape (cars,)
-        Numbers of the cars, in any order.
-    towns : int
-        The number of towns, from 1 to 400.
-    """
+    """Settle cars, given by number in any order: car ``i`` lives in town ``i % towns``."""
     lat, lon = town_centres(town, towns)
     slots = np.arange(town.errand_places)
     home = _scattered(town, seed, "home", town.home_spread_km, car, 0)
@@ -220,13 +190,7 @@ def residents(town: CommuterTown, seed: int, car: NDArray[np.int64], towns: int 
 
 
 def town_centres(town: CommuterTown, towns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Centres of towns in degrees: a square spiral around the first, so that more towns move none.
-
-    Raises
-    ------
-    ParameterError
-        There are too many towns, or they reach too far north or south for a flat map of each.
-    """
+    """Return the centres of towns, degrees: a square spiral around the first, so that more move none."""
     steps = np.array(_spiral(whole_number("towns", towns, 1, MAX_TOWNS)), dtype=np.float64)
     lat = town.lat + steps[:, 1] * town.town_spacing_km / KM_PER_DEGREE
     if np.abs(lat).max() > _MAX_LAT:

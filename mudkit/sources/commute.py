@@ -38,24 +38,12 @@ class Commute:
 
 
 def town_day(town: CommuterTown, epoch_us: int) -> int:
-    """Day of a town that a moment belongs to, from 4:00 local time on.
-
-    Parameters
-    ----------
-    town : CommuterTown
-    epoch_us : int
-        Microseconds since 1970 in UTC.
-
-    Returns
-    -------
-    int
-        Local date, days since 1970-01-01.
-    """
+    """Return the local date, in days since 1970-01-01, of a moment; a day starts at 4:00 local time."""
     return (epoch_us - day_start_s(town, 0) * US_PER_S) // _US_PER_DAY
 
 
 def rows_of(number: NDArray[np.int64], car: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows at which the numbers of cars stand in ``number``, where each stands once."""
+    """Return the rows at which the numbers of cars stand in ``number``, where each stands once."""
     order = np.argsort(number)
     return np.asarray(order[np.searchsorted(number, car, sorter=order)])
 

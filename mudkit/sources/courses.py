@@ -1,7 +1,7 @@
 """Courses: the places of a fleet at moments of a run, as arrays, from any model of mobility.
 
-Here stand the protocols, and what the models share: the numbers of devices, the flat map of a small area,
-and devices that go from place to place in straight legs.
+Contains the protocols and what the models share: numbers of devices, the flat map of a small area, and
+movement in straight legs.
 """
 
 from __future__ import annotations
@@ -32,15 +32,7 @@ __all__ = [
 
 
 class Places(NamedTuple):
-    """Places of devices; all of shape (devices,), in the order of the fleet.
-
-    Attributes
-    ----------
-    lat, lon : ndarray of float64
-        Degrees; longitudes are in [-180, 180).
-    speed_mps : ndarray of float64
-        Metres a second; NaN: unknown.
-    """
+    """Places of devices, of shape (devices,): degrees, longitudes in [-180, 180); speed NaN where unknown."""
 
     lat: NDArray[np.float64]
     lon: NDArray[np.float64]
@@ -55,23 +47,9 @@ class Course(Protocol):
         """Last moment it knows, microseconds since the start of the run; None: without end."""
 
     def at(self, t_us: int) -> Places:
-        """Return the places of the devices at a moment.
+        """Return the places of the devices, in the caller's own arrays.
 
-        Parameters
-        ----------
-        t_us : int
-            Microseconds since the start of the run; never less than in an earlier call. Which moments were
-            asked before changes nothing.
-
-        Returns
-        -------
-        Places
-            The caller's own arrays.
-
-        Raises
-        ------
-        ParameterError
-            The moment is before one that was asked, before the start, or past ``until_us``.
+        Moments never decrease from call to call and end at ``until_us``; which were asked changes nothing.
         """
 
 
@@ -80,32 +58,11 @@ class Mobility(Protocol):
     """Model of mobility of a fleet."""
 
     def course(self, seed: int, devices: Sequence[str], start_us: int) -> Course:
-        """Begin a run.
-
-        Parameters
-        ----------
-        seed : int
-            The one seed of the run.
-        devices : sequence of str
-            Names, each once.
-        start_us : int
-            Start of the run, microseconds since 1970 in UTC.
-
-        Raises
-        ------
-        ParameterError
-            A device is named twice.
-        """
+        """Begin a run at ``start_us`` (since 1970 in UTC) of devices with distinct names."""
 
 
 def device_numbers(devices: Sequence[str]) -> NDArray[np.int64]:
-    """Numbers of devices for :class:`~mudkit.sources.streams.Stream`, of shape (devices,).
-
-    Raises
-    ------
-    ParameterError
-        A device is named twice: both would do the same.
-    """
+    """Return the numbers of devices for :class:`~mudkit.sources.streams.Stream`; their names must differ."""
     if len(set(devices)) < len(devices):
         twice = Counter(devices).most_common(1)[0][0]
         raise ParameterError(
@@ -115,19 +72,7 @@ def device_numbers(devices: Sequence[str]) -> NDArray[np.int64]:
 
 
 def check_moment(t_us: int, last_us: int, until_us: int | None = None) -> int:
-    """Check a moment that a course is asked for.
-
-    Parameters
-    ----------
-    t_us, last_us : int
-        This moment and the one before, microseconds since the start of the run.
-    until_us : int, optional
-        Last moment that the course knows.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Check that a moment follows the one before, and that the course still knows it."""
     if t_us < last_us or (until_us is not None and t_us > until_us):
         late = t_us >= last_us
         end = "" if until_us is None else f" to {until_us / US_PER_S:g} s"
@@ -150,17 +95,9 @@ def normal_longitude(lon: ArrayLike) -> NDArray[np.float64]:
 def flat_to_degrees(
     lat: float, lon: float, east_km: ArrayLike, north_km: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Turn places of the flat map around a centre into latitudes and longitudes.
+    """Turn places of the flat map around a centre (degrees) into latitudes and longitudes.
 
-    Lengths are exact on the centre's parallel. At latitude 60, 50 km from the centre, they are wrong by
-    1.4 %.
-
-    Parameters
-    ----------
-    lat, lon : float
-        Centre, degrees.
-    east_km, north_km : array_like of float
-        The distances from the centre, in km.
+    Lengths are exact on the centre's parallel; at latitude 60, 50 km from the centre, the error is 1.4 %.
     """
     lats = lat + np.asarray(north_km) / KM_PER_DEGREE
     lons = lon + np.asarray(east_km) / (KM_PER_DEGREE * np.cos(np.radians(lat)))
@@ -168,17 +105,7 @@ def flat_to_degrees(
 
 
 class Leg(NamedTuple):
-    """Straight ways of some devices; all of shape (n,).
-
-    Attributes
-    ----------
-    east_km, north_km : ndarray of float64
-        Where they end, from the centre of the area.
-    speed_mps : ndarray of float64
-        The speed, over 0.
-    pause_us : ndarray of int64
-        Rest at the end.
-    """
+    """Straight legs of devices, of shape (n,): ends from the area's centre, speeds over 0, rests there."""
 
     east_km: NDArray[np.float64]
     north_km: NDArray[np.float64]
@@ -190,33 +117,13 @@ class Onward(Protocol):
     """Rule that draws the next leg of devices."""
 
     def onward(self, row: NDArray[np.int64], number: NDArray[np.int64]) -> Leg:
-        """Choose the next legs of devices.
-
-        Parameters
-        ----------
-        row : ndarray of int64, shape (n,)
-            Which devices.
-        number : ndarray of int64, shape (n,)
-            How many legs each has behind it, from 1 on.
-        """
+        """Choose the next legs of devices ``row`` that have ``number`` legs behind them, at least one."""
 
 
 class LegCourse:
     """Devices that go in straight legs on the flat map of an area.
 
-    Ends of legs are whole microseconds, never earlier than the speed allows. So a device's moves are a
-    chain of exact times, whichever moments are asked.
-
-    Parameters
-    ----------
-    lat, lon : float
-        Centre of the area, degrees.
-    east_km, north_km : ndarray of float64, shape (devices,)
-        Where the devices are at the start, from the centre.
-    first : Leg
-        First legs of all devices.
-    rule : Onward
-        Chooses the legs after them.
+    Ends of legs are whole microseconds, never earlier than the speed allows: moves are chains of exact times.
     """
 
     until_us: int | None = None

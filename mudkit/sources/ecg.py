@@ -1,9 +1,9 @@
-"""Electrocardiograms: the dynamical model of McSharry, Clifford, Tarassenko and Smith, known as ECGSYN.
+"""Electrocardiograms: the dynamical model ECGSYN.
 
-P. E. McSharry et al., "A dynamical model for generating synthetic electrocardiogram signals", IEEE
-Transactions on Biomedical Engineering 50(3), 2003: a point goes round a circle once a beat (equation 1) and
-is pushed up and down at the angles of P, Q, R, S and T (Table I); the length of each beat is drawn with the
-spectrum of a heart under the influence of breathing and blood pressure (section III.B, equation 3).
+P. E. McSharry, G. D. Clifford, L. Tarassenko and L. A. Smith, "A dynamical model for generating synthetic
+electrocardiogram signals", IEEE Transactions on Biomedical Engineering 50(3), 2003: a point goes round a
+circle once a beat (equation 1) and is pushed up and down at the angles of P, Q, R, S and T (Table I); the
+length of each beat has the spectrum of breathing and blood pressure (section III.B, equation 3).
 """
 
 from __future__ import annotations

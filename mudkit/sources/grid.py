@@ -25,14 +25,12 @@ _NORTH = np.array([0, 1, 0, -1])
 class ManhattanGrid:
     """Streets in a square, as of the Manhattan model (Bai, Sadagopan and Helmy, INFOCOM 2003).
 
-    At each crossing a device goes straight on with probability 0.5, left with 0.25 and right with 0.25. At
-    the edge of the area it turns back into it: where straight on leads out it turns, and a turn that leads
-    out is taken to the other side. It never turns round. From one turn to the next it keeps a speed, uniform
-    in the range; unlike in that paper devices do not slow each other down, so that they stay independent.
+    At each crossing a device goes straight on with probability 0.5, left with 0.25 and right with 0.25; where
+    that leads out of the area it turns, to the other side if need be, never round. From one turn to the next
+    it keeps a speed, uniform in the range; unlike in that paper devices do not slow each other down.
 
-    Each stretch of street is then equally likely in the long run, and so are both directions on it. A run
-    begins with that law, and with speeds as devices are met with (slow ones more often), so its mean speed
-    does not decay (Yoon, Liu and Noble, INFOCOM 2003).
+    A run starts in the stationary distribution: uniform on streets and directions, slow speeds more often, so
+    its mean speed does not decay (Yoon, Liu and Noble, INFOCOM 2003).
 
     Raises
     ------
@@ -142,8 +140,5 @@ class _Streets:
 
 
 def _straight_blocks(u: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Blocks to the next turn, at least 1: straight on with probability 0.5 at each crossing.
-
-    So k blocks have probability 2**-k, which is that of u in [2**-k, 2**(1 - k)), its binary exponent.
-    """
+    """Return the blocks to the next turn: k with probability 2**-k, that of u's binary exponent 1 - k."""
     return np.asarray(1 - np.frexp(u)[1], dtype=np.int64)

@@ -1,7 +1,6 @@
 """Links that carry what was measured: the recordings of a trace, joined end to end.
 
-A trace says what a link was like only while it was measured. What lies between two recordings is not known,
-so it is cut out: a replay goes from one recording into the next.
+What lies between two recordings is unknown, so it is cut out.
 """
 
 from __future__ import annotations
@@ -23,21 +22,9 @@ _COLUMNS = ("device", "ts", "up", *_MEASURED)
 
 
 class Capacity(NamedTuple):
-    """Capacity of the link of one device, piecewise constant.
+    """Capacity of one device's link over time: pieces that begin at ``from_us`` (the first at 0, ascending).
 
-    Attributes
-    ----------
-    from_us : ndarray of int64, shape (pieces,)
-        When each piece begins, microseconds since the start of the run; the first is 0, strictly ascending.
-    until_us : int
-        When the last piece ends, microseconds since the start of the run.
-    up : ndarray of bool, shape (pieces,)
-        Whether there is a link at all. The other values of a piece that is down are those that were
-        measured, and mean nothing.
-    down_kbps, up_kbps : ndarray of float64, shape (pieces,)
-        Throughput to and from the device, kbit/s; NaN: not measured.
-    latency_ms : ndarray of float64, shape (pieces,)
-        One way, milliseconds; NaN: not measured.
+    Latency is one way; NaN means not measured. The numbers of a piece that is down mean nothing.
     """
 
     from_us: NDArray[np.int64]
@@ -57,7 +44,7 @@ class _Line(NamedTuple):
 
 
 class LinkReplay:
-    """Replay the links of a trace.
+    """Links of a trace, replayed.
 
     Each row lasts until the device's next one; the last row of a recording lasts as long as the device's
     median step. An outage that ends one recording and one that begins the next become one.
@@ -65,16 +52,16 @@ class LinkReplay:
     Parameters
     ----------
     links : pyarrow.Table or object with ``.links``
-        The links, with the columns of ``mudkit.trace.schema.LINKS`` (``device, ts, up, down_kbps, up_kbps,
-        latency_ms``), in any order: for instance what ``mudkit.trace.load_links`` gives.
+        Columns ``device, ts, up, down_kbps, up_kbps, latency_ms`` (``mudkit.trace.schema.LINKS``), in any
+        order of rows: for instance from ``mudkit.trace.load_links``.
     device : str, optional
         A device of the trace that all devices of a fleet replay. By default device ``i`` of the fleet replays
         device ``i`` of the trace.
     gap_s : float
-        Two rows of a device further apart than this many seconds belong to two recordings, and the time
-        between them is cut out; ``math.inf`` keeps all of it. Links recorded only when they change need that.
+        Rows of a device further apart belong to two recordings; ``math.inf`` cuts nothing out, as links that
+        were recorded only when they changed need.
     offset_s : float
-        Where in the joined recordings the run starts, seconds.
+        Where in the joined recordings the run starts.
 
     Attributes
     ----------
@@ -119,17 +106,12 @@ class LinkReplay:
         self._lines = dict(zip(replayed, self._join(table, replayed), strict=True))
 
     def capacity(self, index: int) -> Capacity:
-        """Return the capacity of the link of a device of the fleet.
+        """Return the capacity of a device's link, as read-only arrays that devices share.
 
         Parameters
         ----------
         index : int
             Number of the device in the fleet, from 0.
-
-        Returns
-        -------
-        Capacity
-            Its arrays may not be written: devices share them.
 
         Raises
         ------
@@ -163,10 +145,10 @@ class LinkReplay:
         Returns
         -------
         dict
-            ``device, gap_s, offset_s`` as given; ``devices``: for each that is replayed ``device, seconds,
-            down_share, outages, longest_outage_s, recordings, cut_s`` (the last two of all its recordings,
-            the others from the offset on; shares from 0 to 1); and ``seconds, down_share, outages`` of all
-            of them together. All of it can be written as JSON, except that an infinite ``gap_s`` is None.
+            ``device, gap_s, offset_s`` as given (an infinite ``gap_s`` is None); ``devices``: for each that
+            is replayed ``device, seconds, down_share, outages, longest_outage_s, recordings, cut_s`` (the
+            last two of all its recordings, the others from the offset on; shares from 0 to 1); and ``seconds,
+            down_share, outages`` of all of them together.
         """
         rows = [_described(name, line) for name, line in self._lines.items()]
         seconds = sum(row["seconds"] for row in rows)

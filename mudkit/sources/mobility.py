@@ -35,13 +35,7 @@ MOBILITIES: dict[str, Mobility] = {
 
 
 def mobility_of(given: str | Mobility) -> Mobility:
-    """Return the model of a name; return a model unchanged.
-
-    Raises
-    ------
-    ParameterError
-        There is no model of that name, or the value is neither a name nor a model.
-    """
+    """Return the model of a name; return a model unchanged."""
     model: object = MOBILITIES.get(given) if isinstance(given, str) else given
     # A class has the method too, but is no model yet.
     if isinstance(model, Mobility) and not isinstance(model, type):

@@ -34,24 +34,22 @@ _S_PER_DAY = 86_400
 class Outages:
     """Alternating periods with and without a network (an alternating renewal process).
 
-    A mean cycle, one period of each kind, lasts a day divided by ``per_day``; without a network are
-    ``share`` of it. All periods of a device are independent of each other and of other devices. The process
-    is stationary from the start of a run on: a device is down then with probability ``share``, and what is
-    left of its first period has the distribution of the residual life (Cox, Renewal Theory, 1962, sections
-    5.4 and 7.4). The paper "Last hop" (section 4) varies the share from 0 to 100 % too, and says of the
-    frequency only that its variance is high.
+    A mean cycle, one period of each kind, lasts a day divided by ``per_day``, ``share`` of it without a
+    network. All periods are independent. The process is stationary from the start of a run on: what is left
+    of a first period has the distribution of the residual life (Cox, Renewal Theory, 1962, sections 5.4 and
+    7.4). The paper "Last hop" (section 4) varies the share from 0 to 100 % too, and says of the frequency
+    only that its variance is high.
 
     Parameters
     ----------
     share : float
-        The share of time without a network. 0: never, 1: always.
+        Share of time without a network, from 0 to 1.
     per_day : float
         Outages a day; the default, a cycle of two hours, is a choice.
     distribution : {'exponential', 'lognormal', 'fixed'}
-        Law of both kinds of period; fixed: all alike.
+        Law of both kinds of period; fixed: all of one length.
     cv : float
-        Coefficient of variation: standard deviation divided by mean of both kinds of period, if they are
-        lognormal; an exponential law has 1, a fixed one 0.
+        Coefficient of variation of lognormal periods; an exponential law has 1, a fixed one 0.
 
     Raises
     ------
@@ -91,7 +89,7 @@ class Outages:
         -------
         dict
             ``share``, ``per_day``, ``distribution``, ``cv`` (of the law that is used), ``mean_up_s`` and
-            ``mean_down_s``. Where the share is 0 or 1 nothing switches, and it holds ``share`` only.
+            ``mean_down_s``; ``share`` only where it is 0 or 1 and nothing switches.
         """
         if self.share in (0.0, 1.0):
             return {"share": self.share}
@@ -117,20 +115,7 @@ class Outages:
 
 
 class Switching:
-    """Times at which the devices of a fleet lose and regain their network in a run.
-
-    Parameters
-    ----------
-    outages : Outages
-    seed : int
-    devices : sequence of str
-        Names, each once.
-
-    Attributes
-    ----------
-    starts_up : ndarray of bool, shape (devices,)
-        Who has a network at the start.
-    """
+    """Times at which the devices of a fleet lose and regain their network in a run."""
 
     starts_up: NDArray[np.bool_]
 
@@ -140,23 +125,10 @@ class Switching:
         self.starts_up = ~Stream(seed, "outage first").chance(self._number, 0, outages.share)
 
     def periods_us(self, block: int, blocks: int = 1) -> NDArray[np.int64]:
-        """Lengths of periods, in turn up and down (or down and up, for who starts so).
+        """Return the lengths of periods, in turn up and down, of shape (devices, PERIODS * blocks).
 
-        Parameters
-        ----------
-        block, blocks : int
-            The first block, from 0 on, and how many of them.
-
-        Returns
-        -------
-        ndarray of int64, shape (devices, PERIODS * blocks)
-            Microseconds, from 1 to FOREVER_US: periods ``PERIODS * block`` and those after it. Period 0 is
-            what is left of it at the start.
-
-        Raises
-        ------
-        ParameterError
-            The block is under 0.
+        Period 0 is what is left of it at the start (down if not ``starts_up``); none is longer than
+        FOREVER_US.
         """
         if block < 0:
             raise ParameterError(
@@ -172,7 +144,7 @@ class Switching:
         return np.clip(length_us, 1, FOREVER_US).astype(np.int64)
 
     def _relative(self, period: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Lengths in units of their means, of shape (devices, periods)."""
+        """Return the lengths in units of their means, of shape (devices, periods)."""
         device, law = self._number[:, None], self._outages.distribution
         if law == "exponential":  # what is left of a period is distributed as a whole one
             return self._length.exponential(device, period)
@@ -188,21 +160,7 @@ class Switching:
 
 
 def outages_of(given: float | Outages, per_day: float = 12.0, *, name: str = "outage") -> Outages:
-    """Return outages for a plain number: the share of time without a network.
-
-    Parameters
-    ----------
-    given : float or Outages
-    per_day : float
-        Outages a day, of a bare number.
-    name : str
-        What the caller calls it: so does a refusal.
-
-    Raises
-    ------
-    ParameterError
-        The number is not a share.
-    """
+    """Return outages for a bare share of time without a network; an error names the argument ``name``."""
     if isinstance(given, Outages):
         return given
     return Outages(number(name, given, 0.0, 1.0), per_day=per_day)

@@ -18,23 +18,16 @@ T = TypeVar("T")
 
 
 def rate(default: T, low: float, high: float) -> T:
-    """Declare a field of parameters: its default, and the range (both ends in it) that it must lie in.
+    """Declare a field of parameters: its default, whose type is the parameter's, and its inclusive range.
 
-    The kind of the default is the kind of the parameter: int, float, or a tuple of floats, whose length is
-    then fixed too.
+    A tuple of floats keeps its length.
     """
     declared: T = field(default=default, metadata={"low": low, "high": high})
     return declared
 
 
 def check_ranges(parameters: Any) -> None:
-    """Check the fields that :func:`rate` declared, and bring them to their kind; for ``__post_init__``.
-
-    Raises
-    ------
-    ParameterError
-        A field is of the wrong kind or out of its range.
-    """
+    """Check the fields that :func:`rate` declared, and bring them to their kind; for ``__post_init__``."""
     for declared in fields(parameters):
         if "low" not in declared.metadata:
             continue
@@ -44,12 +37,7 @@ def check_ranges(parameters: Any) -> None:
 
 
 def whole_number(name: str, given: Any, low: int, high: int) -> int:
-    """Check an argument that is a whole number from ``low`` to ``high``.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Check an argument that is a whole number from ``low`` to ``high``."""
     return int(_value(name, given, 0, low, high))
 
 
@@ -73,12 +61,7 @@ def number(name: str, given: Any, low: float, high: float) -> float:
 
 
 def time_zone(name: str, given: Any) -> ZoneInfo:
-    """Check an argument that is the name of a time zone.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Check an argument that is the name of a time zone."""
     tz = zone(given) if isinstance(given, str) else None
     if tz is None:
         raise _refused(name, given, "a time zone, for instance America/Los_Angeles")
@@ -86,21 +69,7 @@ def time_zone(name: str, given: Any) -> ZoneInfo:
 
 
 def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | None = None) -> None:
-    """Refuse an argument that is of none of some kinds.
-
-    Parameters
-    ----------
-    name : str
-    given : object
-    *kinds : type
-    expected : str
-        What it is to be, in words, with an example.
-    remedy : str, optional
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Check an argument that is of one of some types; ``expected`` names it in words, with an example."""
     if isinstance(given, kinds):
         return
     is_plain = type(given).__module__ == "builtins" and not callable(given)
@@ -115,23 +84,7 @@ def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | No
 
 
 def one_of(name: str, given: Any, known: Iterable[str], summary: str | None = None) -> None:
-    """Refuse an argument that is none of some texts, and suggest the nearest one.
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument, for the error.
-    given : object
-        Its value.
-    known : iterable of str
-        Texts that are accepted.
-    summary : str, optional
-        Summary of the error, if the usual one is not enough.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Check an argument that is one of some texts, and suggest the nearest one."""
     texts = list(known)
     if given not in texts:
         summary = summary or f"The parameter {name} is not usable."
@@ -140,18 +93,7 @@ def one_of(name: str, given: Any, known: Iterable[str], summary: str | None = No
 
 
 def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
-    """Deal keyword arguments out to the dataclasses that declare them.
-
-    Returns
-    -------
-    list of dict
-        One for each kind, in order.
-
-    Raises
-    ------
-    ParameterError
-        A name belongs to none of them.
-    """
+    """Split keyword arguments by the dataclass that declares them, one dict for each of ``kinds``."""
     names = [{declared.name for declared in fields(kind)} for kind in kinds]
     known = sorted(set().union(*names))
     for name in rates:
@@ -186,7 +128,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _written(limit: float) -> str:
-    """Write a limit out, as nobody reads 9.22337e+18."""
+    """Write a limit without an exponent."""
     if isinstance(limit, int | np.integer):
         return f"{limit:,}"
     if 0 < abs(limit) < 1e-4:

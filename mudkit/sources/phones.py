@@ -77,18 +77,7 @@ class PhoneUse:
 
 
 class Sightings(NamedTuple):
-    """Places and times of devices, in the order of the trips; all of shape (n,).
-
-    Attributes
-    ----------
-    car : ndarray of int64
-    t_s : ndarray of int64
-        Whole seconds since 1970 in UTC: receivers give a fix on the second.
-    lat, lon : ndarray of float64
-        Degrees, to 6 digits, as receivers give them.
-    speed_mps : ndarray of float64
-        Metres a second, to 1 digit.
-    """
+    """Places and times of devices, in the order of the trips, of shape (n,), rounded as receivers do."""
 
     car: NDArray[np.int64]
     t_s: NDArray[np.int64]
@@ -98,13 +87,9 @@ class Sightings(NamedTuple):
 
 
 def check_plausible(town: CommuterTown, phone: PhoneUse) -> None:
-    """Check that no two fixes of a car can be more than 70 m/s apart, which loaders would reject.
+    """Check that no two fixes of a car can be over 70 m/s apart, which loaders would reject.
 
-    Raises
-    ------
-    ParameterError
-        The error of the fixes is too large for the interval; or stays between trips are too short for the
-        queries around their starts.
+    Stays must also be long enough for the queries around the starts of trips.
     """
     limits = max(town.street_mps, town.arterial_mps, town.expressway_mps)
     fastest_mps = limits * (1.0 + SPEED_CUT * town.speed_spread)
@@ -131,7 +116,7 @@ def check_plausible(town: CommuterTown, phone: PhoneUse) -> None:
 
 
 def fixes(trips: Trips, phone: PhoneUse, seed: int) -> Sightings:
-    """Positions of the cars while they drive: at departure and every ``interval_s`` until arrival."""
+    """Return positions of the cars while they drive: at departure and every ``interval_s`` until arrival."""
     count = (trips.duration_s // phone.interval_s).astype(np.int64) + 1
     trip = np.repeat(np.arange(len(count)), count)
     first = np.cumsum(count) - count
@@ -140,7 +125,7 @@ def fixes(trips: Trips, phone: PhoneUse, seed: int) -> Sightings:
 
 
 def queries(trips: Trips, phone: PhoneUse, seed: int) -> Sightings:
-    """Places and times at which users ask for the traffic around them."""
+    """Return places and times at which users ask for the traffic around them."""
     car, start_s, duration_s = trips.car, trips.start_s, trips.duration_s
     share = Stream(seed, "query share").uniform(car, 0, phone.query_share_low, phone.query_share_high)
     asks = Stream(seed, "query").chance(car, start_s, share)

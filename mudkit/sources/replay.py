@@ -24,12 +24,11 @@ _US = dt.timedelta(microseconds=1)
 class Replay:
     """Moves of a trace.
 
-    Device i of the fleet moves as the i-th device of the trace, in the order of the names there; devices of
-    the trace with a single row are left out. Between two reports that are not too far apart it goes from one
-    to the other at the speed of that step, in equal shares of latitude and longitude, the short way across
-    the date line. In a longer gap, and after its last report, it stays at the last report; before its first
-    one it is where that will be. While the trace does not say how it moves, its speed is unknown (NaN). Of
-    reports of one device and moment the last row counts.
+    Device i of the fleet moves as the i-th device of the trace, by name, among those with two rows or more.
+    Between two reports it goes from one to the other at an even speed, in equal shares of latitude and
+    longitude, the short way across the date line. In a longer gap, and after its last report, it stays at the
+    last report; before the first one it is there already; its speed is then unknown (NaN). Of reports of one
+    device and moment the last row counts.
 
     Parameters
     ----------
@@ -37,10 +36,10 @@ class Replay:
         Columns device, ts (timestamp; UTC if it has no zone), lat, lon (degrees), in any order of rows;
         :class:`mudkit.trace.Loaded` has such a table.
     start : str or datetime, optional
-        Moment of the trace that is the start of a run, as ISO 8601 text or a datetime, in UTC if it has no
-        zone; by default the trace's first row.
+        Moment of the trace that is the start of a run (a text: ISO 8601), in UTC if it has no zone; by
+        default the trace's first row.
     gap_s : float
-        Longest time between reports that a device is taken to move through evenly: 10 minutes.
+        Longest time between reports that a device moves through evenly.
 
     Raises
     ------

@@ -21,14 +21,9 @@ STRETCHES = 5
 
 
 class Ways(NamedTuple):
-    """Ways from one corner to another.
+    """Ways from corner to corner: ends of stretches, blocks, and kinds of road.
 
-    Attributes
-    ----------
-    east, north : ndarray of int64, shape (ways, STRETCHES + 1)
-        Ends of the stretches, blocks from the town's centre.
-    road : ndarray of int8, shape (ways, STRETCHES)
-        STREET, ARTERIAL or EXPRESSWAY.
+    Ends have shape (ways, STRETCHES + 1), roads (ways, STRETCHES).
     """
 
     east: NDArray[np.int64]
@@ -40,19 +35,12 @@ class Ways(NamedTuple):
         return Ways(self.east[rows], self.north[rows], self.road[rows])
 
     def length_blocks(self) -> NDArray[np.int64]:
-        """Lengths of the stretches, blocks, of shape (ways, STRETCHES); 0 where there is none."""
+        """Return the lengths of the stretches, blocks, of shape (ways, STRETCHES); 0 where there is none."""
         return np.abs(np.diff(self.east, axis=1)) + np.abs(np.diff(self.north, axis=1))
 
 
 def ways(town: CommuterTown, start: Corners, end: Corners) -> Ways:
-    """Find the ways between corners.
-
-    Parameters
-    ----------
-    town : CommuterTown
-    start, end : Corners
-        The corners, of shape (ways,).
-    """
+    """Find the ways between corners of shape (ways,)."""
     arterial = town.blocks_per_arterial
     expressway = arterial * town.arterials_per_expressway
     eastward = np.abs(end.east - start.east) >= np.abs(end.north - start.north)
@@ -75,15 +63,7 @@ def ways(town: CommuterTown, start: Corners, end: Corners) -> Ways:
 
 
 def slowdown(town: CommuterTown, hour: NDArray[np.float64], weekend: bool) -> NDArray[np.float64]:
-    """Congestion at a local hour, from 0 (none) to 1 (a working day's peak).
-
-    Parameters
-    ----------
-    town : CommuterTown
-    hour : ndarray of float64
-        Hours since local midnight; from 24 on they are those of the next morning.
-    weekend : bool
-    """
+    """Return the congestion at local hours, from 0 (none) to 1 (a working day's peak); 24 is 0 again."""
 
     def peak(at_h: float, width_h: float) -> NDArray[np.float64]:
         distance_h = (hour - at_h + 12.0) % 24.0 - 12.0
@@ -96,19 +76,7 @@ def slowdown(town: CommuterTown, hour: NDArray[np.float64], weekend: bool) -> ND
 
 
 def speeds_mps(town: CommuterTown, congestion: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Speeds on the three kinds of road.
-
-    Parameters
-    ----------
-    town : CommuterTown
-    congestion : ndarray of float64, shape (n,)
-        As :func:`slowdown` gives it.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, 3)
-        Metres a second; columns STREET, ARTERIAL, EXPRESSWAY.
-    """
+    """Return the speeds on the kinds of road, of shape (n, 3), for the congestion of :func:`slowdown`."""
     free = np.array([town.street_mps, town.arterial_mps, town.expressway_mps])
     loss = np.array([town.street_slowdown, town.arterial_slowdown, town.expressway_slowdown])
     return np.asarray(free * (1.0 - loss * congestion[:, None]))
@@ -120,7 +88,7 @@ def _nearest_line(twice: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:
 
 
 def _first_line(start: NDArray[np.int64], end: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:
-    """First line of that spacing on the way from ``start`` to ``end``, or ``start`` if there is none."""
+    """Return the first line of that spacing on the way from ``start`` to ``end``, else ``start``."""
     up = spacing * -(-start // spacing)
     down = spacing * (start // spacing)
     line = np.where(end >= start, up, down)

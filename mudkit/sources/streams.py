@@ -4,7 +4,7 @@ A draw is a function of (seed, name of the stream, device, step). So a fleet can
 a device added, left out or asked in another order changes nothing for the others.
 
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2,
-3", SC'11), which passes BigCrush: device and step are its counter, seed and name its key.
+3", SC'11): device and step are its counter, seed and name its key.
 """
 
 from __future__ import annotations
@@ -29,26 +29,11 @@ _MAX_RANGE = 1 << 32
 
 
 def philox4x32(
-    counter: tuple[NDArray[np.uint64], ...], key: tuple[int, int], rounds: int = _ROUNDS
+    counter: tuple[NDArray[np.uint64], ...], key: tuple[int, int]
 ) -> tuple[NDArray[np.uint64], ...]:
-    """Philox4x32 on arrays of counters, all under one key.
-
-    Parameters
-    ----------
-    counter : four ndarrays of uint64
-        The words of the counters, each below 2**32, all of one shape. They are not changed.
-    key : two ints
-        Below 2**32.
-    rounds : int
-        Ten, as in the paper.
-
-    Returns
-    -------
-    four ndarrays of uint64
-        Words below 2**32, of that shape.
-    """
+    """Apply Philox4x32-10 to arrays of counters under one key; all words are below 2**32."""
     c0, c1, c2, c3 = counter
-    for i in range(rounds):
+    for i in range(_ROUNDS):
         k0, k1 = (np.uint64((k + i * step) & 0xFFFFFFFF) for k, step in zip(key, _KEY_STEPS, strict=True))
         product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
         c0, c2 = (product1 >> _HALF) ^ c1 ^ k0, (product0 >> _HALF) ^ c3 ^ k1
@@ -57,22 +42,16 @@ def philox4x32(
 
 
 def device_number(device: str) -> int:
-    """Stable number of a device that is known by its name: 64 bits of a hash of it.
-
-    Small integers are better numbers where devices can be counted; of a million names the chance that any
-    two share a number is 3 in 100 million.
-    """
+    """Return the stable number of a device that is known by its name: 64 bits of a hash of it."""
     return int.from_bytes(hashlib.blake2b(device.encode(), digest_size=8).digest(), "little")
 
 
 class Stream:
     """Random numbers of one kind, for instance the stay at the third stop of a day.
 
-    Every method takes the numbers of devices and steps as integers or arrays of them, broadcasts them, and
-    gives an array of that shape. The methods are views of the same bits: two quantities of one device and
-    step need two streams.
-
-    The bits and the uniforms are the same on every machine; what goes through a logarithm can differ there
+    Every method broadcasts the numbers of devices and steps (integers or arrays), and returns an array of
+    that shape. The methods are views of the same bits: two quantities of one device and step need two
+    streams. The bits and the uniforms are the same on every machine; what goes through a logarithm can differ
     in the last bit.
 
     Parameters
@@ -100,7 +79,7 @@ class Stream:
         return f"Stream(seed={self.seed}, name={self.name!r})"
 
     def words(self, device: ArrayLike, step: ArrayLike) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Two independent words of 64 random bits for each device and step.
+        """Draw two independent words of 64 random bits for each device and step.
 
         Parameters
         ----------
@@ -120,30 +99,24 @@ class Stream:
     def uniform(
         self, device: ArrayLike, step: ArrayLike, low: ArrayLike = 0.0, high: ArrayLike = 1.0
     ) -> NDArray[np.float64]:
-        """Uniform in [low, high), with 53 random bits."""
+        """Draw from [low, high), with 53 random bits."""
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         value = low + (high - low) * _unit(self.words(device, step)[0])
         return np.asarray(np.minimum(value, np.nextafter(high, low)))  # the sum may round up to high
 
     def pair(self, device: ArrayLike, step: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Two independent uniforms in [0, 1) for each device and step, at the price of one.
-
-        The first is what :meth:`uniform` gives.
-        """
+        """Draw two uniforms in [0, 1) for each device and step; the first is that of :meth:`uniform`."""
         first, second = self.words(device, step)
         return _unit(first), _unit(second)
 
     def chance(self, device: ArrayLike, step: ArrayLike, share: ArrayLike) -> NDArray[np.bool_]:
-        """Draw booleans that are true with probability ``share``.
-
-        A case that happens at some share happens at every larger one.
-        """
+        """Draw booleans, true with probability ``share``; what is true at one share is so at a larger one."""
         return np.asarray(self.uniform(device, step) < np.asarray(share))
 
     def integers(
         self, device: ArrayLike, step: ArrayLike, low: ArrayLike, high: ArrayLike
     ) -> NDArray[np.int64]:
-        """Integers in [low, high), each equally likely to within 2**-32.
+        """Draw integers in [low, high), each equally likely to within 2**-32.
 
         Raises
         ------
@@ -180,10 +153,9 @@ class Stream:
         device, step : int or array_like of int
             Address of the draw.
         mean, std : array_like of float
-            The mean and standard deviation of the distribution before it is cut off.
+            Mean and standard deviation before the distribution is cut off.
         within : array_like of float, optional
-            Cut the distribution off at this many standard deviations on either side (a truncated normal:
-            nothing piles up at the ends).
+            Truncate at this many standard deviations on either side; nothing piles up at the ends.
         """
         # 52 bits and a half: never 0 nor 1, whose inverse is infinite.
         u = ((self.words(device, step)[0] >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
@@ -194,7 +166,7 @@ class Stream:
         return np.asarray(np.asarray(mean) + np.asarray(std) * z, dtype=np.float64)
 
     def exponential(self, device: ArrayLike, step: ArrayLike, mean: ArrayLike = 1.0) -> NDArray[np.float64]:
-        """Exponential with the given mean, by inversion; at most 37 times the mean."""
+        """Draw from an exponential distribution, by inversion; at most 37 times its ``mean``."""
         return np.asarray(-np.asarray(mean) * log1p(-self.uniform(device, step)), dtype=np.float64)
 
 

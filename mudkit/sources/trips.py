@@ -1,13 +1,11 @@
 """The trips of a town's cars, day by day.
 
-A day runs from 4:00 to 4:00 local time, as the travel day of the NHTS does, so that an evening that ends
-after midnight belongs to one day. Every car starts it at home and is back before it ends; so a day depends
-on no other day, and a trip is in exactly one of them.
+A day runs from 4:00 to 4:00 local time, as the travel day of the NHTS does. Every car starts it at home and
+is back before it ends, so a day depends on no other day, and a trip is in exactly one of them.
 
 A day has up to three tours from home to home, of up to two stops. On a working day the first tour goes to
-work, with an errand on the way back or not, and the last one is an outing in the evening; on a free day
-all three are outings. A car sets out for a stop only if it would be back in time at the slowest speed there
-is; so the limits hold by construction, whatever the parameters.
+work and the last one is an outing in the evening; on a free day all three are outings. A car sets out for a
+stop only if it would be back in time at the slowest speed there is.
 """
 
 from __future__ import annotations
@@ -42,19 +40,8 @@ _STEPS_PER_DAY = 16
 class Trips(NamedTuple):
     """Trips, ordered by leg of the day and by car as it was asked for.
 
-    Attributes
-    ----------
-    car : ndarray of int64, shape (trips,)
-        Numbers of the cars.
-    start_s : ndarray of int64, shape (trips,)
-        Departures, seconds since 1970 in UTC.
-    lat, lon : ndarray of float64, shape (trips,)
-        Centre of the town, degrees.
-    knot_s : ndarray of float64, shape (trips, 10)
-        Start and end of each of the five stretches, seconds since the departure, not decreasing. Between
-        the end of a stretch and the start of the next one the car waits.
-    east_km, north_km : ndarray of float64, shape (trips, 10)
-        Places at those times, from the town's centre.
+    ``knot_s`` and places, of shape (trips, 10), are the starts and ends of five stretches, since the
+    departure and from the town's centre (``lat``, ``lon``, degrees). Between two stretches a car waits.
     """
 
     car: NDArray[np.int64]
@@ -67,27 +54,13 @@ class Trips(NamedTuple):
 
     @property
     def duration_s(self) -> NDArray[np.float64]:
-        """From departure to arrival, of shape (trips,)."""
+        """Time from departure to arrival, of shape (trips,)."""
         return self.knot_s[:, -1]
 
     def at(
         self, trip: NDArray[np.int64], after_s: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the places of cars in the course of trips.
-
-        Parameters
-        ----------
-        trip : ndarray of int64, shape (n,)
-            Which trip.
-        after_s : ndarray of float64, shape (n,)
-            Seconds since its departure; before it the car is at the start, after arrival at the end.
-
-        Returns
-        -------
-        east_km, north_km : ndarray of float64, shape (n,)
-        speed_mps : ndarray of float64, shape (n,)
-            Speed on the stretch; 0 while the car waits.
-        """
+        """Return places from the centre (east and north, km) and speeds (m/s) in the course of trips."""
         after_s = np.clip(after_s, 0.0, self.duration_s[trip])
         piece = np.zeros(len(trip), dtype=np.int64)
         for knot in range(1, self.knot_s.shape[1] - 1):
@@ -112,7 +85,7 @@ class Trips(NamedTuple):
 
 
 def day_start_s(town: CommuterTown, day: int) -> int:
-    """Time at which a day begins (4:00 local), seconds since 1970 in UTC."""
+    """Return the time at which a day begins (4:00 local), seconds since 1970 in UTC."""
     return day * _S_PER_DAY + DAY_START_S - round(town.utc_offset_h * 3600)
 
 
@@ -122,17 +95,7 @@ def is_weekend(day: int) -> bool:
 
 
 def trips(town: CommuterTown, seed: int, people: Residents, day: int) -> Trips:
-    """All trips of one day.
-
-    Parameters
-    ----------
-    town : CommuterTown
-    seed : int
-    people : Residents
-        The residents of that town and seed.
-    day : int
-        Local date, days since 1970-01-01.
-    """
+    """Return all trips of a local date, in days since 1970-01-01, of the residents of that town and seed."""
     legs = list(_legs(town, seed, people, day))
     origin_s = day_start_s(town, day) - DAY_START_S
     car = np.concatenate([leg.row for leg in legs])
@@ -242,7 +205,7 @@ class _Draws:
         return Corners(*(np.where(to_work, work, errands[rows, slot]) for work, errands in places))
 
     def stay_s(self, tour: int, leg: int) -> NDArray[np.float64]:
-        """Time at the end of a leg, seconds."""
+        """Return the time at the end of a leg, seconds."""
         town = self._town
         if leg == _LEGS - 1:
             return np.zeros(len(self._car))
@@ -251,7 +214,7 @@ class _Draws:
         return 3600.0 * np.where(self.to_work(tour, leg), town.work_h + town.work_spread_h * z, errand_h)
 
     def knots(self, way: Ways, depart_s: NDArray[np.float64], step: int) -> NDArray[np.float64]:
-        """Start and end of each stretch, seconds since the departure; the speeds are those of its hour."""
+        """Return start and end of each stretch, seconds since the departure, at the speeds of its hour."""
         town = self._town
         speeds = speeds_mps(town, slowdown(town, depart_s / 3600.0, self._weekend))
         pace = self._stream("speed").normal(self._car, step, 1.0, town.speed_spread, within=SPEED_CUT)
@@ -267,7 +230,7 @@ class _Draws:
 
 
 def _longest_s(town: CommuterTown, way: Ways) -> NDArray[np.float64]:
-    """Upper bound of the time that ways take, whatever the hour and the chance, of shape (ways,)."""
+    """Return an upper bound of the time that ways take, whatever the hour and the draws."""
     slowest = speeds_mps(town, np.ones(1))[0] * (1.0 - SPEED_CUT * town.speed_spread)
     driving_s = (1000.0 * town.block_km * way.length_blocks() / slowest[way.road]).sum(axis=1)
     return np.asarray(driving_s + 2.0 * town.turn_wait_s * (STRETCHES - 1))

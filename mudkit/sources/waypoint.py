@@ -26,14 +26,12 @@ class RandomWaypoint:
     """Random waypoint in a square (Camp, Boleng and Davies, WCMC 2(5), 2002, section 2.2).
 
     A device draws a place, uniform in the square, and a speed, uniform in the range, goes there straight,
-    rests for ``pause_s`` and begins again.
+    rests for ``pause_s`` and begins again. Devices are denser in the middle of the square than at its edge.
 
-    The pitfall of the model is the decay of speed: slow legs last longer, so the mean speed over devices
-    falls during a run, to 0 if the range begins at 0 (Yoon, Liu and Noble, "Random waypoint considered
-    harmful", INFOCOM 2003). So the range begins well over 0, and the first leg is drawn from the stationary
-    distribution (Navidi and Camp, IEEE TMC 3(1), 2004): a run is stationary from its first moment on, in
-    places, speeds and rests. Devices are denser in the middle of the square than at its edge; that is the
-    model's.
+    Slow legs last longer, so in a plain run the mean speed decays, to 0 if the range begins at 0 (Yoon, Liu
+    and Noble, "Random waypoint considered harmful", INFOCOM 2003). So the range begins well over 0, and
+    places, speeds and rests are drawn from the stationary distribution (Navidi and Camp, IEEE TMC 3(1),
+    2004).
 
     Raises
     ------
@@ -66,7 +64,7 @@ class RandomWaypoint:
         return LegCourse(self.lat, self.lon, east_km, north_km, first, rule)
 
     def resting_share(self) -> float:
-        """Share of time that devices rest."""
+        """Return the share of time that devices rest."""
         low, high = self.speed_low_mps, self.speed_high_mps
         slowness = np.log(high / low) / (high - low) if high > low else 1.0 / low
         way_s = _MEAN_WAY * 1000.0 * self.edge_km * slowness
@@ -74,12 +72,7 @@ class RandomWaypoint:
 
 
 def check_speeds(low_mps: float, high_mps: float) -> None:
-    """Check that a range of speeds is not empty.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Check that a range of speeds is not empty."""
     if low_mps > high_mps:
         raise ParameterError(
             "The range of speeds is empty.",
@@ -90,17 +83,7 @@ def check_speeds(low_mps: float, high_mps: float) -> None:
 
 
 def speed_of_the_moving(u: NDArray[np.float64], low_mps: float, high_mps: float) -> NDArray[np.float64]:
-    """Speeds of devices met on the way at a moment, where each way has a speed uniform in the range.
-
-    Slow ways last longer, so the density goes with 1 / speed (Navidi and Camp 2004).
-
-    Parameters
-    ----------
-    u : ndarray of float64
-        Uniform in [0, 1).
-    low_mps, high_mps : float
-        The range.
-    """
+    """Return speeds of devices met on the way, for uniform ``u``: density 1 / speed, as slow ways last."""
     # low * (high / low) ** u, through functions whose result depends on no other element of the array.
     return np.asarray(np.clip(low_mps * exp2(u * np.log2(high_mps / low_mps)), low_mps, high_mps))
 

@@ -31,15 +31,7 @@ _MAX_KEY = 1 << 62
 
 
 class Moments(NamedTuple):
-    """Moments of a fleet, ordered by time, at one moment by device; both of shape (moments,).
-
-    Attributes
-    ----------
-    device : ndarray of int64
-        Which device, as it stands in the fleet.
-    t_us : ndarray of int64
-        Microseconds since the start of the run.
-    """
+    """Moments of a run, of shape (moments,), by time and then by device (its place in the fleet)."""
 
     device: NDArray[np.int64]
     t_us: NDArray[np.int64]
@@ -50,25 +42,9 @@ class Workload(Protocol):
     """Times at which devices do something."""
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
-        """Draw the moments of a run.
+        """Draw the moments of a run from ``start_us`` (since 1970 in UTC) up to, not including, its end.
 
-        Parameters
-        ----------
-        seed : int
-            The one seed of the run.
-        name : str
-            Name of the stream: two workloads of different names are independent.
-        devices : sequence of str
-            Names, each once.
-        start_us : int
-            Start of the run, microseconds since 1970 in UTC.
-        length_us : int
-            Length of the run, microseconds; a moment at its very end is not in it.
-
-        Raises
-        ------
-        ParameterError
-            A device is named twice.
+        Devices have distinct names; workloads of different ``name`` are independent.
         """
 
 
@@ -76,7 +52,7 @@ class Workload(Protocol):
 class Poisson:
     """A Poisson process on each device, as the arrivals of the paper "Last hop" (section 4).
 
-    The gaps between moments are exponential, in whole microseconds.
+    The gaps are exponential, in whole microseconds.
 
     Raises
     ------
@@ -113,9 +89,8 @@ class WakingReads:
     """Reads of a user while awake (paper "Last hop", section 4, "User Reads").
 
     Each local day the number of reads is normal around ``per_day``, not under 0, rounded up or down at random
-    so that its mean stays (2.3 becomes 3 in 30 % of cases). The user wakes at ``wake_h`` and is awake for a
-    time that is uniform between the two ``awake_h``, afresh each day; the reads are spread evenly at random
-    over it. It may reach into the next day.
+    so that its mean stays. The user wakes at ``wake_h`` and is awake for a time that is uniform between the
+    two ``awake_h``, afresh each day and perhaps into the next; the reads are spread evenly at random over it.
 
     Raises
     ------
@@ -197,7 +172,7 @@ class Every:
 class TripStarts:
     """Departures of the devices of :class:`~mudkit.sources.commute.Commute`, of the same town and seed.
 
-    The name of the stream plays no part: the trips are those that the devices make.
+    The name of the stream plays no part.
     """
 
     town: CommuterTown = AUSTIN
@@ -218,9 +193,9 @@ class TripStarts:
 class Recorded:
     """Times of a log, such as the unlocks of one phone's screen, replayed on every device.
 
-    The time of day is kept. Each device gets the days of the log in turn from a drawn one on, and begins it
-    again when it ends. Only whole days count: those between the day of the first moment and that of the
-    last, on which the log may begin and end; days without a moment among them count.
+    The time of day is kept. Each device gets the days of the log in turn from a drawn one on, and starts the
+    log again when it ends. Only whole days count, those without a moment included: not the days of the first
+    and of the last moment.
 
     Raises
     ------
@@ -282,7 +257,7 @@ class Recorded:
 
 
 def _spelled_out(count: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Spell out ``count[i]`` things of each row i: their rows, and 0, 1, … within the row."""
+    """Repeat row i ``count[i]`` times; return the rows, and 0, 1, … within each."""
     row = np.repeat(np.arange(len(count)), count)
     first = np.cumsum(count) - count
     return row, np.arange(len(row)) - first[row]

@@ -8,9 +8,9 @@ from typing import Any, Final
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network
 
-__all__ = ["MAX_DEPTH", "check_device", "check_lab", "is_storable"]
+__all__ = ["MAX_VALUE_DEPTH", "check_device", "check_lab", "is_storable"]
 
-MAX_DEPTH: Final = 64
+MAX_VALUE_DEPTH: Final = 64
 """Maximum nesting of lists and mappings in an application's value."""
 
 
@@ -34,7 +34,7 @@ def check_device(given: Host) -> None:
         )
 
 
-def is_storable(value: Any, deepest: int = MAX_DEPTH, *, has_bytes: bool = False) -> bool:
+def is_storable(value: Any, deepest: int = MAX_VALUE_DEPTH, *, has_bytes: bool = False) -> bool:
     """Return whether a store returns a value unchanged and a message can carry it.
 
     ``deepest`` is the allowed nesting of lists and mappings. ``has_bytes`` allows bytes, which JSON cannot

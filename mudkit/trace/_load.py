@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from mudkit.files import existing
 from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, read_table
-from mudkit.trace.formats import Source, recognise
+from mudkit.trace.formats import Source
 from mudkit.trace.loaded import Loaded
-from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit, refuse_for_folder
+from mudkit.trace.options import FileTable, Options, TimeUnit, refuse_for_folder
 from mudkit.trace.parse import Parsed, parse_source
 
 __all__ = ["load"]
@@ -91,14 +91,12 @@ def load(
     ParameterError
         An option is invalid.
     """
-    options = Options.of(table, tz, time_unit, box_km, window_s)
+    options = Options(format, table, tz, time_unit, columns, rule, box_km, window_s)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):
-        sizes = {"box_km": box_km, "window_s": window_s}
-        texts = {"format": format, "table": table, "tz": tz, "time_unit": time_unit}
-        refuse_for_folder(path, **texts, columns=columns, rule=rule, **sizes)
+        refuse_for_folder(path, **vars(options))
         return _load_folder(path)
-    plan = LoadPlan.of(recognise(path, format, columns), options, rule)
+    plan = options.plan(path)
     parsed = parse_source(plan)
     positions, reads, rejected = clean(parsed.good, plan)
     if plan.options.table == "positions":

@@ -29,7 +29,7 @@ from mudkit.files import existing, output_problem, work_folder
 from mudkit.progress import bar
 from mudkit.trace.clean import CleanTables, check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, table_folder
-from mudkit.trace.formats import GZIP_FACTOR, recognise
+from mudkit.trace.formats import GZIP_FACTOR
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit, refuse_for_folder
 from mudkit.trace.parse import check_parsed, parsed_batches
@@ -99,14 +99,12 @@ def scan(
             found=repr(batch_rows),
             expected="a whole number of rows, at least 1",
         )
-    options = Options.of(table, tz, time_unit, box_km, window_s)
+    options = Options(format, table, tz, time_unit, columns, rule, box_km, window_s)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):
-        sizes = {"box_km": box_km, "window_s": window_s}
-        texts = {"format": format, "table": table, "tz": tz, "time_unit": time_unit}
-        refuse_for_folder(path, **texts, columns=columns, rule=rule, **sizes)
+        refuse_for_folder(path, **vars(options))
         return Scan(_Clean(path), batch_rows)
-    return Scan(_Raw(LoadPlan.of(recognise(path, format, columns), options, rule)), batch_rows)
+    return Scan(_Raw(options.plan(path)), batch_rows)
 
 
 class Scan(Displayed):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.derive import derive_reads
 from mudkit.trace.formats import Source
-from mudkit.trace.options import LoadPlan, Options
+from mudkit.trace.options import LoadPlan
 from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, timestamps, with_read_ids
 
@@ -52,12 +52,11 @@ def clean(good: pa.Table, plan: LoadPlan) -> CleanTables:
     TraceContentError
         The rule needs data that the trace does not have.
     """
-    options = plan.options
-    if options.table == "reads":
-        return CleanTables(POSITIONS.empty_table(), *clean_reads(good, options))
+    if plan.options.table == "reads":
+        return CleanTables(POSITIONS.empty_table(), *clean_reads(good, plan))
     positions, occupied, rejected = clean_positions(good)
-    defaults = {"box_km": options.box_km, "window_s": options.window_s}
-    return CleanTables(positions, derive_reads(positions, plan.rule, **defaults, occupied=occupied), rejected)
+    requests = {"box_km": plan.box_km, "window_s": plan.window_s}
+    return CleanTables(positions, derive_reads(positions, plan.rule, **requests, occupied=occupied), rejected)
 
 
 class Positions(NamedTuple):
@@ -96,12 +95,12 @@ def clean_positions(good: pa.Table) -> Positions:
     return Positions(table.take(by_device).cast(POSITIONS), occupied, _rejected(good, aside, reasons))
 
 
-def clean_reads(good: pa.Table, options: Options) -> tuple[pa.Table, pa.Table]:
+def clean_reads(good: pa.Table, plan: LoadPlan) -> tuple[pa.Table, pa.Table]:
     """Return recorded reads ordered by time, and duplicates as rejected rows."""
     if not len(good):
         return READS.empty_table(), REJECTED.empty_table()
     columns = {name: good[name] for name in ("device", "lat", "lon")}
-    for name, value in (("box_km", options.box_km), ("window_s", options.window_s)):
+    for name, value in (("box_km", plan.box_km), ("window_s", plan.window_s)):
         given = good[name] if name in good.column_names else pa.nulls(len(good), pa.float64())
         columns[name] = pc.fill_null(given, value)
     columns["ts"] = timestamps(good["t_us"].to_numpy())

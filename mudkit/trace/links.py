@@ -1,10 +1,12 @@
-"""Load measurements of links: when each was up, with what throughput and latency."""
+"""Load measurements of links: the times at which each was up, with throughput and latency."""
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,19 +20,21 @@ from numpy.typing import NDArray
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceFormatError
 from mudkit.files import existing, sha256
+from mudkit.sources.parameters import time_zone
 from mudkit.trace.formats import Source, header, unreadable
 from mudkit.trace.options import Options
-from mudkit.trace.parse_links import (
-    DRIVING,
-    FORMATS,
-    MEASURED,
-    NEEDED,
-    parse_links,
+from mudkit.trace.parse import (
+    EARLIEST_US,
+    LATE,
+    LATEST_US,
+    UNPARSABLE,
+    malformed_rows,
+    no_rows,
     refuse_mostly_bad,
-    rejected_rows,
 )
 from mudkit.trace.recordings import device_codes, order_recordings, row_durations, stretches
-from mudkit.trace.schema import LINKS, epoch_us, timestamps
+from mudkit.trace.schema import LINKS, REJECTED, epoch_us, rejected_by_reason, rejected_rows, timestamps
+from mudkit.trace.values import NO_TIME, booleans, numbers, raw_text, times_us
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -50,6 +54,15 @@ RECORDING_GAP_S = 10.0
 The driving measurements have a row each second: of the steps forward, 299,037 are 1 s, six are 2 s and three
 are 4 or 5 s (lines that are missing), and all others are 14 s and more (another test).
 """
+
+_FORMATS = ("driving-throughput", "csv", "parquet")
+
+_NEGATIVE = "negative"
+
+_DRIVING = ("network", "test", "time_local", "mbps")
+_REQUIRED = ("device", "ts", "up")
+_WITH_OFFSET = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d:\d\d$"
+_MEASURED = ("down_kbps", "up_kbps", "latency_ms")
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +94,7 @@ class LoadedLinks(Displayed):
 
     def rejected_by_reason(self) -> dict[str, int]:
         """Return the number of rejected rows by reason, most frequent first."""
-        return dict(Counter(self.rejected["reason"].to_pylist()).most_common())
+        return rejected_by_reason(self.rejected)
 
     def outages(self) -> pa.Table:
         """Return the periods in which a link was down.
@@ -195,7 +208,7 @@ def load_links(
                 expected="a number over 0",
             )
     source = _recognise(existing(path, "file of links"), format)
-    driving = source.format == FORMATS[0]
+    driving = source.format == _FORMATS[0]
     if not driving and (outage_kbps, outage_s) != (OUTAGE_KBPS, OUTAGE_S):
         raise ParameterError(
             f"{source.path.name} says itself when a link is up.",
@@ -204,14 +217,15 @@ def load_links(
             expected="no such options: they are for driving-throughput only",
             remedy="leave them out",
         )
-    good, bad = parse_links(source, options)
+    good, bad = _parse_links(source, options)
     device, t_us = device_codes(good["device"]), np.asarray(good["t_us"].to_numpy(), dtype=np.int64)
     order = order_recordings(device, t_us, RECORDING_GAP_S)
     aside = good.take(pa.array(order.aside))
-    again = rejected_rows(source, aside["row"], order.reasons, aside["raw"])
-    refuse_mostly_bad(source, len(good), again, "contradict each other", "one row at a time for a device")
+    again = rejected_rows(source.path.name, aside["row"], order.reasons, aside["raw"])
+    expected = "one row at a time for a device"
+    refuse_mostly_bad(source.path, len(good), again, expected, problem="contradict each other")
     kept = good.take(pa.array(order.kept))
-    columns = {name: kept[name] for name in ("device", *MEASURED)} | {"ts": timestamps(t_us[order.kept])}
+    columns = {name: kept[name] for name in ("device", *_MEASURED)} | {"ts": timestamps(t_us[order.kept])}
     settings: dict[str, Any] = {"tz": tz}
     if driving:
         kbps = np.asarray(kept["down_kbps"].to_numpy(), dtype=np.float64)
@@ -221,7 +235,7 @@ def load_links(
         settings |= {"recording_gap_s": RECORDING_GAP_S}
     else:
         columns["up"] = kept["up"]
-    unused = [c for c in source.columns if c not in (DRIVING if driving else LINKS.names)]
+    unused = [c for c in source.columns if c not in (_DRIVING if driving else LINKS.names)]
     description: dict[str, Any] = {"name": source.path.name, "format": source.format}
     description |= {"sha256": sha256(source.path), "options": settings, "unused_columns": unused}
     links = pa.table({name: columns[name] for name in LINKS.names}).cast(LINKS)
@@ -230,12 +244,12 @@ def load_links(
 
 def _recognise(path: Path, format: str) -> Source:  # noqa: A002
     """Return the format of a file; all its columns are read, so that a rejected row is complete."""
-    if format not in ("auto", *FORMATS):
+    if format not in ("auto", *_FORMATS):
         raise ParameterError(
             "There is no such format.",
             where="format",
             found=repr(format),
-            expected="auto, " + ", ".join(FORMATS),
+            expected="auto, " + ", ".join(_FORMATS),
         )
     if path.is_dir():
         raise TraceFormatError(
@@ -259,19 +273,125 @@ def _recognise(path: Path, format: str) -> Source:  # noqa: A002
         names = pq.read_schema(path).names if is_parquet else header(path)[0]
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error) from error
-    is_driving = set(DRIVING) <= set(names)
+    is_driving = set(_DRIVING) <= set(names)
     if format == "auto":
-        format = FORMATS[0] if is_driving and not is_parquet else "parquet" if is_parquet else "csv"  # noqa: A001
-    if missing := [name for name in (DRIVING if format == FORMATS[0] else NEEDED) if name not in names]:
+        format = _FORMATS[0] if is_driving and not is_parquet else "parquet" if is_parquet else "csv"  # noqa: A001
+    if missing := [name for name in (_DRIVING if format == _FORMATS[0] else _REQUIRED) if name not in names]:
         raise TraceFormatError(
             f"{path.name} lacks columns.",
             where=str(path),
             found=", ".join(name[:40] for name in names[:20]),
             expected=f"a column for each of {', '.join(missing)}"
-            + ("" if format == FORMATS[0] else f"; or those of {FORMATS[0]}: {', '.join(DRIVING)}"),
+            + ("" if format == _FORMATS[0] else f"; or those of {_FORMATS[0]}: {', '.join(_DRIVING)}"),
             remedy="rename the columns, or name the right file",
         )
     return Source(path, format, {name: name for name in names})
+
+
+def _parse_links(source: Source, options: Options) -> tuple[pa.Table, pa.Table]:
+    """Parse a file; return the usable rows, in the order of the file, and the others."""
+    reader = Source(source.path, "parquet" if source.format == "parquet" else "csv", source.columns)
+    goods, bads = [], [REJECTED.empty_table()]
+    for batch in reader.batches():
+        try:
+            parse = _parse_driving if source.format == _FORMATS[0] else _parse_states
+            columns, reason = parse(batch.columns, options)
+        except (pa.ArrowException, KeyError, TypeError) as error:
+            raise TraceFormatError(
+                f"The columns of {batch.source} are not what they should be.",
+                where=str(source.path),
+                found=", ".join(f"{f.name}: {f.type}" for f in batch.columns.schema),
+                expected="names as text, times, and numbers",
+                remedy="check the file",
+            ) from error
+        keep = reason == ""
+        raw = raw_text(batch.columns)
+        table = pa.table(columns | {"row": pa.array(batch.rows), "raw": raw})
+        goods.append(table.filter(pa.array(keep)))
+        name = source.path.name
+        bads.append(rejected_rows(name, batch.rows[~keep], reason[~keep], raw.filter(pa.array(~keep))))
+        bads.append(malformed_rows(batch))
+    bad = pa.concat_tables(bads)
+    count = len(bad) + sum(len(good) for good in goods)
+    if not count:
+        raise no_rows(source.path)
+    refuse_mostly_bad(source.path, count, bad, "names, times and numbers that are not negative")
+    return pa.concat_tables(goods), bad
+
+
+def _parse_driving(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Array], NDArray[np.str_]]:
+    network, test = (pc.utf8_trim_whitespace(_text(columns[name])) for name in ("network", "test"))
+    mbps = numbers(columns["mbps"].combine_chunks())
+    t_us = times_us(_with_offsets(_text(columns["time_local"]), options.tz), options.tz)
+    unparsable = np.isnan(mbps) | _blank(network) | _blank(test)
+    parsed = {
+        "device": pc.binary_join_element_wise(network, test, "-"),
+        "t_us": pa.array(t_us),
+        "up": pa.nulls(len(columns), pa.bool_()),
+        "down_kbps": pa.array(1000.0 * mbps, from_pandas=True),
+        "up_kbps": pa.nulls(len(columns), pa.float64()),
+        "latency_ms": pa.nulls(len(columns), pa.float64()),
+    }
+    return parsed, _reasons(t_us, unparsable, mbps < 0)
+
+
+def _parse_states(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Array], NDArray[np.str_]]:
+    device = pc.utf8_trim_whitespace(_text(columns["device"]))
+    ts = columns["ts"].combine_chunks()
+    with_offsets = _with_offsets(ts, options.tz) if pa.types.is_string(ts.type) else ts
+    t_us = times_us(with_offsets, options.tz, options.time_unit)
+    up = booleans(columns["up"].combine_chunks())
+    parsed = {"device": device, "t_us": pa.array(t_us), "up": up}
+    unparsable = _blank(device) | np.asarray(up.is_null().to_numpy(zero_copy_only=False))
+    negative = np.zeros(len(columns), dtype=np.bool_)
+    for name in _MEASURED:
+        if name not in columns.column_names:
+            parsed[name] = pa.nulls(len(columns), pa.float64())
+            continue
+        values = numbers(columns[name].combine_chunks())
+        # An empty field is a value that was not measured; a text there is a mistake.
+        unparsable |= np.isnan(values) & ~_blank(_text(columns[name]), also=["nan", "NaN", "null"])
+        negative |= values < 0
+        parsed[name] = pa.array(values, from_pandas=True)
+    return parsed, _reasons(t_us, unparsable, negative)
+
+
+def _reasons(
+    t_us: NDArray[np.int64], unparsable: NDArray[np.bool_], negative: NDArray[np.bool_]
+) -> NDArray[np.str_]:
+    late = (t_us < EARLIEST_US) | (t_us > LATEST_US)
+    choices = [UNPARSABLE, LATE, _NEGATIVE]
+    return np.select([unparsable | (t_us == NO_TIME), late, negative], choices, default="")
+
+
+def _text(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks().cast(pa.string())
+
+
+def _blank(text: pa.Array, also: list[str] | None = None) -> NDArray[np.bool_]:
+    empty = pc.is_in(pc.utf8_trim_whitespace(text), value_set=pa.array(["", *(also or [])], pa.string()))
+    return np.asarray(pc.or_kleene(empty, text.is_null()).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _with_offsets(text: pa.Array, tz: str) -> pa.Array:
+    """Replace abbreviations of a zone at the end of texts by offsets: ``… CDT`` by ``…-05:00``.
+
+    Only abbreviations of ``tz`` itself are known: CST differs between Chicago and Shanghai. Texts with others
+    remain unreadable. If all texts have offsets, they are returned as times.
+    """
+    zone = time_zone("tz", tz)
+    for month in (1, 7):  # of this century: winter and summer
+        moment = dt.datetime(2020, month, 1, tzinfo=zone)
+        name, offset = moment.tzname() or "", moment.utcoffset() or dt.timedelta()
+        if name.isalpha():
+            minutes = round(offset.total_seconds() / 60)
+            sign = "-" if minutes < 0 else "+"
+            written = f"{sign}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+            text = pc.replace_substring_regex(text, pattern=rf"\s*\b{name}\s*$", replacement=written)
+    if pc.all(pc.match_substring_regex(text, _WITH_OFFSET)).as_py():
+        with suppress(pa.ArrowInvalid):  # a day that no month has: the parser finds the row
+            return text.cast(pa.timestamp("us", tz="UTC"))  # ten times as fast as the parser
+    return text
 
 
 def _outage(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 from mudkit.display import Displayed, View, first_rows
 from mudkit.predicates import Predicate
 from mudkit.trace.folder import TraceWriter, select
-from mudkit.trace.schema import epoch_us
+from mudkit.trace.schema import epoch_us, rejected_by_reason
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class Loaded(Displayed):
 
     def rejected_by_reason(self) -> dict[str, int]:
         """Return the number of rejected rows by reason, most frequent first."""
-        return dict(Counter(self.rejected["reason"].to_pylist()).most_common())
+        return rejected_by_reason(self.rejected)
 
     def where(self, positions: str | Predicate, reads: str | Predicate | None = None) -> Loaded:
         """Return a part of the trace.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import get_args
@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
+from mudkit.trace.formats import Batch
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options, TimeUnit
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
-from mudkit.trace.schema import REJECTED
+from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
 from mudkit.trace.values import NO_TIME, TIME_UNITS, booleans, numbers, raw_text, times_us
 
 __all__ = [
@@ -38,9 +39,12 @@ __all__ = [
     "Parsed",
     "check_parsed",
     "check_source",
+    "malformed_rows",
+    "no_rows",
     "parse",
     "parse_source",
     "parsed_batches",
+    "refuse_mostly_bad",
 ]
 
 UNPARSABLE = "unparsable"
@@ -105,10 +109,7 @@ def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[
                 expected="a device as text or number, a time, and latitude and longitude as numbers",
                 remedy="check the column mapping",
             ) from error
-        lines = [(batch.source, line.row, UNPARSABLE, line.raw) for line in batch.malformed]
-        rows = [dict(zip(REJECTED.names, line, strict=True)) for line in lines]
-        malformed = pa.Table.from_pylist(rows, schema=REJECTED)
-        yield Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed]))
+        yield Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed_rows(batch)]))
 
 
 def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Options) -> Parsed:
@@ -154,10 +155,52 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     bad = REJECTED.empty_table()
     if not keep.all():
         table = table.filter(pa.array(keep))
-        aside = [rows[~keep], reason[~keep], raw_text(columns.filter(pa.array(~keep)))]
-        bad = pa.table([pa.array([source] * len(aside[0]), pa.string()), *aside], schema=REJECTED)
+        raw = raw_text(columns.filter(pa.array(~keep)))
+        bad = rejected_rows(source, rows[~keep], reason[~keep], raw)
     name_of_all = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([source]))
     return Parsed(table.add_column(0, "source", name_of_all), bad)
+
+
+def malformed_rows(batch: Batch) -> pa.Table:
+    """Return the malformed lines of a batch as rejected rows."""
+    lines = batch.malformed
+    reasons = [UNPARSABLE] * len(lines)
+    return rejected_rows(batch.source, [line.row for line in lines], reasons, [line.raw for line in lines])
+
+
+def no_rows(file: Path) -> TraceContentError:
+    """Return the error for a file without rows."""
+    return TraceContentError(
+        f"{file.name} holds no rows.",
+        where=str(file),
+        found="a header and nothing below it",
+        expected="at least one row",
+        remedy="get the file again",
+    )
+
+
+def refuse_mostly_bad(
+    file: Path,
+    rows: int,
+    bad: pa.Table,
+    expected: str,
+    *,
+    problem: str = "cannot be used",
+    remedy: str = "check the columns, the time zone and the order of the rows",
+) -> None:
+    """Raise an error if more than half of the rows of a file were rejected."""
+    if 2 * len(bad) <= rows:
+        return
+    reasons = rejected_by_reason(bad)
+    raise TraceFormatError(
+        f"Most rows of {file.name} {problem}.",
+        where=str(file),
+        found=f"{len(bad):,} of {rows:,} rows: "
+        + ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+        + f"; the first: {str(bad['raw'][0])[:100]!r}",
+        expected=expected,
+        remedy=remedy,
+    )
 
 
 def check_source(plan: LoadPlan) -> None:
@@ -205,13 +248,7 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, ki
     """
     source, where, names = plan.source, str(plan.source.path), plan.source.columns
     if not rows:
-        raise TraceContentError(
-            f"{source.path.name} holds no rows.",
-            where=where,
-            found="a header and nothing below it",
-            expected="at least one row",
-            remedy="get the file again",
-        )
+        raise no_rows(source.path)
     if 2 * bad.get(UNTIMED, 0) > rows:
         raise TraceFormatError(
             f"Most rows of {source.path.name} have no time.",
@@ -267,7 +304,7 @@ def _wrong_unit(plan: LoadPlan) -> TraceFormatError:
     fitting = [
         unit
         for unit in get_args(TimeUnit)
-        if len(parse(batch.columns, "", batch.rows, Options(options.table, options.tz, unit)).good)
+        if len(parse(batch.columns, "", batch.rows, replace(options, time_unit=unit)).good)
     ]
     return TraceFormatError(
         f"The times in {source.path.name} are not in the unit {options.time_unit!r}.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,16 @@ from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
 from mudkit.trace.formats import Source, header
-from mudkit.trace.parse import EARLIEST_US, LATE, LATEST_US, UNPARSABLE
-from mudkit.trace.schema import REJECTED
+from mudkit.trace.parse import (
+    EARLIEST_US,
+    LATE,
+    LATEST_US,
+    UNPARSABLE,
+    malformed_rows,
+    no_rows,
+    refuse_mostly_bad,
+)
+from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
 from mudkit.trace.values import NO_TIME, numbers, raw_text, times_us
 from mudkit.units import US_PER_S
 
@@ -63,7 +70,7 @@ class UnlockLog:
 
     def rejected_by_reason(self) -> dict[str, int]:
         """Return the number of rejected rows by reason, most frequent first."""
-        return dict(Counter(self.rejected["reason"].to_pylist()).most_common())
+        return rejected_by_reason(self.rejected)
 
     def summary(self) -> pd.DataFrame:
         """Return a summary of the log: rows of ``what`` and ``value``, both text."""
@@ -139,21 +146,14 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     good, bad = _read(source)
     rows = len(good) + len(bad)
     if not rows:
-        raise TraceContentError(
-            f"{path.name} holds no rows.",
-            where=str(path),
-            found="a header and nothing below it",
-            expected="at least one row",
-            remedy="get the file again",
-        )
-    if 2 * len(bad) > rows:
-        raise TraceFormatError(
-            f"Most rows of {path.name} cannot be used.",
-            where=str(path),
-            found=f"{len(bad):,} of {rows:,} rows; the first: {str(bad['raw'][0])[:100]!r}",
-            expected="a time in seconds since 1970 and a screen status from 0 to 3 in each row",
-            remedy="check the columns; times in milliseconds must be divided by 1000",
-        )
+        raise no_rows(path)
+    refuse_mostly_bad(
+        path,
+        rows,
+        bad,
+        "a time in seconds since 1970 and a screen status from 0 to 3 in each row",
+        remedy="check the columns; times in milliseconds must be divided by 1000",
+    )
     t_us = np.asarray(good["t_us"].to_numpy(), dtype=np.int64)
     status = np.asarray(good["status"].to_numpy(), dtype=np.int64)
     unlocked = np.flatnonzero(status == _UNLOCKED)
@@ -169,7 +169,7 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     unlocked = unlocked[np.argsort(t_us[unlocked], kind="stable")]
     counts = _counting(t_us[unlocked])
     again = good.take(pa.array(unlocked[~counts]))
-    repeated = _rejected(path.name, again["row"], [REPEATED] * len(again), again["raw"])
+    repeated = rejected_rows(path.name, again["row"], [REPEATED] * len(again), again["raw"])
     description = {
         "name": path.name,
         "format": "aware-screen",
@@ -205,11 +205,8 @@ def _read(source: Source) -> tuple[pa.Table, pa.Table]:
         keep, raw = reason == "", raw_text(columns)
         kept = [t_us[keep], status[keep].astype(np.int64), batch.rows[keep]]
         goods.append(pa.table([*kept, raw.filter(pa.array(keep))], schema=pa.schema(kinds)))
-        bads.append(_rejected(name, batch.rows[~keep], reason[~keep], raw.filter(pa.array(~keep))))
-        lines = batch.malformed
-        bads.append(
-            _rejected(name, [m.row for m in lines], [UNPARSABLE] * len(lines), [m.raw for m in lines])
-        )
+        bads.append(rejected_rows(name, batch.rows[~keep], reason[~keep], raw.filter(pa.array(~keep))))
+        bads.append(malformed_rows(batch))
         if whose := [column for column in _WHOSE if column in columns.column_names]:
             distinct = columns.select(whose).group_by(whose).aggregate([]).to_pylist()
             phones |= {tuple(str(of[column]) for column in whose) for of in distinct}
@@ -232,7 +229,3 @@ def _counting(t_us: NDArray[np.int64]) -> NDArray[np.bool_]:
         counts[i] = True
         i = int(np.searchsorted(t_us, t_us[i] + int(REPEAT_S * US_PER_S), side="right"))
     return counts
-
-
-def _rejected(name: str, rows: Any, reasons: Any, raw: Any) -> pa.Table:
-    return pa.table([pa.array([name] * len(rows), pa.string()), rows, reasons, raw], schema=REJECTED)

@@ -5,6 +5,7 @@ All times are microseconds in UTC, all places degrees. A field is nullable only 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,8 @@ __all__ = [
     "device_buckets",
     "epoch_us",
     "read_ids",
+    "rejected_by_reason",
+    "rejected_rows",
     "timestamps",
     "to_frame",
     "with_read_ids",
@@ -203,6 +206,16 @@ TIMES = {
     "deliveries": "created",
 }
 """The column that a table is partitioned and sorted by; the others are not partitioned."""
+
+
+def rejected_rows(source: str, rows: Any, reasons: Any, raw: Any) -> pa.Table:
+    """Build rejected rows of one file from their numbers, the reasons, and the original rows."""
+    return pa.table([pa.array([source] * len(rows), pa.string()), rows, reasons, raw], schema=REJECTED)
+
+
+def rejected_by_reason(rejected: pa.Table) -> dict[str, int]:
+    """Return the number of rejected rows by reason, most frequent first."""
+    return dict(Counter(rejected["reason"].to_pylist()).most_common())
 
 
 def timestamps(t_us: NDArray[np.int64]) -> pa.Array:

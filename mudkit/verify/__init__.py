@@ -1,1 +1,1 @@
-"""What shows that promises hold."""
+"""Verification of the systems' guarantees."""

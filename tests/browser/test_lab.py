@@ -207,7 +207,7 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, screenshot):
         )
         explorer.locator(".js-plotly-plot .x2title").wait_for(state="detached")  # no axes of views are left
         page.keyboard.type("  x")
-        explorer.get_by_text("This is not read yet").wait_for()
+        explorer.get_by_text("This is not a valid history").wait_for()
         assert title.text_content().startswith(f"{weaker}: ILLEGAL"), "the last picture stays"
         for _ in range(len("  x  r3")):
             page.keyboard.press("Backspace")
@@ -396,7 +396,7 @@ def test_an_item_is_watched_in_the_browser(chromium, lab, screenshot):
         monitor.get_by_label("filter", exact=True).fill("")
         page.keyboard.press("Tab")
         monitor.get_by_role("alert").wait_for(state="detached")
-        status.get_by_text("nobody has asked for it. 0 bytes.").wait_for()
+        status.get_by_text("no filter asks for it. 0 bytes.").wait_for()
         monitor.get_by_text("alice: nowhere").wait_for()
         assert payload.nth(1).inner_text() == payload.nth(2).inner_text() == "–"
 
@@ -466,7 +466,7 @@ def test_what_is_known_is_aggregated_in_the_browser(chromium, lab, screenshot):
         titles = known.locator(".js-plotly-plot .annotation-text")
         titles.nth(1).wait_for()
         drawn = titles.first.text_content()
-        choose(known.get_by_label("messages go", exact=True), "until so many messages wait")
+        choose(known.get_by_label("messages go", exact=True), "after a number of messages")
         status.get_by_text("192 messages in 192 aggregates").first.wait_for()
         amount = known.locator(".widget-inline-hbox", has_text="amount").locator(".noUi-handle")
         amount.focus()
@@ -565,7 +565,7 @@ def test_costs_are_dragged_in_the_browser(chromium, lab, screenshot):
         status = costs.get_by_role("status")
         status.get_by_text("the tree:").wait_for()
         before = re.match(r"the tree: [\d.]+% sent, [\d.]+% stale", status.inner_text())[0]
-        costs.get_by_text("The tree that would be shipped: ").wait_for()
+        costs.get_by_text("Tree trained on all devices: ").wait_for()
         title = costs.locator(".js-plotly-plot .gtitle")
         title.wait_for()
         assert title.text_content() == "Where reads were answered locally"
@@ -578,7 +578,7 @@ def test_costs_are_dragged_in_the_browser(chromium, lab, screenshot):
         assert costs.get_by_label("costs", exact=True).input_value() == "own costs"
         for _ in range(12):  # to 0: then nothing speaks against answering locally
             page.keyboard.press("ArrowLeft")
-        costs.get_by_text("The tree that would be shipped: 1 leaf", exact=True).wait_for()
+        costs.get_by_text("Tree trained on all devices: 1 leaf", exact=True).wait_for()
         costs.get_by_text(re.compile(r"^local \(")).wait_for()
         choose(costs.get_by_label("costs", exact=True), "latency")
         status.filter(has_text=before).wait_for()
@@ -589,7 +589,7 @@ def test_a_measure_and_a_device_are_chosen_in_the_browser(chromium, lab, screens
         board = page.locator(".mudkit-scoreboard").first
         board.scroll_into_view_if_needed()
         status, title = board.get_by_role("status"), board.locator(".js-plotly-plot .gtitle")
-        status.get_by_text("Not beaten:").wait_for()
+        status.get_by_text("On the Pareto front:").wait_for()
         assert title.text_content() == "traffic alerts, all devices"
 
         def take(control, name):

@@ -1,8 +1,8 @@
 """Random fleets, work and faults for MUD tables: ``make faults``.
 
 ``python tests/faults/campaign.py --seed 17`` replays one run and prints what it finds; ``--runs 1000 --first 0``
-runs many, and prints how often each transition has happened with each fault in effect. From 1,000 runs on, one
-that could have and has not is a failure.
+runs many, and prints how often each transition occurred with each fault in effect. From 1,000 runs on, a
+reachable one that did not occur is a failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENOUGH = 1000
 
 
 def replay(seed: int) -> int:
-    """Let one run happen; an error comes out as it is."""
+    """Run one seed; an exception propagates."""
     result = play(seed)
     for name, count in sorted(result.counts.items()):
         print(f"  {count:6,} {name}")
@@ -32,8 +32,8 @@ def replay(seed: int) -> int:
 
 
 def many(seeds: range, processes: int) -> int:
-    """Let many runs happen."""
-    began_s, result = time.monotonic(), Runs()
+    """Run many seeds and print the table of transitions."""
+    start_s, result = time.monotonic(), Runs()
     with tqdm(total=len(seeds), unit="run", mininterval=1.0) as bar:
         try:
             for runs in play_all(seeds, processes):
@@ -41,8 +41,8 @@ def many(seeds: range, processes: int) -> int:
                 bar.update(runs.runs)
                 for seed, problems in runs.problems.items():
                     bar.write(f"python tests/faults/campaign.py --seed {seed}")
-                    for each in problems[:3]:
-                        bar.write(f"    {each[:300]}")
+                    for problem in problems[:3]:
+                        bar.write(f"    {problem[:300]}")
         except KeyboardInterrupt:
             bar.write("stopped")
     table = Table(result.cells)
@@ -50,14 +50,14 @@ def many(seeds: range, processes: int) -> int:
     for name, count in sorted(result.counts.items()):
         print(f"  {count:9,} {name}")
     missing = table.missing() if result.runs >= ENOUGH else []
-    never = [each for each in COLUMNS if each != "none" and not result.counts[each]]
+    never = [fault for fault in COLUMNS if fault != "none" and not result.counts[fault]]
     if result.runs >= ENOUGH:
-        missing = [cell for cell in missing if cell[1] not in never] + [(each, "any") for each in never]
+        missing = [cell for cell in missing if cell[1] not in never] + [(fault, "any") for fault in never]
     for row, column in missing:
-        print(f"has not happened: {row!r} with {column!r}")
+        print(f"did not occur: {row!r} with {column!r}")
     for row in table.unknown():
         print(f"has no row: {row!r}")
-    print(f"{result.runs:,} runs, {len(result.problems)} with problems, {time.monotonic() - began_s:.0f} s")
+    print(f"{result.runs:,} runs, {len(result.problems)} with problems, {time.monotonic() - start_s:.0f} s")
     if result.problems:
         print("seeds with problems:", *sorted(result.problems))
     return 1 if result.problems or missing or table.unknown() or result.runs < len(seeds) else 0
@@ -65,7 +65,7 @@ def many(seeds: range, processes: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, help="replay this one")
+    parser.add_argument("--seed", type=int, help="replay this run")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))

@@ -19,23 +19,23 @@ REPLAY = "python tests/faults/campaign.py --seed {}"
 
 @pytest.fixture(scope="module")
 def result(scaled):
-    """What the runs have shown: half of them is done by each of two processes, where there are two cores."""
+    """Results of the runs, spread over two processes where there are two cores."""
     result = Runs()
     for runs in play_all(range(scaled(1000, 50)), min(2, os.cpu_count() or 1)):
         result.add(runs)
     return result
 
 
-def test_faults_break_no_promise(result, scaled):
+def test_runs_with_faults_violate_no_guarantee(result, scaled):
     assert result.runs == scaled(1000, 50)
     assert Table(result.cells).unknown() == []
-    problems = [f"{REPLAY.format(seed)}\n    {each[:3]}" for seed, each in sorted(result.problems.items())]
+    problems = [f"{REPLAY.format(seed)}\n    {found[:3]}" for seed, found in sorted(result.problems.items())]
     assert not problems, "\n".join(problems)
     for kind, model in (("committed", "sequential"), ("committed_wio", "sequential-wio")):
         assert result.counts[f"{kind} {model} OK"] > result.runs / 4
 
 
-def test_the_table_sees_what_is_sent_again(result):
+def test_table_counts_retransmissions(result):
     seen = {transition for transition, _ in result.cells}
     assert {
         "connection: asked again", "generator: tells again", "notifications: sent again",
@@ -43,18 +43,18 @@ def test_the_table_sees_what_is_sent_again(result):
     } <= seen  # fmt: skip
 
 
-def test_every_fault_that_is_drawn_happens(result):
-    """A crash point that no machine has any more kills nobody, and would be counted among what was survived."""
+def test_every_kind_of_fault_occurs(result):
+    """A crash point that no machine has any more never kills, and would count as survived."""
     assert [fault for fault in COLUMNS if fault != "none" and not result.counts[fault]] == []
 
 
-@pytest.mark.soak  # fifty runs do not come everywhere
-def test_whatever_machines_do_happens_with_every_fault(result):
+@pytest.mark.soak  # fifty runs do not reach every cell
+def test_every_transition_occurs_with_every_fault(result):
     assert Table(result.cells).missing() == []
 
 
-def test_what_cannot_happen_is_said_of_cells_that_there_are():
-    rows = [f"{machine}: {each}" for machine, all_ in TRANSITIONS.items() for each in all_]
+def test_unreachable_patterns_match_existing_cells():
+    rows = [f"{machine}: {name}" for machine, names in TRANSITIONS.items() for name in names]
     cells = [(row, column) for row in rows for column in COLUMNS]
     for pattern in UNREACHABLE:
         only = [cell for cell in cells if why_not(*cell, (pattern,))]
@@ -63,7 +63,7 @@ def test_what_cannot_happen_is_said_of_cells_that_there_are():
     assert sum(why_not(*cell) is not None for cell in cells) < len(cells) / 20
 
 
-def test_a_cell_at_0_is_missing_and_marked(result):
+def test_table_lists_and_marks_cells_with_count_0(result):
     row = "writing: committed"
     cells = result.cells.copy()
     for name, faults in result.cells:
@@ -75,7 +75,7 @@ def test_a_cell_at_0_is_missing_and_marked(result):
     assert line.split()[-len(COLUMNS) :][COLUMNS.index("cut")] == "0!"
 
 
-def test_several_processes_find_the_same():
+def test_result_is_independent_of_the_number_of_processes():
     seeds = range(4)
     one, two = play_some(seeds), Runs()
     for runs in play_all(seeds, 2):
@@ -83,28 +83,28 @@ def test_several_processes_find_the_same():
     assert two == one
 
 
-def test_a_run_that_fails_names_its_seed(monkeypatch):
+def test_failed_run_is_a_problem_of_its_seed(monkeypatch):
     monkeypatch.setattr(BackEnd, "_results", lambda self, client: 1 // 0)
     assert set(play_some([3]).problems) == {3}
 
 
 @pytest.mark.soak(keep=6)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_seeded_bug_breaks_a_promise(bug):
+def test_campaign_finds_seeded_bug(bug):
     caught = hunt(bug, range(300))
-    assert caught is not None, f"{bug.breaks}: nobody has noticed"
+    assert caught is not None, f"{bug.breaks}: not found"
     assert (caught.operations is not None) == bug.in_histories
     assert caught.promise
     assert caught.words in str(caught)
-    assert play(caught.seed).problems == [], "it is seeded no more"
+    assert play(caught.seed).problems == [], "the bug is still seeded"
 
 
-def test_what_a_bug_replaces_is_there():
+def test_attributes_that_bugs_replace_exist():
     for bug in BUGS:
         assert [name for owner, name, _ in bug.swaps if name not in vars(owner)] == [], bug.name
 
 
-def test_the_bugs_of_the_page_are_for_the_checker():
+def test_checker_must_find_the_bugs_of_the_design():
     """consistency.md: "seeded bugs in the protocol (…), each of which the checker must catch"."""
     assert [bug.name for bug in BUGS[:4]] == [
         "a dropped last-seen version",
@@ -116,17 +116,17 @@ def test_the_bugs_of_the_page_are_for_the_checker():
 
 
 @pytest.mark.parametrize("in_histories", [True, False])
-def test_a_bug_that_is_not_seeded_is_not_caught(in_histories):
+def test_no_bug_is_found_without_one(in_histories):
     assert hunt(Bug("none", "nothing", (), in_histories), range(1, 5)) is None
 
 
 @pytest.mark.parametrize("in_histories", [True, False])
-def test_an_error_catches_no_bug(in_histories):
+def test_exception_is_not_a_finding(in_histories):
     broken = Bug("an error", "runs", ((BackEnd, "_results", lambda self, client: 1 // 0),), in_histories)
     assert hunt(broken, range(1, 3)) is None
 
 
-def test_what_no_history_shows_is_not_taken_for_the_checkers():
+def test_checker_does_not_find_a_bug_outside_histories():
     always = next(bug for bug in BUGS if bug.name == "conditional writes that always succeed")
     assert hunt(replace(always, in_histories=True), range(1, 3)) is None
-    assert hunt(always, range(1)).promise == "a write is applied once, and answered as it was"
+    assert hunt(always, range(1)).promise == "each write is applied once, and answered accordingly"

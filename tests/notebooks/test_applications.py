@@ -26,7 +26,13 @@ def trouble(lab: Lab, cloud: Cloud, what: str) -> None:
     if what in OTHERS:
         lab.faults.messages(**OTHERS[what])
     if what == "killed":
-        servers = [*cloud.processors, *cloud.gateways, *cloud.servers, cloud.back_end, *cloud.replicas]
+        servers = [
+            *cloud.processors,
+            *cloud.gateways,
+            *cloud.notification_servers,
+            cloud.back_end,
+            *cloud.replicas,
+        ]
         for number, address in enumerate(servers):
             server = address.split("/")[0]
             for at_ms in range(300 + 130 * number, 120_000, 1700):

@@ -35,5 +35,5 @@ KEEPS_ALL = (
 def test_what_the_best_order_keeps_it_keeps_of_all_stories(composition, order, said, ages):
     result = PAIRS[composition][order]
     items = [TraceItem(60 * at, feed, least if result.hides else 0) for at, feed, least in sorted(said)]
-    came = played(Trace(tuple(ages), tuple(items)), result.make)
+    came = played(result.make, Trace(tuple(ages), tuple(items)))
     assert [answer for promise in result.promises if (answer := PROMISES[promise](came))] == []

@@ -63,7 +63,7 @@ def test_what_begins_when_all_is_over_makes_nothing_legal_in_real_time(history, 
             answered_us=None if each.answered_us is None else each.answered_us + end_us,
             content=Content(each.content.value),
             expected=None,
-            found=None,
+            actual=None,
         )
         for each in later
     ]

@@ -61,7 +61,7 @@ class World:
         if op.outcome == "failed":
             return state
         if op.outcome == "conflict":
-            if op.found is not None and not self.shows(state, op.found):
+            if op.actual is not None and not self.shows(state, op.actual):
                 return False
             return False if i in self.vain and self.vain[i] == (state,) else state
         if op.expected is not None and (not self.shows(state, op.expected)):
@@ -141,7 +141,7 @@ def worlds(ops, saw=None, aside=()):
     contents = [
         c
         for op in ops
-        for c in (op.content if op.kind == "read" else None, op.expected, op.found)
+        for c in (op.content if op.kind == "read" else None, op.expected, op.actual)
         if c is not None
     ]
     mentioned = {c.version for c in contents if c.version not in (None, 0)}
@@ -188,7 +188,7 @@ def _seers(ops):
         content = (
             op.content
             if op.kind == "read"
-            else op.found
+            else op.actual
             if op.outcome == "conflict"
             else op.expected
             if op.outcome == "ok"
@@ -401,8 +401,8 @@ def views_hold(operations, views, model):
         state = last = None
         for at, i in enumerate(view):
             op = ops[i]
-            if op.kind == "read" or (op.outcome == "conflict" and op.found is not None):
-                content = op.content if op.kind == "read" else op.found
+            if op.kind == "read" or (op.outcome == "conflict" and op.actual is not None):
+                content = op.content if op.kind == "read" else op.actual
                 if not (
                     is_initial(content)
                     if state is None

@@ -10,7 +10,7 @@ import pytest
 KEPT = 3
 
 
-def told_apart(cases: Mapping[str, Any] | Sequence[Any], *telling: str) -> list[Any]:
+def most_telling(cases: Mapping[str, Any] | Sequence[Any], *telling: str) -> list[Any]:
     """List cases for `parametrize`, all but the most telling marked `soak`.
 
     Parameters

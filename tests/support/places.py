@@ -116,7 +116,7 @@ class Tables(Place):
     }
 
     def build(self) -> None:
-        cloud = mud.Cloud(self.lab, replicas=1, gateways=1, processors=1, servers=1)
+        cloud = mud.Cloud(self.lab, replicas=1, gateways=1, processors=1, notification_servers=1)
         self.ann, self.bob = (
             mud.Client(self.lab.device(name), cloud, app="app", token=self.lab.token(name, "app", hours=100))
             for name in ("ann", "bob")

@@ -215,7 +215,7 @@ def test_verdicts_open_in_a_spreadsheet(tmp_path):
     (tmp_path / "Žofia.py").write_text("def take(seen, message):\n    return True\n", encoding="utf-8")
     run("judge", tmp_path, "--out", tmp_path / "grades.csv")
     assert "Žofia" in (tmp_path / "grades.csv").read_bytes().decode("utf-8-sig")
-    assert (tmp_path / "grades.csv").read_bytes().startswith(b"\xef\xbb\xbffile,")
+    assert (tmp_path / "grades.csv").read_bytes().startswith(b"\xef\xbb\xbfname,")
 
 
 def test_students_open_copies_without_solutions(tmp_path, monkeypatch):
@@ -365,7 +365,7 @@ def test_when_nothing_was_judged_the_status_says_so(tmp_path):
     out = tmp_path / "grades.csv"
     nothing = run("judge", tmp_path / "none.py", "--out", out)
     assert nothing.exit_code == 1
-    assert f"not there: {tmp_path / 'none.py'}: none of" in nothing.stderr
+    assert f"not there: {tmp_path / 'none.py'}: this file defines none of" in nothing.stderr
     some = run("judge", tmp_path / "none.py", tmp_path / "ann.py", "--out", out, "--overwrite")
     assert some.exit_code == 0
     assert "not there" in some.stderr

@@ -211,7 +211,7 @@ def missing(prose, name, value):
     doc, parameters = inspect.getdoc(value) or "", parameters_of(value)
     if not doc:
         yield "no summary"
-    for pattern in (prose.FIRST_WORDS.match, prose.PHRASES.search):
+    for pattern in (prose.OPENING_WORDS.match, prose.PHRASES.search):
         if found := pattern(doc):
             yield found[0]
     yield from (f"undocumented: {each}" for each in sorted(set(parameters) - documented(value)))
@@ -253,7 +253,9 @@ def test_public_methods_are_documented_in_plain_english(prose):
     findings = []
     for kind, name, parameters in methods():
         doc = inspect.getdoc(getattr(kind, name)) or ""
-        words = [found[0] for each in (prose.FIRST_WORDS.match, prose.PHRASES.search) if (found := each(doc))]
+        words = [
+            found[0] for each in (prose.OPENING_WORDS.match, prose.PHRASES.search) if (found := each(doc))
+        ]
         odd = [each for each in (name, *parameters) if prose.NAMES.match(each) and each not in prose.TERMS]
         if not doc or words or odd or undocumented(kind, name, parameters):
             findings.append((kind.__name__, name, words, odd, undocumented(kind, name, parameters)))

@@ -2,12 +2,11 @@
 
 A subscription ``lat BETWEEN :south AND :north AND price <= :most`` is a corner in the space of its bounds,
 ``b = (south, -north, -most)``, and a record is the point ``q = (lat, -lat, -price)`` in the same space: the
-bounds hold exactly when ``b <= q`` in every coordinate. Ranges, boxes and one-sided bounds are one case.
+bounds hold exactly when ``b <= q`` in every coordinate.
 
-Corners are stored in blocks of a fixed size, each with the minimum of every coordinate; a block can contain a
-match only when its minima are ``<= q``. A query compares the minima of all blocks, then the corners of the
-few blocks that remain. The tree assigns corners to blocks so that most queries exclude most blocks; it splits
-and merges leaves as corners are inserted and removed, and is never rebuilt.
+Corners are stored in blocks of a fixed size, each with the minimum of every coordinate. A query compares the
+minima of all blocks, then the corners of the few blocks that may match. The tree assigns corners to blocks
+so that most queries exclude most blocks; it splits and merges leaves, and is never rebuilt.
 """
 
 from __future__ import annotations
@@ -30,15 +29,7 @@ _INF: Final = math.inf
 
 
 class Side(NamedTuple):
-    """Coordinate of the corners.
-
-    Attributes
-    ----------
-    expression : int
-        Number of the record's expression that is bounded.
-    upper : bool
-        Whether it is an upper bound; these coordinates are negated.
-    """
+    """Coordinate of the corners: a bound, negated if ``upper``, of an expression of the record."""
 
     expression: int
     upper: bool
@@ -83,8 +74,7 @@ def ranges(sides: tuple[Side, ...]) -> list[tuple[int, int]]:
 def best_cut(corners: NDArray[np.float64], pairs: list[tuple[int, int]]) -> tuple[Cut, Any] | None:
     """Return the cut into halves that saves the most visits, and the mask of the left half.
 
-    The share of queries that must visit a half is estimated as the product, over the record's expressions, of
-    the length of the half's range over that of the whole.
+    The share of queries that visit a half is estimated as the product over expressions of its relative range.
     """
     best: tuple[float, Cut, Any] | None = None
     whole = _record_ranges(corners, pairs)
@@ -182,10 +172,7 @@ class _Node:
 
 
 class Bounds:
-    """Set of corners, and queries for the corners below a point.
-
-    An entry is in at most one of the instances that share ``places``.
-    """
+    """Set of corners, and queries for those below a point; instances may share ``places``, not entries."""
 
     __slots__ = (
         "_counts", "_free", "_low", "_nodes", "_pairs", "_places", "_root", "_sides", "_used", "corners",
@@ -413,15 +400,7 @@ class Bounds:
         return self.entries[hit][inside], len(hit) * self.corners.shape[2]
 
     def query_many(self, points: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32]]]:
-        """Find the corners for many points, an array of shape (coordinates, n).
-
-        Yields
-        ------
-        number : array of int, shape (m,)
-            Index of the point.
-        entries : array of int32, shape (m,)
-            Entry whose corner is ``<=`` that point.
-        """
+        """Yield numbers of points, of shape (coordinates, n), and the entries with corners ``<=`` them."""
         low = self._low[:, : self._used]
         # The number of points at a time keeps the comparisons within the processor's cache.
         step = max(1, 100_000 // low.size)

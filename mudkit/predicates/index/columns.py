@@ -298,10 +298,7 @@ class Batch:
 
 
 class Pairs:
-    """Pairs as a read predicate sees them: constants come from the subscription.
-
-    Pair i consists of record ``numbers[i]`` of the batch and subscription ``rows[i]``.
-    """
+    """Pairs of a record and a subscription, whose constants a read predicate sees."""
 
     def __init__(
         self,
@@ -334,10 +331,7 @@ class Pairs:
         return self._constants.members(slot, self._rows)
 
     def true(self, part: Node) -> NDArray[np.intp]:
-        """Return the positions of the pairs for which a condition is TRUE, in order.
-
-        Each conjunct is evaluated only on the pairs for which the conjuncts before it are TRUE.
-        """
+        """Return the positions of the pairs for which a condition is TRUE, conjunct after conjunct."""
         left = np.arange(len(self._rows))
         pairs = self
         for conjunct in conjuncts(part):
@@ -355,10 +349,7 @@ class Pairs:
 
 
 class WriterPairs(Pairs):
-    """Pairs as a writer predicate sees them: constants come from the record's writer.
-
-    ``writers`` are predicates by record of the batch, of one signature for all pairs.
-    """
+    """Pairs as a writer predicate sees them: constants come from the record's writer."""
 
     def __init__(
         self,

@@ -1,9 +1,8 @@
 """Plan of a read predicate's signature: which parts are looked up, and which are evaluated.
 
-A predicate is divided into the parts that must all be TRUE. A part that compares an expression over the
-record with one over the subscription (its constants, its reader's data) is looked up: an equality or an
-``IN`` by hash, a bound, a box or a circle in a tree of bounds. The other parts are evaluated on the
-candidates.
+Of the parts that must all be TRUE, one that compares an expression over the record with one over the
+subscription is looked up: an equality or an ``IN`` by hash, a bound, a box or a circle in a tree of bounds.
+The other parts are evaluated on the candidates.
 """
 
 from __future__ import annotations
@@ -41,27 +40,11 @@ _HASHED: Final = NUMBER | STRING | BOOLEAN
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Lookup of the subscriptions of one signature.
+    """Lookup of the subscriptions of one signature: ``probe`` places a record, ``place`` a subscription.
 
-    Attributes
-    ----------
-    probe : callable
-        ``(None, tables, *scopes)`` of a record to ``(key, point)``, or ``None`` if nothing can match.
-    place : callable
-        ``(constants, tables, *scopes)`` of a subscription to ``(keys, corner, is_loose)``, or ``None`` if no
-        record can match it with its reader's present data.
-    sides : tuple of Side
-        Coordinates of the corners.
-    several : bool
-        Whether a subscription may have several keys, those of an ``IN``.
-    rest : Node or None
-        Part that must be evaluated on the candidates.
-    rest_loose : Node or None
-        The same while the bounds of some subscription are wider than its predicate.
-    readers : frozenset of str
-        Scopes of the reader that determine the place of a subscription.
-    indexed, evaluated : tuple of str
-        Texts of the parts.
+    ``probe`` is ``(None, tables, *scopes)`` to ``(key, point)``, ``place`` ``(constants, tables, *scopes)``
+    to ``(keys, corner, is_loose)``; None if nothing can match. ``rest`` is evaluated on the candidates,
+    ``rest_loose`` while bounds of a subscription are wider than its predicate.
     """
 
     probe: Callable[..., Any]

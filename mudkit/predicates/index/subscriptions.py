@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -47,7 +48,7 @@ class SubscriptionIndex(Displayed):
     """Subscriptions with their readers' data; finds those that a record and its writer both mean.
 
     A subscription is a read predicate over records, which may also read its own reader's data, and that data.
-    A record comes with a writer predicate over readers' data. Both predicates must be TRUE.
+    A record comes with a writer predicate over readers' data. Both predicates must be TRUE (Mobius 2.2, 5).
 
     Parameters
     ----------
@@ -56,13 +57,10 @@ class SubscriptionIndex(Displayed):
 
     Notes
     -----
-    Mobius 2.2, 5: predicates on both sides, matched at the processors. Subscriptions of one shape share one
-    signature (NiagaraCQ) and store their constants in NumPy columns. Equalities and ``IN`` are looked up by
-    hash, bounds, boxes and circles in a tree (:mod:`mudkit.predicates.index.bounds`); the rest of the
-    predicate is evaluated on the candidates, few of them one by one, many in one vectorised pass. Results
-    equal those of evaluating every subscription.
-
-    Not thread-safe.
+    Subscriptions of one shape share one signature (NiagaraCQ) and store their constants in NumPy columns.
+    Equalities and ``IN`` are looked up by hash, bounds, boxes and circles in a tree
+    (:mod:`mudkit.predicates.index.bounds`); the rest is evaluated on the candidates. Results equal those of
+    evaluating every subscription. Not thread-safe.
 
     Examples
     --------
@@ -166,7 +164,6 @@ class SubscriptionIndex(Displayed):
         Parameters
         ----------
         identity : hashable
-            Name of the subscription.
         receiver, auth : mapping, optional
             New data; ``None`` keeps the present data.
 
@@ -191,7 +188,6 @@ class SubscriptionIndex(Displayed):
         Parameters
         ----------
         identity : hashable
-            Name of the subscription.
 
         Raises
         ------
@@ -215,19 +211,13 @@ class SubscriptionIndex(Displayed):
         return self._groups[place >> _ROW_BITS], place & ((1 << _ROW_BITS) - 1)
 
     def match(self, record: Mapping[str, Any], writer: Predicate | None = None) -> list[Any]:
-        """Find the subscriptions that match a record.
+        """Return the subscriptions that match a record, in the order in which they were added.
 
         Parameters
         ----------
         record : mapping
-            The record.
         writer : Predicate, optional
             Writer predicate over readers; by default every reader may see the record.
-
-        Returns
-        -------
-        list
-            Names of subscriptions, in the order in which they were added.
 
         Raises
         ------
@@ -251,7 +241,7 @@ class SubscriptionIndex(Displayed):
                     (order, ids[row])
                     for order, row in zip(group.order[rows].tolist(), rows.tolist(), strict=True)
                 ]
-        matches.sort(key=_first)
+        matches.sort(key=itemgetter(0))
         return [identity for _, identity in matches]
 
     def match_many(
@@ -259,19 +249,13 @@ class SubscriptionIndex(Displayed):
         records: Iterable[Mapping[str, Any]],
         writers: Predicate | Sequence[Predicate | None] | None = None,
     ) -> list[list[Any]]:
-        """Find the subscriptions that match each of many records, faster than one by one.
+        """Return the result of :meth:`match` for each of many records, faster than one by one.
 
         Parameters
         ----------
         records : iterable of mapping
-            The records.
         writers : Predicate or sequence of Predicate, optional
             One writer predicate for all records, or one for each; ``None`` admits every reader.
-
-        Returns
-        -------
-        list of list
-            For each record, the result of :meth:`match`.
 
         Raises
         ------
@@ -334,7 +318,6 @@ class SubscriptionIndex(Displayed):
         Parameters
         ----------
         record : mapping
-            The record.
         writer : Predicate, optional
             Writer predicate over readers.
 
@@ -345,7 +328,7 @@ class SubscriptionIndex(Displayed):
             up, and how), ``evaluated`` (the other parts), ``scanned`` (subscriptions that the lookup
             compared), ``candidates`` (its result), ``survivors`` (candidates whose read predicate is TRUE),
             ``matches`` (survivors whose reader the writer means), ``never_seen`` (names that no data have had
-            so far, perhaps misspelt; with a suggestion where the name is similar to a scope).
+            so far, perhaps misspelt, with a suggestion).
         """
         import pandas as pd
 
@@ -394,10 +377,6 @@ class SubscriptionIndex(Displayed):
                 self._seen[scope].add(path)
 
 
-def _first(pair: tuple[int, Any]) -> int:
-    return pair[0]
-
-
 def _unseen(scope: str, path: tuple[str, ...]) -> str:
     meant = MOBIUS.meant(scope, path)
     return ".".join((scope, *path)) + ("" if meant is None else f" (did you mean {meant}?)")
@@ -439,10 +418,7 @@ def _check(predicate: Predicate, what: str) -> None:
 
 
 class Group:
-    """Subscriptions of one signature: a row for each, found by keys and corner.
-
-    ``kinds`` are the kinds of the constants.
-    """
+    """Subscriptions of one signature: a row for each, found by keys and corner."""
 
     def __init__(self, form: Form, kinds: tuple[int, ...]) -> None:
         self.form = form
@@ -726,15 +702,7 @@ class Group:
         return array[pairs.true(form.root)]
 
     def match_many(self, batch: Batch) -> Iterator[tuple[NDArray[np.intp], Rows]]:
-        """Find the subscriptions for many records.
-
-        Yields
-        ------
-        numbers : array of int
-            Index of the record.
-        rows : array of int
-            Row of a subscription that it matches.
-        """
+        """Yield indices of records, and rows of subscriptions that match them."""
         probe, tables = self.plan.probe, batch.tables
         by_key: dict[Any, tuple[list[int], list[Any]]] = {}
         for number, record in enumerate(batch.records):

@@ -14,10 +14,10 @@ storage    in each data centre: a queue for each device, the item cache, white-l
 =========  ===========================================================================================
 
 Messages (:mod:`.messages`), from receiver Bob to sender Ann and back: Bob's ``Filter`` travels sealed through
-his ``Send`` and Ann's queue; Ann pulls it (``Pull``, ``Deliver``) and accepts it. An item of hers that
-matches is encrypted once and sent with ``Send`` as ``Data``, preceded by the channel ``Key``; compute appends
-a copy to the queue of each receiver, and Bob pulls it. Sender and receiver see plaintext; the cloud sees
-names, sizes, expiry, groups and white-lists shown to it.
+his ``Send`` and Ann's queue; Ann pulls it (``Pull``, ``Deliver``) and accepts it. A matching item of hers is
+encrypted once and sent with ``Send`` as ``Data``, preceded by the channel ``Key``; compute appends a copy to
+the queue of each receiver, and Bob pulls it. The cloud sees names, sizes, expiry, groups and the white-lists
+shown to it.
 
 Durable state of a module: its key pair, friends, ports, both kinds of filters, channel keys, outboxes,
 received items until the application has processed them, and the last sequence numbers of other devices. Of

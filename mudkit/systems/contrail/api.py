@@ -263,6 +263,8 @@ class Port(OnHost):
     ) -> Operation:
         """Install a filter on a friend, or on the friends in a group.
 
+        Results in its number when a relay accepts it.
+
         A filter selects the items that are sent, but is no access control: all endpoints with a filter at a
         port share its key, and a relay that colludes with one of them could deliver other items of the port.
 
@@ -278,11 +280,6 @@ class Port(OnHost):
             Time until the filter ends, in seconds; None: never.
         replaces : int, optional
             Number of the filter that this one replaces.
-
-        Returns
-        -------
-        Operation
-            Results in the number of the filter when a relay has accepted it.
 
         Raises
         ------
@@ -556,10 +553,6 @@ class Module(OnHost):
         batch_size : int
             Number of waiting messages of this port at which the module pushes all; 1: at once.
 
-        Returns
-        -------
-        Port
-
         Raises
         ------
         ParameterError
@@ -590,11 +583,11 @@ class Module(OnHost):
         return self._change_friend(device, is_friend=True)
 
     def unfriend(self, device: str) -> Operation:
-        """Remove a device from the white-list, with the filters in both directions; renew all keys.
+        """Remove a ``device`` from the white-list, with the filters in both directions; renew all keys.
 
-        Nothing more is sent to it, except the removal of filters. Messages waiting for it are withdrawn, here
-        at once and at a provider as soon as it is reachable; it keeps what it has fetched. Calls that concern
-        only this device complete: an item has no destination, and a filter fails with AccessDenied.
+        Messages waiting for it are withdrawn, here at once and at a provider as soon as it is reachable; it
+        keeps what it has fetched. Calls that concern only this device complete: an item has no destination,
+        and a filter fails with AccessDenied.
         """
         return self._change_friend(device, is_friend=False)
 

@@ -315,10 +315,7 @@ _S = TypeVar("_S", bound=SealedMessage)
 
 
 def decode_message(message: Unread, me: str) -> DeviceMessage:
-    """Decode a message that a cloud delivered; raise TamperedMessage.
-
-    Its only destination is this device, and an item has a body.
-    """
+    """Decode a message of a cloud, for ``me`` only and with the body of an item; raise TamperedMessage."""
     decoded = DEVICE_FROM_DEVICE.decode(message)
     devices = None if decoded is None else [to.device for to in decoded.to]
     has_no_body = isinstance(decoded, Data) and decoded.body is None

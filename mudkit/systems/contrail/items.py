@@ -63,7 +63,6 @@ class Item(msgspec.Struct, frozen=True):
     source : (str, str), optional
         Sending device and port of a received item.
     item_id : str, optional
-        Name of a received item.
     number : int
         Number of a received item, unique on this device.
 

@@ -187,61 +187,58 @@ DeviceMessage: TypeAlias = Data | Filter | Key | ItemKey
 # -- between a device and a gateway (4.1, 4.2.2)
 
 
-class Join(_Message, frozen=True, tag="join"):
-    """Device to gateway: create the queue; show the white-list (3.3) or do not (None)."""
-
+class _FromDevice(_Message, frozen=True):
     device: _Text
     number: Count
+
+
+class _Visit(_Message, frozen=True):
+    device: _Text
+    visit: Count
+
+
+class Join(_FromDevice, frozen=True, tag="join"):
+    """Device to gateway: create the queue; show the white-list (3.3) or do not (None)."""
+
     friends: Annotated[list[_Text], msgspec.Meta(max_length=_MAX_LISTED)] | None
 
 
-class Send(_Message, frozen=True, tag="send"):
+class Send(_FromDevice, frozen=True, tag="send"):
     """Device to gateway: push a message for other devices (4.1)."""
 
-    device: _Text
-    number: Count
     message: DeviceMessage
 
 
-class Membership(_Message, frozen=True, tag="group"):
+class Membership(_FromDevice, frozen=True, tag="group"):
     """Device to gateway: join a group of publishers, or leave it (3.4.3)."""
 
-    device: _Text
-    number: Count
     group: _Text
     joins: bool
 
 
-class Withdraw(_Message, frozen=True, tag="withdraw"):
+class Withdraw(_FromDevice, frozen=True, tag="withdraw"):
     """Device to gateway: remove this device's messages from the queue of a former friend.
 
     Not in the paper; it follows from the rule that only friends communicate (3.3).
     """
 
-    device: _Text
-    number: Count
     receiver: _Text
 
 
-class Pull(_Message, frozen=True, tag="pull"):
+class Pull(_Visit, frozen=True, tag="pull"):
     """Device to gateway: acknowledge the entries ``got`` and request the next page (4.1).
 
     ``hold``: keep the connection open when the queue is empty. Visit numbers increase across restarts of the
     device. ``start`` is the incarnation of the storage that delivered the acknowledged entries.
     """
 
-    device: _Text
-    visit: Count
     got: Annotated[list[Count], msgspec.Meta(max_length=_MAX_LISTED)]
     hold: bool
     start: _Start = UNSET
 
 
-class Bye(_Message, frozen=True, tag="bye"):
+class Bye(_Visit, frozen=True, tag="bye"):
     """Device to gateway: the connection of a visit is closed."""
-
-    device: _Text
-    visit: Count
 
 
 class Sent(_Message, frozen=True, tag="sent"):
@@ -253,9 +250,9 @@ class Sent(_Message, frozen=True, tag="sent"):
 
 
 class Deliver(_Message, frozen=True, tag="deliver"):
-    """Gateway to device: a page of queue entries by number.
+    """Gateway to device: a page of queue entries.
 
-    The receiver decodes each message separately: a cloud may have tampered with any of them (3.3).
+    Each is decoded alone, for a cloud may have changed any (3.3).
     """
 
     visit: Count
@@ -291,10 +288,7 @@ class Tell(_Message, frozen=True, tag="tell"):
 
 
 class QueueFilled(_Message, frozen=True, tag="filled"):
-    """Storage to gateway: the queue of a device is not empty.
-
-    ``client``: the device's address, for a gateway that has restarted.
-    """
+    """Storage to gateway: the queue of a device is not empty; ``client`` is its address, after a restart."""
 
     device: _Text
     client: Name | UnsetType = UNSET
@@ -381,18 +375,17 @@ class CacheItem(FindItem, frozen=True, tag="cache"):
     body: Opaque
 
 
-class AddMember(_Op, frozen=True, tag="member"):
+class _OfMember(_Op, frozen=True):
+    group: _Text
+    member: _Text
+
+
+class AddMember(_OfMember, frozen=True, tag="member"):
     """Add a device to a group."""
 
-    group: _Text
-    member: _Text
 
-
-class RemoveMember(_Op, frozen=True, tag="unmember"):
+class RemoveMember(_OfMember, frozen=True, tag="unmember"):
     """Remove a device from a group."""
-
-    group: _Text
-    member: _Text
 
 
 class Spread(_Op, frozen=True, tag="spread"):
@@ -569,52 +562,54 @@ class _Operation(msgspec.Struct, frozen=True, tag_field="operation"):
     pass
 
 
-class OpenPort(_Operation, frozen=True, tag="open"):
-    """Open a port; ``asks``: its application accepts or rejects filters (3.2)."""
-
+class _OnPort(_Operation, frozen=True):
     port: str
+
+
+class _PortParameters(_OnPort, frozen=True):
     polling_us: int
     idle_us: int
     batch: int
+
+
+class _OnItems(_OnPort, frozen=True):
+    numbers: Sequence[int]
+    """Numbers of the items that the application has processed; they are deleted."""
+
+
+class OpenPort(_PortParameters, frozen=True, tag="open"):
+    """Open a port; ``asks``: its application accepts or rejects filters (3.2)."""
+
     asks: bool
 
 
-class ConfigurePort(_Operation, frozen=True, tag="configure"):
+class ConfigurePort(_PortParameters, frozen=True, tag="configure"):
     """Change the parameters of a port (4.1)."""
 
-    port: str
-    polling_us: int
-    idle_us: int
-    batch: int
 
-
-class Listen(_Operation, frozen=True, tag="listen"):
+class Listen(_OnPort, frozen=True, tag="listen"):
     """Subscribe the application to the items of a port."""
 
-    port: str
 
-
-class Publish(_Operation, frozen=True, tag="publish"):
+class Publish(_OnPort, frozen=True, tag="publish"):
     """Publish an item, encoded by :func:`~mudkit.systems.contrail.items.pack` (3.2).
 
     ``item`` None: a unique name. ``only``: devices among those with a filter; None: all.
     """
 
-    port: str
     packed: bytes
     item: str | None
     expires_us: int | None
     only: Sequence[str] | None
 
 
-class InstallFilter(_Operation, frozen=True, tag="install"):
+class InstallFilter(_OnPort, frozen=True, tag="install"):
     """Install a filter on a device, or on the friends in a group (3.1, 3.4.3); the other target is None.
 
     ``item_expires_us``: time for which a matching item is useful; ``lifetime_us``: time until the filter
     ends; ``slot``: number of the filter to replace.
     """
 
-    port: str
     to: str | None
     group: str | None
     remote: str
@@ -630,25 +625,16 @@ class RemoveFilter(_Operation, frozen=True, tag="remove"):
     slot: int
 
 
-class ReceiveItem(_Operation, frozen=True, tag="receive"):
+class ReceiveItem(_OnItems, frozen=True, tag="receive"):
     """Return the next item of a port when there is one; delete the processed ones (``numbers``)."""
 
-    port: str
-    numbers: Sequence[int]
 
-
-class ReceiveAll(_Operation, frozen=True, tag="receive all"):
+class ReceiveAll(_OnItems, frozen=True, tag="receive all"):
     """Return all items of a port; delete the processed ones (``numbers``)."""
 
-    port: str
-    numbers: Sequence[int]
 
-
-class DeleteItems(_Operation, frozen=True, tag="taken"):
+class DeleteItems(_OnItems, frozen=True, tag="taken"):
     """Delete items of a port that the application has processed."""
-
-    port: str
-    numbers: Sequence[int]
 
 
 class DecideFilter(_Operation, frozen=True, tag="decide"):

@@ -9,8 +9,8 @@ preferences, context, and device constraints. Section and figure numbers in this
 
 Roles
     :class:`Publications`: the server of a lab (``servers/spooling_server.py``), on which publishers have a
-    :class:`Topic`. It keeps a spool (``spool/spool.py``, Figure 7 of the paper) for each device and topic, in
-    ``servers/server_subscription.py``; ``servers/indexer.py`` matches queries, which are topics, too.
+    :class:`Topic`. It keeps a spool (``spool/spool.py``, Figure 7) for each device and topic
+    (``servers/server_subscription.py``); ``servers/indexer.py`` matches queries, which are topics, too.
     :class:`Subscriber`: the user's device (``device/machine.py``) with its queue (``device/queue.py``).
 
 Messages
@@ -23,12 +23,12 @@ Durable state
     addresses. Device: subscriptions, its queue, facts that are not acknowledged, and an incarnation.
 
 Guarantees
-    A user gets a message at most once, and never after its expiration, also if messages are lost or repeated
-    and machines restart. Facts are handled once, in order. A message that was lost in flight waits again
-    after the next Hello. A device with an empty store is another device: the subscriptions of the old one
-    end. A store restored from a backup is recognised, and the loss is an incident.
+    A user gets a message at most once, and never after its expiration, also under loss, repetition and
+    restarts. Facts are handled once, in order. A message lost in flight waits again after the next Hello. A
+    device with an empty store is another device: the subscriptions of the old one end. A store restored from
+    a backup is recognised, and the loss is an incident.
 
-:func:`simulate` runs the same spool on presorted events without a network (``study/``); over a link of kind
+``study/``: :func:`simulate` runs the same spool on presorted events without a network; over a link of kind
 ``ideal`` both give the same results. Beyond the paper are push services (:class:`Push`), your own logs
 (:func:`read_logs`), and the search for a prefetch limit (:func:`size_prefetch`).
 """

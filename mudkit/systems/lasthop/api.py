@@ -48,9 +48,7 @@ class Publications(OnHost):
     Parameters
     ----------
     lab : Network
-        Lab in which the server runs.
     name : str
-        Name of the server.
     utc_offset_h : float
         Local time of subscriptions minus UTC, in hours.
     spool_capacity : int
@@ -91,7 +89,6 @@ class Topic(OnHost):
     publications : Publications
         Server of the topic.
     name : str
-        Name of the topic.
     """
 
     def __init__(self, publications: Publications, name: str) -> None:
@@ -110,25 +107,19 @@ class Topic(OnHost):
         item: str | None = None,
         **attributes: Value,
     ) -> Operation:
-        """Publish a message.
+        """Publish a message; the result is its identity, for :meth:`rerank`.
 
         Parameters
         ----------
         text : str
-            Text of the message.
         rank : float
-            Rank; the highest are read first.
+            Messages of the highest ranks are read first.
         expires_s : float, optional
             Time until it expires, in seconds; None: never.
         item : str, optional
-            Name in the deliveries; by default the topic and a number.
+            Name in the deliveries; None: the topic and a number.
         **attributes
             Other fields, to which queries can refer.
-
-        Returns
-        -------
-        Operation
-            Its result is the identity of the message, for :meth:`rerank`.
 
         Raises
         ------
@@ -182,7 +173,6 @@ class Subscriber(OnHost):
     Parameters
     ----------
     device : Host
-        Device of the user.
     publications : Publications
         Server of the topics.
     device_capacity : int, optional
@@ -250,17 +240,9 @@ class Subscriber(OnHost):
         return self.installed.call(Unsubscribe(check_topic(topic)))
 
     def read(self, topic: str) -> Operation:
-        """Read the best messages of a topic; without a link, the best on the device.
+        """Read the best messages of a ``topic``; without a link, the best on the device.
 
-        Parameters
-        ----------
-        topic : str
-            Topic of a subscription.
-
-        Returns
-        -------
-        Operation
-            Its result is a list of mappings with text, rank and topic; it raises without a subscription.
+        The result is a list of mappings with text, rank and topic; it raises without a subscription.
         """
         return self.installed.call(Read(check_topic(topic)))
 

@@ -105,11 +105,7 @@ class QueueSizes(Struct, frozen=True, tag_field="operation", tag="queue_sizes"):
 
 
 class Publish(Struct, frozen=True, tag_field="operation", tag="publish"):
-    """Publish a message at the server (3.1).
-
-    ``expires_us`` is the time until it expires (None: never), ``item`` its name in the deliveries (None: the
-    topic and a number).
-    """
+    """Publish a message at the server (3.1); fields as of :meth:`mudkit.systems.lasthop.Topic.publish`."""
 
     topic: str
     rank: float
@@ -232,9 +228,8 @@ class _Message(Struct, frozen=True, tag_field="kind"):
 class Subscriptions(Struct, frozen=True):
     """All subscriptions of a device, as part of a hello.
 
-    ``topics`` has each subscription with the number of the fact by which it began, ``first`` is the first
-    fact that the server has not acknowledged, and ``base`` the last one in the store when the machine
-    started.
+    ``topics`` has each with the number of the fact by which it began. ``first`` is the first unacknowledged
+    fact, ``base`` the last one in the store when the machine started.
     """
 
     topics: dict[_Text, tuple[Count, SubscriptionFields]]

@@ -165,7 +165,7 @@ class Subscription:
 class Following:
     """A subscription that depends on the place of the device: its topic may contain ``{place}``.
 
-    Places are circles by name: latitude and longitude in degrees, and a radius in km. The first match counts.
+    Places are circles by name: latitude and longitude in degrees, and a radius in km; the first match counts.
     It runs on the device, so no other party learns the place.
 
     Examples

@@ -118,7 +118,7 @@ class Client(OnHost):
             app,
             token,
             cloud.gateways,
-            cloud.servers,
+            cloud.notification_servers,
             whole_number("max_rows", max_rows, 1, 1 << 31),
             read_policy,
             write_policy or Now(),

@@ -92,6 +92,7 @@ __all__ = [
     "PlacedRegistered",
     "Policies",
     "Policy",
+    "PolicyUpdate",
     "Read",
     "ReadRequest",
     "Redirect",
@@ -109,7 +110,6 @@ __all__ = [
     "RowEntry",
     "ServerNotification",
     "Ship",
-    "ShippedPolicy",
     "State",
     "TableEntry",
     "TableResult",
@@ -362,8 +362,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
-    ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.Name`); the outcomes of
-    earlier ones than ``known`` in this incarnation are acknowledged.
+    ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.ItemId`); the outcomes
+    of earlier ones than ``known`` in this incarnation are acknowledged.
     """
 
     name: Name
@@ -909,7 +909,7 @@ def _version_of(document: Fields) -> int:
     return version
 
 
-class ShippedPolicy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
+class PolicyUpdate(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
     """Generator to notification server: a policy; ``to`` None: for all devices, else the devices' names."""
 
     app: str
@@ -946,8 +946,8 @@ class Whereabouts(Struct, frozen=True, tag_field="what", tag="whereabouts"):
 
 Notification: TypeAlias = Tell | Life | Policy
 """Body of the stream from a notification server to a client."""
-ServerNotification: TypeAlias = Tell | Life | Whereabouts | ShippedPolicy
-"""Body of the stream from a processor (or of the generator: ShippedPolicy) to a notification server."""
+ServerNotification: TypeAlias = Tell | Life | Whereabouts | PolicyUpdate
+"""Body of the stream from a processor (or of the generator: PolicyUpdate) to a notification server."""
 
 
 class FollowPolicies(Struct, frozen=True, tag_field="kind", tag="follow"):

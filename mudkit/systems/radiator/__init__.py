@@ -3,28 +3,25 @@
 P. Alves and P. Ferreira, Radiator - efficient message propagation in context-aware systems (JISA 2014).
 
 Roles
-    A :class:`Client` on each device propagates its context. The :class:`Server` sends every context once to
-    every other registered client. The user's aggregability function decides for each pair, from the current
-    contexts of sender and receiver, how long to wait: for a number of messages, of people, or for a time. A
-    join merges the released messages into one aggregate.
+    A :class:`Client` on each device propagates its context; the :class:`Server` sends it to every other
+    registered client. For each pair, the user's aggregability function decides from both contexts how long to
+    wait: for a number of messages, of people, or for a time. A join merges the released messages.
 Messages
     Client to server: Register, Unregister, Propagate, DeliveryAck, Unreachable. Server to client: Registered,
     Unregistered, Refused, Identify, Taken, Unknown, Push. Peer to peer: PassedPush, along a chain of
     ``p2p_enabled`` recipients. See :mod:`mudkit.systems.radiator.messages`.
 Durable state
-    A client stores its registration, its outbox of unacknowledged contexts, and the ids of the last 4,096
-    aggregates. The server keeps everything in memory; after a restart clients register again and resend what
-    is not acknowledged. Messages pending at the server are then lost.
+    A client stores its registration, its outbox, and the ids of the last 4,096 aggregates. The server keeps
+    everything in memory; after a restart clients register and resend, and messages pending there are lost.
 Guarantees
     Contexts of a client are processed in order, and exactly once while the server runs; after its restart one
     whose acknowledgement was lost may be processed again. An aggregate is pushed until the client
     acknowledges it, unregisters, or has been silent for ``silence_s``; the client shows it once. No message
     waits longer than ``max_retention_s``: it is then sent, or dropped if it waits for people.
 
-Modules: ``thresholds`` (the aggregability function), ``joins`` and ``engines`` (Algorithm 3; one literal
-engine, and three for many receivers with the same results), ``chains``, ``servers``, ``device``, and
-``study`` (the paper's applications; :func:`broadcast` to many clients without a fleet, with :class:`Tally`
-for its tables).
+Modules: ``thresholds`` (the aggregability function), ``joins`` and ``engines`` (Algorithm 3: one literal
+engine, and three for many receivers), ``chains``, ``servers``, ``device``, and ``study`` (the paper's
+applications, and :func:`broadcast` to many clients without a fleet).
 """
 
 from typing import TYPE_CHECKING

@@ -52,15 +52,14 @@ class Server(OnHost):
     Parameters
     ----------
     lab : Lab
-        The lab that runs the server.
     aggregability : callable
         Function of the current contexts of a sender and a receiver that returns ``Volume``, ``People`` or
         ``Time``.
     join : callable
         Function that merges contexts into one; see :mod:`mudkit.systems.radiator.joins`.
     chain : float
-        Share k of the ``p2p_enabled`` recipients that one chain has at most; 0: no chains, the server pushes
-        to each recipient.
+        Maximum share k of the ``p2p_enabled`` recipients in one chain; 0: the server pushes to each
+        recipient.
     chainability : callable, optional
         Function of two clients' contexts that returns how well they fit into one chain; None: all fit.
     compress : bool
@@ -74,7 +73,6 @@ class Server(OnHost):
     link_kbps : float, optional
         Capacity of the server's outbound link; None: unlimited.
     name : str
-        Name of the server.
 
     Raises
     ------
@@ -85,8 +83,8 @@ class Server(OnHost):
     Attributes
     ----------
     problems : pandas.DataFrame
-        Problems of this server: ``device, ts, detail, system``, a part of ``lab.problems``. Each failure of a
-        user function is listed once per function, sender and receiver, at most 1,000 of them.
+        This server's part of ``lab.problems``. Each failure of a user function is listed once per function,
+        sender and receiver, at most 1,000 of them.
     """
 
     def __init__(
@@ -153,11 +151,9 @@ class Client(OnHost):
     Parameters
     ----------
     device : Device
-        The device that runs the client.
     server : Server
-        The server to register at.
     client_id : str, optional
-        Id of the client; None: the name of the device.
+        None: the name of the device.
     receive : callable, optional
         Called with each received context (the paper's ``receive_callback``).
     attributes : mapping, optional
@@ -172,8 +168,6 @@ class Client(OnHost):
 
     Attributes
     ----------
-    client_id : str
-        Id of the client.
     registered : Operation
         The last registration; its result raises if another live device has the id.
 
@@ -229,22 +223,13 @@ class Client(OnHost):
         return {"client": self.client_id, "registered": self.registered.done()}
 
     def register(self, attributes: _Attributes = None) -> Operation:
-        """Register, or register again with other attributes.
-
-        Parameters
-        ----------
-        attributes : mapping, optional
-            Attributes of the client's context; None: none.
-
-        Returns
-        -------
-        Operation
-            Done when the server has accepted; its result raises if another live device has the id.
+        """Register, or register again with other ``attributes``; done when the server has accepted.
 
         Raises
         ------
         ParameterError
-            The attributes are no mapping, or JSON cannot encode them.
+            The attributes are no mapping, or JSON cannot encode them. From ``result()``: another live device
+            has the id.
         """
         registered: Value = attributes
         if registered is not None and not isinstance(registered, Mapping):
@@ -263,17 +248,9 @@ class Client(OnHost):
         return self.installed.call(UnregisterClient())
 
     def propagate_context(self, context: Context) -> Operation:
-        """Propagate a context to all other clients.
+        """Propagate a ``context`` to all other clients; its people need not include this client.
 
-        Parameters
-        ----------
-        context : Context
-            The context; its people need not include this client.
-
-        Returns
-        -------
-        Operation
-            Done when the server has acknowledged the context; its result is the context's number.
+        The result is the context's number, once the server has acknowledged it.
 
         Raises
         ------

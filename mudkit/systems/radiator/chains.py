@@ -34,10 +34,8 @@ def chains(
 ) -> list[list[str]]:
     """Divide recipients of an aggregate into chains; one that peers cannot reach is a chain of its own.
 
-    ``share`` is the maximum share k of the ``can_pass`` recipients in one chain; 0: no chains. Without a
-    chainability, chains follow the order of the recipients. With it, each chain starts with the first
-    recipient left and continues with the one that fits its last member best, until none fits. ``failed`` is
-    called with the problem of a chainability that fails for a pair; the pair then does not fit.
+    Without a chainability, chains follow the order of the recipients; with it, each continues with the one
+    that fits its last member best. ``failed`` is called with the problem of a pair for which it fails.
     """
     alone = [[client] for client in recipients if not (share and can_pass[client])]
     peers = [client for client in recipients if share and can_pass[client]]

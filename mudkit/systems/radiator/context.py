@@ -29,6 +29,8 @@ class Context(msgspec.Struct, frozen=True):
     ------
     ParameterError
         An argument has the wrong type, or the span ends before it begins.
+    ContextProblem
+        From ``context[name]``: it has no such attribute.
 
     Examples
     --------
@@ -44,20 +46,14 @@ class Context(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if type(self.people) is not frozenset:
             msgspec.structs.force_setattr(self, "people", _names(self.people))
-        if type(self.attributes) is not dict:
-            _check_attributes(self.attributes)
+        if type(self.attributes) is not dict and not isinstance(self.attributes, Mapping):
+            raise _error("attributes", self.attributes, "a mapping of names to values")
         if self.span_us is not None:
             first, last = _pair(self.span_us)
             msgspec.structs.force_setattr(self, "span_us", (first, last))
 
     def __getitem__(self, name: str) -> Any:
-        """Return an attribute.
-
-        Raises
-        ------
-        ContextProblem
-            The context has no attribute of this name.
-        """
+        """Return an attribute."""
         try:
             return self.attributes[name]
         except KeyError:
@@ -102,11 +98,6 @@ def _names(given: Value | Iterable[str]) -> frozenset[str]:
         if all(isinstance(name, str) for name in names):
             return people
     raise _error("people", given, "names of people, such as {'ann'}")
-
-
-def _check_attributes(given: Value) -> None:
-    if not isinstance(given, Mapping):
-        raise _error("attributes", given, "a mapping of names to values")
 
 
 def _pair(given: tuple[int, int]) -> tuple[int, int]:

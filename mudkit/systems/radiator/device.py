@@ -115,18 +115,14 @@ class SeenAggregates:
 
 
 class ClientMachine:
-    """Machine of one client.
+    """Machine of the client ``client`` on ``device``, registered at the address ``server``.
 
     Parameters
     ----------
     ports : Ports
         Store and entropy of the machine.
-    client : str
-        Client id.
-    device : str
-        Name of the device.
-    server : str
-        Address of the server.
+    client, device, server : str
+        Client id, name of the device, address of the server.
     compress : bool
         Whether to compress messages with gzip.
     """

@@ -49,11 +49,7 @@ def function_name(function: object) -> str:
 
 
 def failure(what: str, error: Exception, *, where: str, expected: str, remedy: str) -> PropagationProblem:
-    """Return the problem that a user function has failed.
-
-    ``what`` names the function, ``where`` the clients whose contexts it was called with, and ``remedy`` the
-    consequence. ``expected`` is used where the error does not say what was expected.
-    """
+    """Return the problem that the user function ``what`` has failed for the clients named in ``where``."""
     shown: str | None = None
     if isinstance(error, MudkitError):
         summary, shown, expected = error.summary, error.found, error.expected or expected

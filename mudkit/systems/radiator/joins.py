@@ -1,7 +1,9 @@
 """Joins: functions that merge pending messages into one aggregate (Radiator 2.2, 3.1; Table 2 is lost).
 
 A join maps the contexts of a batch, oldest first, to one context; a user's own join has the same form. Set
-the other parameters of these joins with :func:`functools.partial`.
+the other parameters of these joins with :func:`functools.partial`. ``loc`` is the attribute with the place,
+``km`` the side of grid cells in km, and a join raises ContextProblem where a context lacks an attribute that
+it needs.
 """
 
 from __future__ import annotations
@@ -34,11 +36,6 @@ def concatenation(contexts: Sequence[Context]) -> Context:
     """Join people into one set, times into one span, and each attribute into a list of its values.
 
     The default (Radiator 3.1). A single message becomes lists, too, so that receivers always find lists.
-
-    Parameters
-    ----------
-    contexts : sequence of Context
-        Contexts of a batch, oldest first.
     """
     return _joined(contexts, _lists(contexts))
 
@@ -46,22 +43,8 @@ def concatenation(contexts: Sequence[Context]) -> Context:
 def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
     """Join places into their smallest bounding box, and other attributes into lists.
 
-    Parameters
-    ----------
-    contexts : sequence of Context
-    loc : str
-        Attribute with the place.
-
-    Returns
-    -------
-    Context
-        Has ``box`` (south, west, north, east, degrees; west is greater than east where the box crosses the
-        date line) and ``messages`` instead of the attribute ``loc``.
-
-    Raises
-    ------
-    ContextProblem
-        A context has no place.
+    ``box`` (south, west, north, east, degrees; west is greater than east across the date line) and
+    ``messages``, their number, replace the attribute ``loc``.
     """
     bounds = box([context[loc] for context in contexts])
     others = {name: values for name, values in _lists(contexts).items() if name != loc}
@@ -71,24 +54,8 @@ def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
 def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc: str = "loc") -> Context:
     """Join numbers into their means and places into their box: the speed of traffic (Radiator 2.2).
 
-    Parameters
-    ----------
-    contexts : sequence of Context
-    of : sequence of str
-        Attributes with numbers.
-    loc : str
-        Attribute with the place; contexts may lack it.
-
-    Returns
-    -------
-    Context
-        Has the mean of each attribute in ``of``, ``messages``, and ``box`` where there are places, as in
-        :func:`bounding_box`.
-
-    Raises
-    ------
-    ContextProblem
-        A context lacks an attribute in ``of``.
+    The aggregate has the mean of each attribute in ``of``, ``messages``, and the ``box`` of the contexts that
+    have a place, as in :func:`bounding_box`.
     """
     means = {name: statistics.fmean([context[name] for context in contexts]) for name in of}
     attributes: dict[str, Value] = {**means, "messages": len(contexts)}
@@ -103,27 +70,9 @@ def count_per_cell(
 ) -> Context:
     """Count the different people in each cell: popular spots (Radiator 2.1); people stay anonymous.
 
-    Parameters
-    ----------
-    contexts : sequence of Context
-    km : float
-        Side of the cells, in km.
-    loc : str
-        Attribute with the place.
-    least : int
-        Minimum number of people of a listed cell.
-
-    Returns
-    -------
-    Context
-        Has ``cells``, the fullest first, ``[latitude, longitude, people, messages, reported_s]`` (degrees of
-        the centre; mean time of the contexts), ``elsewhere``, the number of people in cells that are not
-        listed, and ``km``.
-
-    Raises
-    ------
-    ContextProblem
-        A context has no place.
+    ``cells`` lists the cells of at least ``least`` people, the fullest first: ``[latitude, longitude, people,
+    messages, reported_s]`` (degrees of the centre; mean time of the contexts). ``elsewhere`` is the number of
+    people in the other cells.
     """
     by_cell = _by_cell(contexts, km, loc)
     people = {
@@ -142,32 +91,11 @@ def count_per_cell(
 def mean_per_cell(
     contexts: Sequence[Context], *, of: str = "speed_kmh", km: float = 1.0, loc: str = "loc", digits: int = 1
 ) -> Context:
-    """Join numbers into their means in each cell: speed or noise on a map (Radiator 2.2).
+    """Join the numbers ``of`` into their means in each cell: speed or noise on a map (Radiator 2.2).
 
-    The size of the aggregate grows with the number of cells, not of messages. People stay anonymous.
-
-    Parameters
-    ----------
-    contexts : sequence of Context
-    of : str
-        Attribute with the number.
-    km : float
-        Side of the cells, in km.
-    loc : str
-        Attribute with the place.
-    digits : int
-        Decimal places of the means.
-
-    Returns
-    -------
-    Context
-        Has ``cells``, ``[latitude, longitude, mean, messages, reported_s]`` as in :func:`count_per_cell`,
-        ``of`` and ``km``.
-
-    Raises
-    ------
-    ContextProblem
-        A context lacks the number or the place.
+    ``cells`` lists ``[latitude, longitude, mean, messages, reported_s]`` as in :func:`count_per_cell`, means
+    with ``digits`` decimal places. The size grows with the number of cells, not of messages. People stay
+    anonymous.
     """
     cells = [
         [
@@ -182,25 +110,9 @@ def mean_per_cell(
 
 
 def top_k(contexts: Sequence[Context], *, by: str, k: int = 10) -> Context:
-    """Keep the messages with the highest values of an attribute; of equal ones the older.
+    """Keep the ``k`` messages with the highest values of the attribute ``by``; of equal ones the older.
 
-    Parameters
-    ----------
-    contexts : sequence of Context
-    by : str
-        Attribute to sort by.
-    k : int
-        Number of messages to keep.
-
-    Returns
-    -------
-    Context
-        People and attributes of the kept messages, attributes as lists.
-
-    Raises
-    ------
-    ContextProblem
-        A context lacks the attribute.
+    The aggregate has the people of the kept messages, and their attributes as lists.
     """
     kept = sorted(contexts, key=lambda context: context[by], reverse=True)[:k]
     return _joined(contexts, _lists(kept), people=[name for context in kept for name in context.people])
@@ -209,23 +121,8 @@ def top_k(contexts: Sequence[Context], *, by: str, k: int = 10) -> Context:
 def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None) -> Context:
     """Count the different people; they stay anonymous (Radiator 2.1, note b).
 
-    Parameters
-    ----------
-    contexts : sequence of Context
-    k : int
-        Minimum number of people; with fewer the join fails and the messages keep waiting.
-    loc : str, optional
-        Attribute with the place, for a bounding box; None: no box.
-
-    Returns
-    -------
-    Context
-        Has ``count`` and, with ``loc``, ``box``.
-
-    Raises
-    ------
-    ParameterError
-        The contexts are of fewer than k people.
+    The aggregate has ``count`` and, unless ``loc`` is None, ``box``. With fewer than ``k`` people, the join
+    raises ParameterError and the messages keep waiting.
     """
     people = {name for context in contexts for name in context.people}
     if len(people) < k:

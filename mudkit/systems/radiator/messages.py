@@ -200,11 +200,7 @@ class Refused(_Answer, frozen=True, tag="refused"):
 
 
 class Identify(_Answer, frozen=True, tag="identify"):
-    """Server to client: repeat this turn with the challenge.
-
-    Sent when the server knows another incarnation or a newer turn. A late copy of an old registration lacks
-    the challenge.
-    """
+    """Server to client: repeat this turn with the challenge, which late copies lack."""
 
     challenge: Name
 
@@ -265,7 +261,7 @@ def pack(message: Value | msgspec.Struct, compress: bool) -> bytes:
     Parameters
     ----------
     message : object
-        Plain data that JSON can encode.
+        Plain data or a struct.
     compress : bool
         Whether to compress the bytes with gzip.
 
@@ -284,12 +280,11 @@ def unpack(sent: bytes) -> Value:
     Parameters
     ----------
     sent : bytes
-        Bytes from the network.
 
     Returns
     -------
     object
-        The message; None if the bytes are no such message, or more than :data:`MAX_BYTES` when inflated.
+        None if the bytes are no such message, or more than :data:`MAX_BYTES` when inflated.
     """
     try:
         text = inflate(sent)

@@ -74,8 +74,7 @@ def cell(loc: Sequence[float], *, km: float) -> Cell:
 def box(places: Iterable[Sequence[float]]) -> list[float]:
     """Return the smallest bounding box of places: south, west, north, east, degrees.
 
-    West is greater than east where the box crosses the date line. Of two equally wide boxes, the one that
-    does not cross it is returned.
+    West is greater than east where the box crosses the date line; of two equally wide boxes, the other wins.
     """
     lats, lons = zip(*places, strict=True)
     around = sorted({_on_circle(lon) for lon in lons})
@@ -93,12 +92,7 @@ def distance_km(origin: Sequence[float], destination: Sequence[float]) -> float:
     Parameters
     ----------
     origin, destination : (float, float)
-        Latitude and longitude, in this order, degrees.
-
-    Returns
-    -------
-    float
-        Kilometres.
+        Latitude and longitude, degrees.
 
     Raises
     ------

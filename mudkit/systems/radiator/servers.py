@@ -216,7 +216,6 @@ class ServerMachine:
     ports : Ports
         Entropy of the machine; nothing is stored.
     settings : Settings
-        Configuration.
     """
 
     def __init__(self, ports: Ports, settings: Settings) -> None:

@@ -32,8 +32,8 @@ class Volume(msgspec.Struct, frozen=True):
 
     Notes
     -----
-    The value is checked where the function is applied, once per pair: with an invalid one the message waits,
-    and ``Server.problems`` names the sender and the receiver.
+    The value is checked where the function is applied: with an invalid one the message waits, and
+    ``Server.problems`` names the pair.
     """
 
     value: int | Callable[..., int]
@@ -49,10 +49,10 @@ class People(msgspec.Struct, frozen=True):
 
     Notes
     -----
-    Guaranteed if the function always returns ``People(k)`` with the same k for a receiver: each aggregate of
-    this receiver is of at least k different people, and each message is in at most one of its aggregates.
-    Sums, differences and unions of its aggregates therefore consist of whole aggregates of at least k people,
-    and no message is the difference of two. Messages that exceed the maximum retention are dropped.
+    Guaranteed if the function always returns ``People(k)`` with the same k for a receiver: each of its
+    aggregates is of at least k different people, and each message is in at most one of them. Sums,
+    differences and unions of its aggregates therefore consist of whole aggregates, and no message is the
+    difference of two. Messages that exceed the maximum retention are dropped.
 
     Not guaranteed: colluding receivers may compute the difference of two aggregates, because their queues
     differ. A receiver that is among the people (with ``echo``) learns of k - 1 others. Values that all k
@@ -200,19 +200,12 @@ class Aggregability:
 def aggregability(
     *, key: Callable[[Context], Hashable], sender_key: Callable[[Context], Hashable] | None = None
 ) -> Callable[[Function], Aggregability]:
-    """Declare the keys by which an aggregability function distinguishes receivers and senders.
+    """Decorate an aggregability function with the keys by which it distinguishes receivers and senders.
 
     Parameters
     ----------
-    key : callable
-        Function of the receiver's context; see :class:`Aggregability`.
-    sender_key : callable, optional
-        The same for senders.
-
-    Returns
-    -------
-    callable
-        Decorator that returns an :class:`Aggregability`.
+    key, sender_key : callable
+        Functions of a context; see :class:`Aggregability`.
 
     Examples
     --------

@@ -35,9 +35,7 @@ class Relay(OnHost):
     Parameters
     ----------
     lab : Network
-        The lab that the server is added to.
     name : str
-        Name of the server.
 
     Raises
     ------
@@ -57,9 +55,7 @@ class Client(OnHost):
     Parameters
     ----------
     device : Host
-        The device that the client is installed on.
     relay : Relay
-        The relay of the same lab.
     machine : type
         Machine that decides on the device; a subclass may override :meth:`ClientMachine.is_next`.
 
@@ -87,7 +83,7 @@ class Client(OnHost):
         self.installed = device.install(NAME, lambda ports: machine(ports, device.name, address), name=_PORT)
 
     def send(self, to: str, text: str, item: str | None = None) -> Operation:
-        """Send a text to a device; the operation completes when the relay has stored it.
+        """Send a text to a device; done when the relay has stored it, with the message's sequence number.
 
         Parameters
         ----------
@@ -97,12 +93,7 @@ class Client(OnHost):
         text : str
             Text of at most 2,097,152 characters.
         item : str, optional
-            Name of the message in the deliveries; by default sender and number.
-
-        Returns
-        -------
-        Operation
-            Its result is the sequence number of the message at this client.
+            Name of the message in the deliveries; None: sender and number.
 
         Raises
         ------

@@ -164,15 +164,10 @@ class ClientMachine:
         return ()
 
     def is_next(self, seen: int, message: Deliver) -> bool:
-        """Return whether a message follows those in the inbox.
+        """Return whether a message follows ``seen``, its sender's last number in the inbox (0: none).
 
-        Parameters
-        ----------
-        seen : int
-            Sequence number of the sender's last message in the inbox, 0 before the first.
-        message : Deliver
-            ``seq`` is its number, ``after`` that of its predecessor, lower than ``seen`` if the relay
-            has lost its store and does not know what this device has.
+        ``message.after`` is the number of its predecessor, lower than ``seen`` if the relay has lost its
+        store and does not know what this device has.
         """
         return message.after <= seen < message.seq
 

@@ -346,7 +346,6 @@ class RelayMachine:
     # -- delivering
 
     def _deliver_all(self, now_us: int, device: DeviceQueue) -> list[Effect]:
-        """Deliver the whole queue."""
         stop = device.unanswered.clear()
         sent = self._send(now_us, device, sorted(device.queue))
         return sent or list(stop)

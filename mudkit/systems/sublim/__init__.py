@@ -5,11 +5,10 @@ paper, whose section 4 models a community {S, C, ST, P, M}: a server S, subscrib
 of variables ST and a policy P, and messages M. Here the access points are the servers, each for the
 subscribers attached to it.
 
-Roles: one publish server, access points (with SUBLIM, or plain ones without state), and a client on each
-device. The publish server floods each message to all access points (:mod:`.servers.publish_server`). An
-access point keeps an agent per attached subscriber (:mod:`.servers.agent`), which applies the policy and
-queues the result for the client (:mod:`.device`). A client attaches to the nearest access point in range; the
-agent moves there (:mod:`.servers.handover`).
+Roles: one publish server floods each message to all access points (:mod:`.servers.publish_server`). An access
+point, with SUBLIM or plain without state, keeps an agent per attached subscriber (:mod:`.servers.agent`),
+which applies the policy and queues the result for the client (:mod:`.device`). A client attaches to the
+nearest access point in range; the agent moves there (:mod:`.servers.handover`).
 
 Messages (:mod:`.messages`)::
 
@@ -34,8 +33,8 @@ Guarantees: state, policy and queue of a subscriber move between access points e
 them crashes meanwhile. A message published while the subscriber is attached is decided exactly once and, if
 its policy sends it, delivered exactly once and in order, with two limits: of a device that is away only the
 last 5,000 deliveries are kept, and an access point that was down for long misses what is older than the last
-10,000 messages (``skipped`` counts these). A store restored from a backup, or emptied, loses
-what it had not recorded; the incidents say so (``rolled back``).
+10,000 messages (``skipped`` counts these). A store restored from a backup, or emptied, loses what it had not
+recorded; the incidents say so (``rolled back``).
 """
 
 from typing import TYPE_CHECKING

@@ -49,17 +49,15 @@ class PublishServer(OnHost):
     """Publish server of a lab.
 
     A message goes to the subscribers that an access point serves when it is published ("an arrived event is
-    triggered at every connected participant", section 4). Subscribers that attach for the first time later do
-    not get it (association with WiFi takes two seconds), and have no row in the deliveries. A run of an
-    experiment, which knows the intended receivers of an item, counts it as lost. A policy applies once the
-    access point has it: call ``set_policy(…).result()`` before publishing.
+    triggered at every connected participant", section 4). Those that attach for the first time later do not
+    get it, and have no row in the deliveries; a run of an experiment, which knows the intended receivers,
+    counts it as lost. Attaching takes virtual time (association with WiFi two seconds), and so does a policy:
+    call ``set_policy(…).result()`` before publishing.
 
     Parameters
     ----------
     lab : Network
-        The lab that the server is added to.
     name : str
-        Name of the server.
 
     Raises
     ------
@@ -82,19 +80,14 @@ class PublishServer(OnHost):
         return {"access points": len(self.access_points)}
 
     def publish(self, message: Fields, item: str | None = None) -> Operation:
-        """Publish a message to all attached subscribers; their policies decide.
+        """Publish a message to all attached subscribers, whose policies decide; the result is its number.
 
         Parameters
         ----------
         message : mapping of str to object
             Fields: JSON values and bytes.
         item : str, optional
-            Name of the message in the deliveries; by default ``message`` and its number.
-
-        Returns
-        -------
-        Operation
-            Its result is the number of the message.
+            Name of the message in the deliveries; None: ``message`` and its number.
 
         Raises
         ------
@@ -133,7 +126,6 @@ class AccessPoint(OnHost):
     Parameters
     ----------
     lab : Network
-        The lab that its server is added to.
     net : PublishServer
         Publish server of the same lab.
     at : (float, float), optional
@@ -141,7 +133,6 @@ class AccessPoint(OnHost):
     range_m : float
         Radius of its range, metres.
     name : str, optional
-        Name of its server.
     stateful : bool
         Whether it runs SUBLIM; if not, it serves plain subscribers only.
 
@@ -185,9 +176,8 @@ class AccessPoint(OnHost):
 class Subscriber(OnHost):
     """Subscriber with state, on a device; attaches to the nearest access point in range.
 
-    Attaching takes virtual time. Messages published before are not received and have no row in the deliveries
-    (see :class:`PublishServer`); messages published after it and before the first policy has arrived are
-    delivered unchanged. ``set_policy(…).result()`` runs the lab until the access point has the policy.
+    Messages published before it is attached are not received (see :class:`PublishServer`); those published
+    before its first policy has arrived are delivered unchanged.
 
     Parameters
     ----------
@@ -241,25 +231,14 @@ class Subscriber(OnHost):
         return {"policy": None if self.policy is None else self.policy.name}
 
     def set_policy(self, policy: AnyPolicy) -> Operation:
-        """Set the policy (the paper's ``setPolicy``); it applies once the access point has it.
+        """Set the ``policy`` (the paper's ``setPolicy``); done when the access point has it.
 
-        The operation completes then: publish after its ``.result()``. Messages decided before arrive as
-        decided. The new policy starts with its own initial variables.
-
-        Parameters
-        ----------
-        policy : Policy or FunctionPolicy
-            The new policy.
-
-        Returns
-        -------
-        Operation
-            Its result is None; it fails with the PolicyError of the access point's own check.
+        Messages decided before arrive as decided. The new policy starts with its own initial variables.
 
         Raises
         ------
         PolicyError
-            The checker refuses the policy.
+            The checker refuses the policy; from ``result()``: the access point's own check does.
         """
         if isinstance(policy, FunctionPolicy):
             key = f"{policy.name} of {self.name}"
@@ -309,7 +288,6 @@ class PlainSubscriber(OnHost):
     Parameters
     ----------
     device : Host
-        The device.
     net : PublishServer
         Publish server of the same lab.
     predicate : str
@@ -353,12 +331,6 @@ def explain(message: Fields, subscriber: Subscriber) -> Explanation:
     message : mapping
         Fields, as they would be published.
     subscriber : Subscriber
-        Subscriber with a policy.
-
-    Returns
-    -------
-    Explanation
-        The decision, and what each rule saw.
 
     Raises
     ------

@@ -34,7 +34,7 @@ from msgspec.structs import replace
 
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import incarnation, rolled_back
+from mudkit.delivery.session import rolled_back, store_incarnation
 from mudkit.display import View
 from mudkit.events import (
     Call,
@@ -101,10 +101,9 @@ _HELLO_INTERVAL_US: Final = 60_000_000
 
 
 class _Attachment(msgspec.Struct, frozen=True):
-    """Access point of the client.
+    """Access point ``at`` that is to serve the client, and ``origin``, which has before; ``fresh``: none has.
 
-    ``epoch`` counts its changes. ``at`` is to serve it, ``origin`` has served it before. ``fresh``: no access
-    point has served it, as far as it knows.
+    ``epoch`` counts its changes.
     """
 
     epoch: int = 0
@@ -195,7 +194,7 @@ class ClientMachine:
                 return dropped(event)
             case Deliver():
                 return self._receive(now_us, source, message) if message.subscriber == self._me else ()
-            case _ if message.incarnation != incarnation(self._ports):
+            case _ if message.incarnation != store_incarnation(self._ports):
                 return ()  # for a former incarnation
             case Attached():
                 return self._attached(now_us, source, message)
@@ -241,7 +240,7 @@ class ClientMachine:
         self._begin_report(now_us)
         attach = Attach(
             self._me, stored.epoch, stored.origin or target, stored.fresh, self._last_report,
-            Automatic(**self._automatic), incarnation(self._ports),
+            Automatic(**self._automatic), store_incarnation(self._ports),
             self._store.get("seen", int) or msgspec.UNSET, self._policy_seq,
         )  # fmt: skip
         return Send(target, attach), *self._unanswered.sent(now_us, _ATTACH, size_bytes(attach))
@@ -288,7 +287,7 @@ class ClientMachine:
             return ()  # its state may be there
         # Until it is attached, that access point may have the only copy of its state.
         epoch = attachment.epoch if self._is_attached else 0
-        return (Send(source, Left(self._me, incarnation(self._ports), epoch)),)
+        return (Send(source, Left(self._me, store_incarnation(self._ports), epoch)),)
 
     def _context_changed(self, now_us: int) -> Sequence[Effect]:
         """Attach elsewhere or report, if the change of context requires it."""
@@ -322,7 +321,7 @@ class ClientMachine:
 
     def _send_report(self, now_us: int) -> Sequence[Effect]:
         seq = self._last_report
-        report = Report(self._me, seq, Automatic(**self._reported), incarnation(self._ports))
+        report = Report(self._me, seq, Automatic(**self._reported), store_incarnation(self._ports))
         return self._send_until_acked(now_us, seq, report)
 
     def _report_acked(self, now_us: int, seq: int) -> Sequence[Effect]:
@@ -392,7 +391,7 @@ class ClientMachine:
         stored = self._store.get("policy", _Policy)
         if stored is None or stored.is_set:
             return ()
-        policy = SetPolicy(self._me, stored.seq, stored.policy, incarnation(self._ports))
+        policy = SetPolicy(self._me, stored.seq, stored.policy, store_incarnation(self._ports))
         return self._send_until_acked(now_us, _POLICY, policy)
 
     def _send_until_acked(self, now_us: int, key: str | int, message: Report | SetPolicy) -> Sequence[Effect]:

@@ -237,15 +237,25 @@ class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
 # -- clients and access points
 
 
-class Attach(msgspec.Struct, frozen=True, tag_field="kind", tag="attach"):
+class _OfSubscriber(msgspec.Struct, frozen=True, tag_field="kind"):
+    subscriber: _Subscriber
+
+
+class _OfEpoch(_OfSubscriber, frozen=True):
+    epoch: Count
+
+
+class _ToClient(msgspec.Struct, frozen=True, tag_field="kind"):
+    incarnation: _Incarnation
+
+
+class Attach(_OfEpoch, frozen=True, tag="attach"):
     """Client to access point: serve this subscriber.
 
     ``origin`` is the access point that served it before. ``fresh``: none has, as far as this incarnation
     knows. ``seen`` is the number of its last delivery, ``policy`` that of the last policy set; absent: none.
     """
 
-    subscriber: _Subscriber
-    epoch: Count
     origin: Name = msgspec.field(name="from")
     fresh: bool
     report: Count
@@ -255,75 +265,66 @@ class Attach(msgspec.Struct, frozen=True, tag_field="kind", tag="attach"):
     policy: Count | msgspec.UnsetType = msgspec.UNSET
 
 
-class Attached(msgspec.Struct, frozen=True, tag_field="kind", tag="attached"):
+class Attached(_ToClient, frozen=True, tag="attached"):
     """Access point to client: serves it, and knows its automatic variables of this report.
 
     ``policy`` is the number of its policy if the client has set a later one, which is lost; else absent.
     """
 
-    incarnation: _Incarnation
     epoch: Count
     report: Count
     policy: Count | msgspec.UnsetType = msgspec.UNSET
 
 
-class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
+class Identify(_ToClient, frozen=True, tag="identify"):
     """Access point to client: attach again; the access point has restarted, or has no state."""
 
-    incarnation: _Incarnation
 
-
-class Behind(msgspec.Struct, frozen=True, tag_field="kind", tag="behind"):
+class Behind(_ToClient, frozen=True, tag="behind"):
     """Access point to client: another incarnation, or a later state of its store, had reached this epoch.
 
     The client continues at the next epoch; a late copy of an older message cannot.
     """
 
-    incarnation: _Incarnation
     epoch: Count
 
 
-class Report(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
+class Report(_OfSubscriber, frozen=True, tag="report"):
     """Client to access point: the automatic variables."""
 
-    subscriber: _Subscriber
     seq: Count = msgspec.field(name="number")
     automatic: Automatic
     incarnation: _Incarnation
 
 
-class Reported(msgspec.Struct, frozen=True, tag_field="kind", tag="reported"):
+class Reported(_ToClient, frozen=True, tag="reported"):
     """Access point to client: acknowledges a report."""
 
-    incarnation: _Incarnation
     seq: Count = msgspec.field(name="number")
 
 
-class SetPolicy(msgspec.Struct, frozen=True, tag_field="kind", tag="policy"):
+class SetPolicy(_OfSubscriber, frozen=True, tag="policy"):
     """Client to access point: use this policy."""
 
-    subscriber: _Subscriber
     seq: Count = msgspec.field(name="number")
     policy: PolicyText
     incarnation: _Incarnation
 
 
-class PolicySet(msgspec.Struct, frozen=True, tag_field="kind", tag="policy set"):
+class PolicySet(_ToClient, frozen=True, tag="policy set"):
     """Access point to client: acknowledges a policy; with ``problem``, the previous one stays.
 
     ``taken``: the numbers up to this one belong to other policies, which the client has forgotten.
     """
 
-    incarnation: _Incarnation
     seq: Count = msgspec.field(name="number")
     problem: Problem | msgspec.UnsetType = msgspec.UNSET
     taken: Literal[True] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
+class Deliver(_OfSubscriber, frozen=True, tag="deliver"):
     """Access point to client: the next message, or why there is none; nothing is queued before ``first``."""
 
-    subscriber: _Subscriber
     first: Count
     seq: Count = msgspec.field(name="number")
     item: str
@@ -334,20 +335,18 @@ class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
         _check_either(self)
 
 
-class DeliveryAck(msgspec.Struct, frozen=True, tag_field="kind", tag="got"):
+class DeliveryAck(_OfSubscriber, frozen=True, tag="got"):
     """Client to access point: acknowledges all deliveries up to a number."""
 
-    subscriber: _Subscriber
     seq: Count = msgspec.field(name="number")
 
 
-class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
-    """Client to access point: served elsewhere since this epoch; delete older state.
+class Left(_OfSubscriber, frozen=True, tag="left"):
+    """Client to access point: served elsewhere since this epoch (0: not attached yet); delete older state.
 
-    The same for the state of another incarnation. ``epoch`` 0: not attached elsewhere yet.
+    The same for the state of another incarnation.
     """
 
-    subscriber: _Subscriber
     incarnation: _Incarnation
     epoch: Count
 
@@ -355,55 +354,41 @@ class Left(msgspec.Struct, frozen=True, tag_field="kind", tag="left"):
 # -- access points among themselves
 
 
-class Ask(msgspec.Struct, frozen=True, tag_field="kind", tag="ask"):
+class Ask(_OfEpoch, frozen=True, tag="ask"):
     """Access point to another: transfer the subscriber's state to me."""
 
-    subscriber: _Subscriber
-    epoch: Count
     fresh: bool
     incarnation: _Incarnation
 
 
-class StateTransfer(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel"):
+class StateTransfer(_OfEpoch, frozen=True, tag="parcel"):
     """Access point to another: state, policy and queue of a subscriber."""
 
-    subscriber: _Subscriber
-    epoch: Count
     record: Kept
     policy: PolicyText | None
     out: list[Entry]
 
 
-class StateTransferAck(msgspec.Struct, frozen=True, tag_field="kind", tag="parcel has come"):
+class StateTransferAck(_OfEpoch, frozen=True, tag="parcel has come"):
     """Access point to another: the state is stored; the sender may delete it."""
 
-    subscriber: _Subscriber
-    epoch: Count
 
-
-class Moved(msgspec.Struct, frozen=True, tag_field="kind", tag="moved"):
+class Moved(_OfEpoch, frozen=True, tag="moved"):
     """Access point to another: the subscriber has moved on to ``to``."""
 
-    subscriber: _Subscriber
-    epoch: Count
     to: Name
 
 
-class Stale(msgspec.Struct, frozen=True, tag_field="kind", tag="stale"):
+class Stale(_OfEpoch, frozen=True, tag="stale"):
     """Access point to another: the client has attached elsewhere since that epoch."""
 
-    subscriber: _Subscriber
-    epoch: Count
 
-
-class Missing(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
+class Missing(_OfEpoch, frozen=True, tag="missing"):
     """Access point to another: the state of the subscriber is lost, if it ever was here.
 
     ``start_us`` is the time of its start, ``start_seq`` the last message published before.
     """
 
-    subscriber: _Subscriber
-    epoch: Count
     start_us: Count
     start_seq: Count
 
@@ -411,17 +396,14 @@ class Missing(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
 # -- without state
 
 
-class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
+class Hello(_OfSubscriber, frozen=True, tag="hello"):
     """Plain client to access point: send the messages that match this predicate."""
 
-    subscriber: _Subscriber
     filter: _Text
 
 
-class Bye(msgspec.Struct, frozen=True, tag_field="kind", tag="bye"):
+class Bye(_OfSubscriber, frozen=True, tag="bye"):
     """Plain client to access point: unsubscribe."""
-
-    subscriber: _Subscriber
 
 
 class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):

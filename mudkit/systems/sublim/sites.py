@@ -31,8 +31,7 @@ class Site(NamedTuple):
 def best(sites: Sequence[Site], loc: tuple[float, float] | None, current: str | None) -> str | None:
     """Return the address of the nearest access point in range, preferring the current one.
 
-    Out of every range, return the current one, which continues to serve from afar; without a current one, the
-    nearest. None if there are no sites.
+    Out of every range it is the current one, which serves from afar, or else the nearest; without sites None.
     """
     distances_m = {site.address: site.distance_m(loc) for site in sites}
     in_range = [site for site in sites if distances_m[site.address] <= site.range_m]

@@ -91,20 +91,12 @@ def shared_timestamp_policy(patients: Iterable[float]) -> Policy:
     ----------
     patients : iterable of float
         Numbers of the doctor's patients.
-
-    Returns
-    -------
-    Policy
-        The policy.
     """
     return picu(patients, per=None, name="PICU with one Timestamp")
 
 
 def stateless_picu(patients: Iterable[float]) -> Policy:
-    """Return PICU-Stateless, the control: all data of the doctor's patients, and of others with a low pulse.
-
-    It reads the message only; the doctor's patients are constants of its condition.
-    """
+    """Return PICU-Stateless, the control: data of the doctor's patients, and of others with a low pulse."""
     listed = ", ".join(repr(float(patient)) for patient in patients)
     mine = f"message.patient IN ({listed}) OR " if listed else ""
     return Policy(
@@ -175,11 +167,6 @@ def stock_policy(symbols: Iterable[str], *, alarm_percent: float = 5.0) -> Polic
         Symbols of the companies.
     alarm_percent : float
         Change that is sent at once, per cent.
-
-    Returns
-    -------
-    Policy
-        The policy.
     """
     return Policy(
         "stock quotes",
@@ -220,11 +207,6 @@ def disaster_policy(lat: float, lon: float, *, km: float = 5.0) -> Policy:
         Centre of the region, degrees.
     km : float
         Radius of the region, kilometres.
-
-    Returns
-    -------
-    Policy
-        The policy.
     """
     here = f"within_km(message.place, point({float(lat)!r}, {float(lon)!r}), {float(km)!r})"
     text = Keep(("place", "kind", "urgent", "text"))

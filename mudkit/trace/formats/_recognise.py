@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -126,7 +126,11 @@ _DOCUMENTS = (b"%PDF-", b"%!PS", b"{\\rtf")
 _TABLES = frozenset(("cabspotting", "gtfs-rt", "csv"))
 
 
-def recognise(path: Path, format: str = "auto", columns: dict[str, str] | None = None) -> Source:  # noqa: A002
+def recognise(
+    path: Path,
+    format: str = "auto",  # noqa: A002
+    columns: Mapping[str, str] | None = None,
+) -> Source:
     """Return the format of a file or folder, and its columns.
 
     ``columns`` maps mudkit's column names to the file's, for ``csv``, ``gtfs-rt`` and ``parquet``; other

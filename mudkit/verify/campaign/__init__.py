@@ -1,1 +1,1 @@
-"""The fault campaign: random fleets, work and faults, judged by what systems promise."""
+"""Fault campaign for MUD tables: random fleets, work and faults, judged by the system's guarantees."""

@@ -1,7 +1,7 @@
-"""M6: random fleets, work and faults for MUD tables; a run is a function of its seed.
+"""Random fleets, work and faults for MUD tables; a run is a function of its seed.
 
-A run has two kinds of faults again and again, each pair of kinds in its turn: so each kind meets whatever
-machines do, and what they do because of another.
+A run injects two kinds of faults repeatedly. Successive seeds go through all pairs, so that each kind meets
+all transitions, including those that another kind causes.
 """
 
 from __future__ import annotations
@@ -13,65 +13,60 @@ from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
-from mudkit.verify.campaign.faults import KINDS, Trouble
-from mudkit.verify.campaign.table import Cells, SeenHost, SeenNetwork
-from mudkit.verify.campaign.work import APP, MAIN, SIDE, Burst, HeldBack, Work
+from mudkit.verify.campaign.faults import KINDS, FaultInjector
+from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork
+from mudkit.verify.campaign.work import APP, MAIN, SIDE, Burst, RandomDelays, Work
 from mudkit.wire import as_wire
 
 __all__ = ["BURST_S", "MINUTES", "SETTLE_HOURS", "Campaign"]
 
 MINUTES: Final = (12, 75)
-"""How long runs are; in the longer ones, who was not heard of is given up."""
+"""Lengths of runs; in the longer ones, notification servers give up silent devices."""
 SETTLE_HOURS: Final = 1.5
 BURST_S: Final = 60.0
-"""Time within which what a burst of losses has lost arrives, in seconds."""
+"""Time within which messages lost in a burst are retransmitted and answered."""
 
 
 class Campaign:
-    """One run.
-
-    Parameters
-    ----------
-    seed : int
-    """
+    """One run: fleet, work and faults of a seed, and what the judge needs to know about it."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._draw = draw = random.Random(seed)
         self.lab = Lab(seed, record_messages=False)
-        self.lab.world.on_failure = raise_failure  # a run that ends in an error says so
+        self.lab.world.on_failure = raise_failure  # an exception in a machine ends the run
         self.cells: Cells = Cells()
-        seen = SeenNetwork(self.lab, self._note)
+        network = ObservedNetwork(self.lab, self._record_transition)
         lag_s = draw.choice([0.0, 0.5, 5.0, 60.0])
         self.cloud = Cloud(
-            seen,
+            network,
             replicas=draw.randint(0, 3),
             replica_lag_s=lag_s,
             gateways=draw.randint(1, 3),
             processors=draw.randint(1, 3),
-            servers=draw.randint(1, 3),
+            notification_servers=draw.randint(1, 3),
             max_waiting=draw.choice([3, 1000]),
             max_wait_s=draw.choice([10.0, 60.0, 3600.0]),
         )
         self.minutes = draw.choices(MINUTES, [2, 1])[0]
         self.expires_us: dict[str, float] = {}
-        """When the tokens of clients expire, where that is before the end."""
+        """Expiry of each client's token, if before the end of the run."""
         self.users: dict[str, str | None] = {}
-        """Whom their tokens are of."""
+        """User of each client's token."""
         self.renewals: dict[str, list[Any]] = {}
-        """Of each client the tokens that it was given since, as operations."""
+        """Operations that renew each client's token."""
         self.replaces: dict[str, int | None] = {}
-        """The version that each conditional write was to replace, by value."""
+        """Version that each conditional write must replace, by value."""
         self.bases: dict[str, str | None] = {}
-        """The value that each write stood on, by its own; None: none."""
+        """Value that each write was based on (None: no record), by its own value."""
         self.wipes: dict[str, list[int]] = {}
-        """Sessions of its machine after which each device was wiped or restored."""
+        """Session of its machine at each wipe or restore of a device."""
         self.rolled_back_us: dict[str, int] = {}
         """Time at which each host was last wiped or restored."""
         self.bursts: list[Burst] = []
         self.clients: dict[str, Client] = {}
-        self._at_once: set[str] = set()
-        """Clients whose writes no policy delays."""
+        self._undelayed: set[str] = set()
+        """Clients without a write policy."""
         groups: dict[str, str] = {}
         users = ["ann", "bob", "cem"][: draw.randint(1, 3)]
         names = [f"{user}-phone" for user in users] + ["ann-tablet"] * draw.randint(0, 1)
@@ -91,13 +86,13 @@ class Campaign:
         )
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
-        self.trouble = Trouble(self.lab, self.cloud, draw, names, standing, 600.0)
+        self.faults = FaultInjector(self.lab, self.cloud, draw, names, standing, 600.0)
         self.must_commit: dict[str, str] = {}
-        """Values of blind writes that a device had kept when it was killed, with its name."""
-        self.held: dict[str, list[dict[str, Any]]] = {}
-        """What clients list as pending when all is over."""
+        """Values of blind writes that a device had stored when it was killed, with its name."""
+        self.pending: dict[str, list[dict[str, Any]]] = {}
+        """Pending writes listed by each client at the end."""
         self.policies: dict[str, dict[str, Any]] = {}
-        """What they then say of the policies that they follow."""
+        """Policies listed by each client at the end."""
         self._watch_log()
         self._watch_kills()
 
@@ -109,16 +104,16 @@ class Campaign:
         if is_short:
             self.expires_us[name] = hours * 3600e6
         writes: tuple[WritePolicy | ShippedPolicy[WritePolicy] | None, ...] = (
-            HeldBack(random.Random(draw.random())),
+            RandomDelays(random.Random(draw.random())),
             ShippedPolicy(),
             None,
         )
         self.users[name] = user = None if draw.random() < 0.1 else name.split("-")[0]
         policy = draw.choices(writes, [1, 3, 6])[0]
         if policy is None:
-            self._at_once.add(name)
+            self._undelayed.add(name)
         client = Client(
-            SeenHost(device, self._note),
+            ObservedHost(device, self._record_transition),
             self.cloud,
             app=APP,
             max_rows=draw.choice([2, 100]),
@@ -127,49 +122,49 @@ class Campaign:
             write_policy=policy,
         )
         (process,) = self.lab.world.hosts[name].processes
-        process.store.at_put = self._note_write
+        process.store.at_put = self._record_write
         return client
 
-    # -- what is seen from outside
+    # -- observation
 
-    def _note(self, transition: str) -> None:
-        self.cells[transition, self.trouble.in_effect()] += 1
+    def _record_transition(self, transition: str) -> None:
+        self.cells[transition, self.faults.in_effect()] += 1
 
     def _watch_log(self) -> None:
         process, log = self.lab.world.at_address[self.cloud.back_end], self.work.log
 
         def put(key: str, value: Any) -> None:
             if key.startswith("log "):
-                # One that was rolled back is put again, or is beyond the end.
+                # an entry that was rolled back is put again, or remains beyond the end
                 entry = as_wire(value)
                 log[entry["lsn"]] = entry
 
         process.store.at_put = put
 
-    def _note_write(self, key: str, value: Any) -> None:
+    def _record_write(self, key: str, value: Any) -> None:
         if isinstance(value, PendingWrite) and value.data is not None:
             base = None if value.base is None else value.base.data
-            written = str(value.data["v"])
-            self.replaces[written] = value.replaces
-            self.bases[written] = None if base is None else str(base["v"])
+            text = str(value.data["v"])
+            self.replaces[text] = value.replaces
+            self.bases[text] = None if base is None else str(base["v"])
 
     def _watch_kills(self) -> None:
         world, before = self.lab.world, self.lab.world.on_incident
 
-        def incident(host: Any, what: str, detail: Any) -> None:
-            if what == "killed" and host.name in self.clients:
+        def record_incident(host: Any, incident: str, detail: Any) -> None:
+            if incident == "killed" and host.name in self.clients:
                 for process in host.processes:
                     for _, write in process.store.items("write "):
                         if write["type"] == "blind" and write["data"] is not None and write["name"] == MAIN:
                             self.must_commit[write["data"]["v"]] = host.name
-            elif what in ("wiped", "restored"):
-                self._has_lost(host, is_wiped=what == "wiped")
-            before(host, what, detail)
+            elif incident in ("wiped", "restored"):
+                self._record_loss(host, is_wiped=incident == "wiped")
+            before(host, incident, detail)
 
-        world.on_incident = incident
+        world.on_incident = record_incident
 
-    def _has_lost(self, host: Any, *, is_wiped: bool) -> None:
-        """Record that a host was wiped or restored: it has lost what it had stored, or the last of it."""
+    def _record_loss(self, host: Any, *, is_wiped: bool) -> None:
+        """Record that a host was wiped or restored, and so lost all or the last of its state."""
         self.rolled_back_us[host.name] = self.lab.world.now_us
         if host.name not in self.clients:
             return
@@ -177,19 +172,19 @@ class Campaign:
         self.wipes.setdefault(host.name, []).append(process.session)
         self.must_commit = {value: name for value, name in self.must_commit.items() if name != host.name}
         self.renewals.pop(host.name, None)
-        self.work.has_lost(host.name, is_wiped=is_wiped)
+        self.work.record_loss(host.name, is_wiped=is_wiped)
 
     def has_expired(self, name: str, at_us: int) -> bool:
-        """Say whether the token of a client has expired by a time, and was not renewed before."""
-        renewed = any(
-            each.status == "ok" and each.responded_us < at_us for each in self.renewals.get(name, ())
+        """Check whether the token of a client expired by a time and was not renewed before."""
+        is_renewed = any(
+            renewal.status == "ok" and renewal.responded_us < at_us for renewal in self.renewals.get(name, ())
         )
-        return at_us >= self.expires_us.get(name, float("inf")) and not renewed
+        return at_us >= self.expires_us.get(name, float("inf")) and not is_renewed
 
-    # -- one run
+    # -- execution
 
     def run(self) -> None:
-        """Let it happen, mend everything, and let it come to rest."""
+        """Execute the plan, repair all faults, and wait until the system is at rest."""
         draw, world = self._draw, self.lab.world
         first = next(iter(self.clients.values()))
         first.create(MAIN, split=["g", "p"][: draw.randint(0, 2)]).result()
@@ -198,19 +193,19 @@ class Campaign:
             creation.result()
             self.work.creations.append(creation)
         plan = self._plan(world.now_us)
-        for at_us, what in plan:
+        for at_us, step in plan:
             if at_us > world.now_us:
                 world.run(at_us)
-            self._step(what)
-        self.trouble.end()
+            self._step(step)
+        self.faults.end()
         self.lab.run(minutes=10)
-        self.trouble.heal()
+        self.faults.heal()
         self.lab.run(hours=SETTLE_HOURS)
-        self.held = {name: client.pending().result() for name, client in self.clients.items()}
+        self.pending = {name: client.pending().result() for name, client in self.clients.items()}
         self.policies = {name: client.policies().result() for name, client in self.clients.items()}
 
     def _plan(self, now_us: int) -> list[tuple[int, str]]:
-        """Say what happens when: two kinds of faults, every pair of them in its turn, and work among them."""
+        """Return the steps of the run with their times: two kinds of faults, and work among them."""
         draw, minute_us = self._draw, 60_000_000
         end_us = now_us + self.minutes * minute_us
         is_long = self.minutes > 60
@@ -221,110 +216,109 @@ class Campaign:
         plan = [(draw.randint(0, end_us), "work") for _ in range(draw.randint(10, 60))]
         for kind in pair:
             many = draw.randint(3, 6)
-            if is_long:  # a server that is killed forgets who is away
+            if is_long:  # a killed server forgets absent devices
                 many = draw.randint(6, 12) if kind in ("address", "network") else draw.randint(0, 1)
             plan += [(draw.randint(0, end_us), kind) for _ in range(many)]
-            if is_long:  # most of them when he who is away is given up, by a server that is not killed
+            if is_long:  # most of them when a server that is not killed gives up the absent device
                 many = 2 if kind.startswith("notifications") else 10
                 from_us, until_us = away_us + 37 * minute_us, away_us + 42 * minute_us
                 plan += [(draw.randint(from_us, until_us), kind) for _ in range(many)]
         if pair != ("none", "none"):
-            others = [draw.choice(KINDS) for _ in range(draw.choice([0, 0, 1, 3]))] + ["cut"] * draw.randint(
-                0, 2
-            )
+            others = [draw.choice(KINDS) for _ in range(draw.choice([0, 0, 1, 3]))]
+            others += ["cut"] * draw.randint(0, 2)
             plan += [(draw.randint(0, end_us), kind) for kind in others]
         plan += [(draw.randint(0, end_us), "still") for _ in range(draw.randint(0, 2))]
         plan += [(draw.randint(0, end_us), "ship") for _ in range(draw.randint(2, 6))]
         if self.work.with_side:
             plan += [(draw.randint(0, end_us), "table") for _ in range(draw.randint(0, 1))]
-        plan += [(draw.randint(0, end_us), "words") for _ in range(draw.randint(0, 3))]
-        for name, expires_us in self.expires_us.items():  # what is under way when a token expires
+        plan += [(draw.randint(0, end_us), "reader data") for _ in range(draw.randint(0, 3))]
+        for name, expires_us in self.expires_us.items():  # in flight when a token expires
             plan.append((round(expires_us) - draw.randint(0, 20_000), f"late {name}"))
         plan += [(draw.randint(0, end_us), "renew") for _ in range(draw.randint(0, 2))]
         plan += [(draw.randint(0, end_us), "burst") for _ in range(draw.choice([0, 0, 0, 1]))]
         plan += [(now_us + draw.randint(0, minute_us), "watch") for _ in range(draw.randint(1, 3))]
         if is_long:
             plan.append((away_us, "away"))
-            if pair != ("none", "none"):  # the generator seldom does something: let it meet who is given up
+            if pair != ("none", "none"):  # the generator acts seldom: it must meet a device that is given up
                 kinds = tuple(kind for kind in KINDS if kind.startswith("generator"))
                 plan += [(away_us + draw.randint(37, 42) * minute_us, draw.choice(kinds)) for _ in range(2)]
-        return sorted((at_us, what) for at_us, what in plan if what != "none")
+        return sorted((at_us, step) for at_us, step in plan if step != "none")
 
-    def _step(self, what: str) -> None:
+    def _step(self, step: str) -> None:
         draw = self._draw
-        if what == "work":
-            self.work.happen()
-        elif what == "watch":
+        if step == "work":
+            self.work.act()
+        elif step == "watch":
             self.work.watch(draw.choice(list(self.clients)))
-        elif what == "ship":
+        elif step == "ship":
             self.work.ship()
-        elif what == "still":
-            self.trouble.end()
-        elif what.startswith("late "):
-            self.work.write(what.removeprefix("late "))
-        elif what == "table":
+        elif step == "still":
+            self.faults.end()
+        elif step.startswith("late "):
+            self.work.write(step.removeprefix("late "))
+        elif step == "table":
             self.work.renew_table(lambda seconds: self.lab.run(seconds=seconds))
-        elif what == "words":
-            self._say()
-        elif what == "renew":
+        elif step == "reader data":
+            self._update_reader_data()
+        elif step == "renew":
             self._renew()
-        elif what == "burst":
+        elif step == "burst":
             self._burst()
-        elif what == "away":
+        elif step == "away":
             name = draw.choice(list(self.clients))
             self.work.watch(name)
             self.lab.run(seconds=20)
             self.lab.faults.cut(name, minutes=45)
         else:
-            device = self.trouble.happen(what)
-            if what.startswith("generator"):
+            device = self.faults.inject(step)
+            if step.startswith("generator"):
                 self.work.ship()
-            for _ in range(draw.randint(1, 5) if what in ("cut", "address") else 0):  # for who is not there
+            for _ in range(draw.randint(1, 5) if step in ("cut", "address") else 0):  # for the absent device
                 self.work.write(draw.choice(list(self.clients)))
-            if device is not None or draw.random() < 0.7:  # so that something is under way
+            if device is not None or draw.random() < 0.7:  # so that something is in flight
                 self.work.write(device or draw.choice(list(self.clients)))
-                self.work.happen(device)
+                self.work.act(device)
 
-    def _say(self) -> None:
-        """Let a reader say several things of himself at once, and then somebody write what may be hidden."""
+    def _update_reader_data(self) -> None:
+        """Update the data of a reader, then write a record that may be hidden from it."""
         draw = self._draw
         name = draw.choice(list(self.clients))
-        self.work.say(name)
+        self.work.update_reader_data(name)
         self.lab.run(seconds=draw.choice([0.0, 30.0]))
         self.work.write(draw.choice(list(self.clients)))
 
     def _renew(self) -> None:
-        """Give a client whose token expires another one."""
+        """Renew the token of a client whose token expires."""
         if self.expires_us:
             name = self._draw.choice(sorted(self.expires_us))
-            made = self.clients[name].renew(self.lab.token(self.users[name], APP, hours=100.0))
-            self.renewals.setdefault(name, []).append(made)
+            renewal = self.clients[name].renew(self.lab.token(self.users[name], APP, hours=100.0))
+            self.renewals.setdefault(name, []).append(renewal)
 
     def _burst(self) -> None:
-        """Lose all that is sent for a moment, and let traffic go on: what was lost must not wait for that."""
+        """Lose all messages for a moment while traffic continues, which must not delay the retransmission."""
         draw, lab = self._draw, self.lab
         name = draw.choice(list(self.clients))
         every_s = draw.choice([0.5, 1.0, 2.0, 3.0, 5.0, 9.0, 30.0])
-        if name not in self._at_once or not self._is_well(name):
+        if name not in self._undelayed or not self._is_well(name):
             return
         lab.faults.messages(loss_share=1.0)
         burst = Burst(name, every_s, self.work.write(name, key="burst"))
         lab.run(seconds=0.5)
         lab.faults.messages()
-        began_us = lab.world.now_us
-        while not burst.operation.done() and lab.world.now_us < began_us + BURST_S * 1e6:
-            self.work.ask(name)
+        start_us = lab.world.now_us
+        while not burst.operation.done() and lab.world.now_us < start_us + BURST_S * 1e6:
+            self.work.read_from_cloud(name)
             lab.run(seconds=every_s)
             if not self._is_well(name):
-                return  # something else has happened
+                return  # another fault interferes
         if burst.operation.done():
-            burst.seconds = (lab.world.now_us - began_us) / 1e6
+            burst.duration_s = (lab.world.now_us - start_us) / 1e6
         self.bursts.append(burst)
 
     def _is_well(self, name: str) -> bool:
-        """Say whether nothing is wrong with a client, the network and the cloud now."""
+        """Check whether a client, the network and the cloud are without faults now."""
         world = self.lab.world
-        self.trouble.end()
+        self.faults.end()
         hosts = [host for host in world.hosts.values() if host.name == name or host.link is None]
-        is_there = all(host.is_online and process.machine for host in hosts for process in host.processes)
-        return is_there and not self.trouble.is_armed and not self.has_expired(name, world.now_us)
+        is_up = all(host.is_online and process.machine for host in hosts for process in host.processes)
+        return is_up and not self.faults.is_armed and not self.has_expired(name, world.now_us)

@@ -1,8 +1,8 @@
-"""The table of transitions by faults: how often each has happened while a fault was in effect.
+"""Table of transitions by faults: the number of occurrences of each transition while a fault was in effect.
 
-A fault is in effect from when it happens until five minutes of virtual time after its repair, on whatever
-machine the transition then is; without a fault the column is ``none``. A restart is in effect for five
-minutes. That replicas lag, and that a user has two devices, is in effect for a whole run.
+A fault is in effect, for all machines, from its injection until five minutes of virtual time after its
+repair; without a fault the column is ``none``. A restart is in effect for five minutes. Lagging replicas and
+a user's second device are in effect for a whole run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from mudkit.verify.campaign.faults import COLUMNS
-from mudkit.verify.campaign.table import Cells
+from mudkit.verify.campaign.observers import Cells
 
 __all__ = ["TRANSITIONS", "UNREACHABLE", "Table", "why_not"]
 
@@ -90,10 +90,10 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "tells again",
     ),
 }  # fmt: skip
-"""Of each machine, or part of one, what it may do: the rules at the heads of the modules of
+"""Transitions of each machine, or part of one: the rules at the heads of the modules of
 :mod:`mudkit.systems.mud`."""
 
-_AFTER_A_FAULT: Final = "it takes a fault, and is over five minutes after that is mended"
+_AFTER_A_FAULT: Final = "requires a fault, and ends within five minutes after its repair"
 UNREACHABLE: Final = tuple(
     (transition, "none", _AFTER_A_FAULT)
     for transition in (
@@ -113,6 +113,7 @@ UNREACHABLE: Final = tuple(
         "follower: state, late",
         "gateway: *, nobody asks",
         "gateway: restarted",
+        "generator: nothing to tell again",
         "generator: tells again",
         "notifications: asked for a hello again",
         "notifications: hello, late",
@@ -122,6 +123,7 @@ UNREACHABLE: Final = tuple(
         "notifications: stream, gap",
         "notifications: stream, seen before",
         "processor: moved",
+        "processor: nothing to tell again",
         "processor: register, known",
         "processor: register, not yet or not any more",
         "processor: tells again",
@@ -136,30 +138,24 @@ UNREACHABLE: Final = tuple(
         "watching: welcome, late",
     )
 )
-"""Pattern of a transition, pattern of a fault, and why they do not meet."""
+"""Pattern of a transition, pattern of a fault, and why they do not occur together."""
 
 
 class Table:
-    """Counts of transitions by faults.
-
-    Parameters
-    ----------
-    cells : Cells
-        The cells of some runs.
-    """
+    """Counts of transitions by faults, from the cells of any number of runs."""
 
     def __init__(self, cells: Cells) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
         for (transition, faults), count in cells.items():
             for fault in faults:
                 self._counts[transition, fault] += count
-        self.rows = [f"{machine}: {each}" for machine, all_ in TRANSITIONS.items() for each in all_]
+        self.rows = [f"{machine}: {name}" for machine, names in TRANSITIONS.items() for name in names]
 
     def __getitem__(self, cell: tuple[str, str]) -> int:
         return self._counts[cell]
 
     def missing(self) -> list[tuple[str, str]]:
-        """Give the cells at 0 that can be reached."""
+        """Return the reachable cells with count 0."""
         return [
             (row, column)
             for row in self.rows
@@ -168,7 +164,7 @@ class Table:
         ]
 
     def unknown(self) -> list[str]:
-        """Give transitions that have happened and have no row."""
+        """Return the transitions that occurred and have no row."""
         return sorted({row for row, _ in self._counts} - set(self.rows))
 
     def __str__(self) -> str:
@@ -177,7 +173,7 @@ class Table:
     def _lines(self) -> Iterator[str]:
         for number, column in enumerate(COLUMNS, 1):
             yield f"  {number:2} {column}"
-        yield "  0! has not happened; a dot: cannot"
+        yield "  0! has not occurred; a dot: cannot occur"
         yield ""
         width = max(map(len, self.rows))
         yield " " * width + "".join(f"{number:>6}" for number in range(1, len(COLUMNS) + 1))
@@ -192,7 +188,7 @@ class Table:
 
 
 def why_not(row: str, column: str, listed: Sequence[tuple[str, str, str]] = UNREACHABLE) -> str | None:
-    """Say why a transition does not happen with a fault in effect; None: it does."""
+    """Return why a transition cannot occur while a fault is in effect, or None if it can."""
     for rows, columns, why in listed:
         if fnmatchcase(row, rows) and fnmatchcase(column, columns):
             return why

@@ -1,9 +1,9 @@
-"""What a run of the campaign has shown, by the back end's log and the checker, not by the code under test."""
+"""Judgement of a run of the campaign by the back end's log and the checker, not by the code under test."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from mudkit.consistency import History, Status, Verdict, check
@@ -11,8 +11,7 @@ from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProble
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Conflict
 from mudkit.verify.campaign.campaign import BURST_S, Campaign
-from mudkit.verify.campaign.watches import watch_problems
-from mudkit.verify.campaign.work import MAIN, SIDE, Watch, Written
+from mudkit.verify.campaign.work import MAIN, SIDE, ReaderData, Watch, WriteRecord
 
 __all__ = ["PROMISED", "Judgement", "play"]
 
@@ -21,66 +20,57 @@ PROMISED: Final = {
     "committed_wio": ("sequential-wio", "monotonic-reads", "read-your-writes"),
     "uncommitted": ("fork-sequential-retracted",),
 }
-"""What the read types promise (Mobius, table 3); for uncommitted ones what is left of it when a write is
-refused that its own client has read: see :mod:`mudkit.consistency.record`."""
+"""Guarantees of the read types (Mobius, table 3). Uncommitted reads: as far as it holds if a write is refused
+that its own client has read; see :mod:`mudkit.consistency.record`."""
 
-
-MOST_EVENTS: Final = 200_000
-"""Ten times what a long run needs: it does not come to rest."""
+MAX_EVENTS: Final = 200_000
+"""Ten times the events of a long run; a run with more does not come to rest."""
 
 
 class Judgement:
-    """The judgement of a run.
-
-    Parameters
-    ----------
-    campaign : Campaign
-        One that has run.
-    """
+    """Judgement of a run that has ended."""
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
-        self.counts = Counter(campaign.trouble.counts)
-        """Faults, and verdicts of the checker."""
+        self.counts = Counter(campaign.faults.counts)
+        """Occurrences of faults, and of verdicts of the checker."""
         self.problems: list[str] = []
-        """What broke a promise."""
+        """Violations of guarantees, in words."""
         self.broken: dict[str, str] = {}
-        """The promises that were broken, each with the first of what broke it."""
+        """Violated guarantees, each with the first violation."""
         self.illegal: list[Verdict] = []
-        """What the checker says of histories that are not what the read types promise."""
+        """Verdicts on histories that violate a guarantee of the read types."""
         log = campaign.work.log
         last = campaign.lab.world.at_address[campaign.cloud.back_end].store.get("lsn")
         entries = [log[lsn] for lsn in sorted(log) if lsn <= last and log[lsn]["op"] == "row"]
         rows = [entry["row"] for entry in entries if entry["name"] == MAIN]
         self._tables: dict[str, int] = {}
-        """The number of the table that each value was committed in."""
+        """Number of the table in which each value was committed."""
         self._predicates: dict[str, Any] = {}
-        """The writer predicate of each value that was committed."""
+        """Writer predicate of each committed value."""
         self._created: list[int] = []
-        """The numbers of the tables that came and went, the first first."""
-        self._note_rows([log[lsn] for lsn in sorted(log) if lsn <= last])
-        self._history = self._seen(rows)
+        """Numbers of the successive tables :data:`SIDE`, in order."""
+        self._record_rows([log[lsn] for lsn in sorted(log) if lsn <= last])
+        self._history = self._judged_history(rows)
         side = [entry["row"] for entry in entries if entry["name"] == SIDE]
         promises: dict[str, Callable[[], None]] = {
-            "a write is applied once, and answered as it was": lambda: self._judge_writes(rows),
-            "a table that comes and goes loses no write": lambda: self._judge_side(side),
-            "what is pending goes": self._judge_held,
-            "what was lost is sent again whatever goes on": self._judge_bursts,
-            "nobody is shown what is hidden from him": self._judge_shown,
-            "no table shows what was in another of its name": self._judge_tables,
-            "machines send what machines take": self._judge_odd,
-            "policies that were shipped are followed": self._judge_policies,
-            "all reads are answered, and all comes to rest": self._judge_rest,
-            "reads are what their types promise": self._judge_history,
-            "continuous reads are told all that changes, once": lambda: self._judge_watches(rows),
+            "each write is applied once, and answered accordingly": lambda: self._judge_writes(rows),
+            "a table that is dropped and created again loses no writes": lambda: self._judge_side(side),
+            "pending writes are sent": self._judge_pending,
+            "lost messages are retransmitted under other traffic": self._judge_bursts,
+            "reads show only records visible to the reader": self._judge_shown,
+            "a table shows no record of a dropped table of the same name": self._judge_tables,
+            "no machine drops a message of another": self._judge_dropped,
+            "shipped policies are followed": self._judge_policies,
+            "all reads are answered, and the system comes to rest": self._judge_rest,
+            "reads have the guarantees of their types": self._judge_history,
+            "continuous reads are notified of each change once": lambda: self._judge_watches(rows),
         }
         since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
         if since_us is not None:
-            rested = ("what is pending goes", "machines send what machines take")
-            promises = {
-                each: promises[each] for each in (*rested, "all reads are answered, and all comes to rest")
-            }
-            promises["what is acknowledged after a restore is there"] = lambda: self._judge_since(
+            kept = (self._judge_pending, self._judge_dropped, self._judge_rest)
+            promises = {promise: judge for promise, judge in promises.items() if judge in kept}
+            promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
                 rows, since_us
             )
         for promise, judge in promises.items():
@@ -91,9 +81,9 @@ class Judgement:
 
     @property
     def counterexample(self) -> tuple[int, str] | None:
-        """How many operations contradict definition 3 to the letter in uncommitted reads, and which.
+        """Number of operations in uncommitted reads that contradict definition 3 by the letter, and which.
 
-        A write that was refused is not among them: that it was read before is what contradicts.
+        A refused write is not among them, only the reads before its refusal.
         """
         verdict = check(self._history, "fork-sequential", reads=["uncommitted"], within_s=1.0)
         if verdict.status is not Status.ILLEGAL:
@@ -101,36 +91,36 @@ class Judgement:
         operations = verdict.explanation.operations
         return len(operations), f"{verdict}: {'; '.join(map(str, operations))}"
 
-    def _seen(self, rows: list[dict[str, Any]]) -> History:
-        """Give the history of the table that is judged.
+    def _judged_history(self, rows: list[dict[str, Any]]) -> History:
+        """Return the history of table :data:`MAIN`.
 
-        A write that was refused when its caller was gone is left out with what its own client read of it: it
-        was not answered, and so the checker cannot know that it had no effect.
+        A write that was refused after its caller had died is left out, with its own client's reads of it: it
+        has no answer, so that the checker cannot know that it had no effect.
         """
         committed = {row["data"]["v"] for row in rows if row["data"] is not None}
-        gone = {
-            (each.client, each.operation.op_id)
-            for each in self.campaign.work.writes
-            if each.operation.status == "open"
-            and each.value
-            and each.value not in committed
-            and not self._is_held(each)
+        unanswered = {
+            (write.client, write.operation.op_id)
+            for write in self.campaign.work.writes
+            if write.operation.status == "open"
+            and write.value
+            and write.value not in committed
+            and not self._is_pending(write)
         }
         history = self.campaign.lab.history()
         history = history[history["table"] == MAIN]
         names = zip(history["client"], history["op_id"], strict=True)
-        hashes = set(history["value_hash"][[name in gone for name in names]].dropna())
+        hashes = set(history["value_hash"][[name in unanswered for name in names]].dropna())
         lives = zip(history["client"], history["session"], strict=True)
-        history = history.assign(client=[self._person(name, session) for name, session in lives])
+        history = history.assign(client=[self._identity(name, session) for name, session in lives])
         return History.from_table(history[~(history["value_hash"].isin(hashes) & history["version"].isna())])
 
-    def _person(self, name: str, session: int) -> str:
-        """Give who a client is: one that has forgotten everything is another, whom nothing was promised."""
+    def _identity(self, name: str, session: int) -> str:
+        """Return the identity of a client; after a wipe it is another client, with guarantees of its own."""
         wipes = sum(session > wiped for wiped in self.campaign.wipes.get(name, ()))
         return f"{name} after wipe {wipes}" if wipes else name
 
-    def _note_rows(self, entries: list[dict[str, Any]]) -> None:
-        """Take note of the table and the writer predicate of each value."""
+    def _record_rows(self, entries: list[dict[str, Any]]) -> None:
+        """Record the table and the writer predicate of each value."""
         numbers: dict[str, int] = {}
         for entry in entries:
             if entry["op"] == "table":
@@ -143,75 +133,79 @@ class Judgement:
                 self._tables[value] = numbers[entry["name"]]
                 self._predicates[value] = entry["row"]["predicate"]
 
-    def _judge_odd(self) -> None:
-        """Ask whether a message of this cloud or its clients was taken for an odd one."""
+    def _judge_dropped(self) -> None:
+        """Check that no message of the cloud or its clients was dropped as invalid."""
         incidents = self.campaign.lab.frame("incidents")
         for row in incidents[incidents["incident"] == "dropped"].itertuples():
-            self.problems.append(f"{row.device} has dropped {row.detail}")
+            self.problems.append(f"{row.device} dropped {row.detail}")
 
     def _judge_bursts(self) -> None:
-        for each in self.campaign.bursts:
-            if each.seconds is None:
+        for burst in self.campaign.bursts:
+            if burst.duration_s is None:
                 self.problems.append(
-                    f"a write of {each.client} whose messages were lost was not sent again within "
-                    f"{BURST_S:g} s, with a read every {each.every_s:g} s"
+                    f"a write of {burst.client} whose messages were lost was not retransmitted within "
+                    f"{BURST_S:g} s, with a read every {burst.every_s:g} s"
                 )
 
     def _judge_shown(self) -> None:
-        """Ask whether what reads and conflicts have shown is for who asked: readers say always the same."""
+        """Check that reads and conflicts show only records visible to the reader, whose data is constant."""
         work = self.campaign.work
         for read in work.reads:
             if read.status == "ok" and read.result().aggregates is None:
-                self._judge_values(read, [each["v"] for each in read.result().records.values()])
-        for each in work.writes:
-            error = _error(each.operation) if each.operation.status == "failed" else None
+                self._judge_values(read, [record["v"] for record in read.result().records.values()])
+        for write in work.writes:
+            error = _error(write.operation) if write.operation.status == "failed" else None
             if isinstance(error, Conflict) and error.store is not None:
                 match error.store["data"]:
                     case {"v": str(value)}:
-                        self._judge_values(each.operation, [value])
+                        self._judge_values(write.operation, [value])
 
     def _judge_values(self, operation: Any, values: list[str]) -> None:
         data = operation.call.named_arguments["reader"]
         for value in values:
             predicate = self._predicates.get(value)
             if predicate is not None and not Predicate.restore(**predicate)({}, receiver=data):
-                self.problems.append(f"{operation} has shown {value!r}, which is hidden from {data}")
+                self.problems.append(f"{operation} shows {value!r}, which is hidden from {data}")
 
     def _judge_tables(self) -> None:
-        """Ask whether a client that has seen a table is shown an older one of its name.
+        """Check that a client that has seen a table is not shown an older one of the same name.
 
-        Answers come in some order; a value that was not committed is pending on the device that reads it.
+        A value that is pending on the device that reads it belongs to no table yet.
         """
         newest: dict[tuple[str, str], int] = {}
         work = self.campaign.work
-        made = (*work.reads, *(each.operation for each in work.writes))
-        answered = [each for each in made if each.status == "ok"]
-        written = {id(each.operation): each.value for each in work.writes}
-        for each in sorted(answered, key=lambda each: (each.responded_us, each.op_id)):
-            name = each.call.named_arguments["table"]
-            who = self._person(each.process.host.name, each.session), name
-            is_read = each.call.name == "read"
-            records = (each.result().records or {}).values() if is_read else ()
-            if (
-                is_read and name == SIDE and each.call.named_arguments["latest"]
-            ):  # it knows the table that there is
-                before = sum(
-                    made.status == "ok" and made.responded_us < each.invoked_us for made in work.creations
+        operations = (*work.reads, *(write.operation for write in work.writes))
+        answered = [operation for operation in operations if operation.status == "ok"]
+        written = {id(write.operation): write.value for write in work.writes}
+        answered_us = {write.value: write.operation.responded_us for write in work.writes}
+        for operation in sorted(answered, key=lambda operation: (operation.responded_us, operation.op_id)):
+            arguments = operation.call.named_arguments
+            client = self._identity(operation.process.host.name, operation.session)
+            table = client, arguments["table"]
+            is_read = operation.call.name == "read"
+            records = (operation.result().records or {}).values() if is_read else ()
+            if is_read and arguments["table"] == SIDE and arguments["latest"]:  # it sees the current table
+                created = sum(
+                    creation.status == "ok" and creation.responded_us < operation.invoked_us
+                    for creation in work.creations
                 )
-                newest[who] = max(newest.get(who, 0), self._created[before - 1] if before else 0)
-            values = [str(record["v"]) for record in records] if is_read else [written[id(each)]]
+                newest[table] = max(newest.get(table, 0), self._created[created - 1] if created else 0)
+            values = [str(record["v"]) for record in records] if is_read else [written[id(operation)]]
             for value in values:
-                number = self._tables.get(value, newest.get(who, 0))
-                if is_read and number < newest.get(who, 0):
-                    self.problems.append(f"{each} of {who[0]} has shown {value!r} of a dropped table")
-                newest[who] = max(number, newest.get(who, 0))
+                until_us = answered_us[value] or operation.responded_us
+                if arguments["type"] == "uncommitted" and until_us >= operation.responded_us:
+                    continue  # it may be pending
+                number = self._tables.get(value, newest.get(table, 0))
+                if is_read and number < newest.get(table, 0):
+                    self.problems.append(f"{operation} of {client} shows {value!r} of a dropped table")
+                newest[table] = max(number, newest.get(table, 0))
 
     def _judge_rest(self) -> None:
-        """Ask whether all reads were answered, and whether not too much was said."""
-        for each in self.campaign.work.reads:
-            if not each.done():
-                self.problems.append(f"{each} of {each.call.named_arguments} was never answered")
-        if (events := self.campaign.lab.world.handled) > MOST_EVENTS:
+        """Check that all reads were answered, and that the number of events is bounded."""
+        for read in self.campaign.work.reads:
+            if not read.done():
+                self.problems.append(f"{read} of {read.call.named_arguments} was never answered")
+        if (events := self.campaign.lab.world.handled) > MAX_EVENTS:
             self.problems.append(f"{events:,} events were handled")
 
     def _judge_writes(self, rows: list[dict[str, Any]]) -> None:
@@ -222,10 +216,10 @@ class Judgement:
         for value, count in times.items():
             if count > 1:
                 self.problems.append(f"{value!r} was committed {count} times")
-        for each in self.campaign.work.writes:
-            if each.table != MAIN:
+        for write in self.campaign.work.writes:
+            if write.table != MAIN:
                 continue
-            key, kind, value, operation = each.key, each.kind, each.value, each.operation
+            key, kind, value, operation = write.key, write.kind, write.value, write.operation
             if operation.status == "ok":
                 row = at.get((key, operation.result()))
                 if row is None or (row["data"] or {"v": ""})["v"] != value:
@@ -233,53 +227,53 @@ class Judgement:
                         f"{value!r} of {key} was acknowledged as {operation.result()}, and is {row}"
                     )
                 elif kind == "conditional" and value:
-                    wanted, before = self.campaign.replaces[value], previous[row["lsn"]]
-                    is_insert = wanted == 0 and (before is None or before["data"] is None)
-                    if (0 if before is None else before["ver"]) != wanted and not is_insert:
-                        self.problems.append(f"{value!r} of {key} was to replace {wanted}, and is {row}")
+                    expected, before = self.campaign.replaces[value], previous[row["lsn"]]
+                    is_insert = expected == 0 and (before is None or before["data"] is None)
+                    if (0 if before is None else before["ver"]) != expected and not is_insert:
+                        self.problems.append(f"{value!r} of {key} must replace {expected}, and is {row}")
             elif operation.status == "failed" and value and times[value]:
                 self.problems.append(f"{value!r} of {key} failed ({_error(operation)}), and was committed")
-            elif operation.status == "failed" and self._was_refused(each):
+            elif operation.status == "failed" and self._is_expired(write):
                 pass
             elif operation.status == "failed" and kind == "conditional":
                 self._judge_conflict(key, operation, rows)
             elif operation.status == "failed" and kind == "blind":
                 self.problems.append(f"a blind write failed: {_error(operation)}")
-            elif not operation.done() and not self._is_held(each):
+            elif not operation.done() and not self._is_pending(write):
                 self.problems.append(f"{kind} write {value!r} of {key} was never answered")
         for value, name in sorted(self.campaign.must_commit.items()):
-            is_held = any((held["data"] or {}).get("v") == value for held in self.campaign.held[name])
-            if times[value] != 1 - is_held:
+            is_pending = any((write["data"] or {}).get("v") == value for write in self.campaign.pending[name])
+            if times[value] != 1 - is_pending:
                 self.problems.append(
-                    f"{value!r} was kept by a device, and was committed {times[value]} times"
+                    f"{value!r} was stored by a device, and was committed {times[value]} times"
                 )
         for row in rows:
             before = previous[row["lsn"]]
             is_next = row["ver"] == 1 + (0 if before is None else before["ver"])
             is_over_hidden = before is not None and before["predicate"] is not None
             if not is_next and not (is_over_hidden and row["ver"] == row["lsn"]):
-                self.problems.append(f"version {row['ver']} of {row['key']} stands on {before}")
+                self.problems.append(f"version {row['ver']} of {row['key']} follows {before}")
 
     def _judge_since(self, rows: list[dict[str, Any]], since_us: int) -> None:
-        """Judge the writes since the back end was restored: those before may be lost."""
+        """Check the writes since the back end was restored; earlier ones may be lost."""
         times = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
         at = {(row["key"], row["ver"]): row for row in rows}
-        for each in self.campaign.work.writes:
-            operation = each.operation
-            if each.table != MAIN or operation.invoked_us <= since_us:
+        for write in self.campaign.work.writes:
+            operation, value = write.operation, write.value
+            if write.table != MAIN or operation.invoked_us <= since_us:
                 continue
             if operation.status == "ok":
-                row = at.get((each.key, operation.result()))
-                if row is None or (row["data"] or {"v": ""})["v"] != each.value:
-                    self.problems.append(f"{each.value!r} was acknowledged after a restore, and is {row}")
-            elif not operation.done() and not self._is_held(each):
-                self.problems.append(f"{each.value!r} was never answered after a restore")
-            if each.value and times[each.value] > 1:
-                self.problems.append(f"{each.value!r} was committed {times[each.value]} times")
+                row = at.get((write.key, operation.result()))
+                if row is None or (row["data"] or {"v": ""})["v"] != value:
+                    self.problems.append(f"{value!r} was acknowledged after a restore, and is {row}")
+            elif not operation.done() and not self._is_pending(write):
+                self.problems.append(f"{value!r} was never answered after a restore")
+            if value and times[value] > 1:
+                self.problems.append(f"{value!r} was committed {times[value]} times")
 
     def _judge_bases(self, rows: list[dict[str, Any]]) -> None:
-        """Ask whether each conditional write that was committed replaces the record that its client held."""
-        kinds = {each.value: each.kind for each in self.campaign.work.writes}
+        """Check that each committed conditional write replaces the record that its client had."""
+        kinds = {write.value: write.kind for write in self.campaign.work.writes}
         previous = _previous(rows)
         for row in rows:
             value = None if row["data"] is None else row["data"]["v"]
@@ -288,95 +282,98 @@ class Judgement:
             before, base = previous[row["lsn"]], self.campaign.bases[value]
             replaced = None if before is None or before["data"] is None else before["data"]["v"]
             if replaced != base:
-                self.problems.append(f"{value!r} was to replace {base!r}, and has replaced {replaced!r}")
+                self.problems.append(f"{value!r} must replace {base!r}, and replaced {replaced!r}")
 
-    def _was_refused(self, each: Written) -> bool:
-        """Say whether a write was refused on the device because its client's token had expired by then."""
-        is_expired = isinstance(_error(each.operation), TokenExpired)
-        return is_expired and self.campaign.has_expired(each.client, each.operation.invoked_us)
+    def _is_expired(self, write: WriteRecord) -> bool:
+        """Check whether a device refused a write because its client's token had expired."""
+        is_expired = isinstance(_error(write.operation), TokenExpired)
+        return is_expired and self.campaign.has_expired(write.client, write.operation.invoked_us)
 
-    def _is_held(self, each: Written) -> bool:
-        """Say whether a write is listed as held."""
+    def _is_pending(self, write: WriteRecord) -> bool:
+        """Check whether a write is listed as pending."""
         return any(
-            held["key"] == each.key
-            and held["name"] == each.table
-            and (held["data"] or {"v": ""})["v"] == each.value
-            for held in self.campaign.held[each.client]
+            pending["key"] == write.key
+            and pending["name"] == write.table
+            and (pending["data"] or {"v": ""})["v"] == write.value
+            for pending in self.campaign.pending[write.client]
         )
 
-    def _judge_held(self) -> None:
-        """Ask whether all that is left on devices is listed as held, or stands behind such a write."""
-        for name, listed in self.campaign.held.items():
+    def _judge_pending(self) -> None:
+        """Check that devices list all stored writes, and that each is held back or follows one that is."""
+        for name, listed in self.campaign.pending.items():
             (process,) = self.campaign.lab.world.hosts[name].processes
             stored = [write for _, write in process.store.items("write ")]
-            if [each["number"] for each in stored] != [each["number"] for each in listed]:
-                self.problems.append(f"{name} holds {stored}, and lists {listed}")
+            if [write["number"] for write in stored] != [write["number"] for write in listed]:
+                self.problems.append(f"{name} has stored {stored}, and lists {listed}")
             has_expired = self.campaign.has_expired(name, self.campaign.lab.world.now_us)
             heads: dict[tuple[str, str], Any] = {}
             for write in listed:
-                held = heads.setdefault((write["name"], write["key"]), write)["held"]
-                if held != "policy" and not (held == "token" and has_expired):
-                    self.problems.append(f"{name} still holds {write}")
+                reason = heads.setdefault((write["name"], write["key"]), write)["held"]
+                if reason != "policy" and not (reason == "token" and has_expired):
+                    self.problems.append(f"{name} still has the pending write {write}")
 
     def _judge_policies(self) -> None:
-        """Ask whether what was shipped is kept, and whether all who follow have the latest of it.
+        """Check that shipped policies are stored, and that all followers have the latest version.
 
-        A restored generator has lost what was shipped before.
+        A restored generator may have lost earlier ones.
         """
         campaign = self.campaign
         restored_us = campaign.rolled_back_us.get(campaign.cloud.generator.split("/")[0])
         store = campaign.lab.world.at_address[campaign.cloud.generator].store
         kept = {body["policy"]: body["document"]["version"] for _, body in store.items("policy ")}
-        for each in campaign.work.ships:
-            newest = kept.get(each.kind, 0)
-            is_lost = restored_us is not None and each.operation.invoked_us <= restored_us
-            if each.operation.status != "open" and newest < each.version and not is_lost:
-                self.problems.append(f"{each.operation} of version {each.version}, and {newest} is kept")
-        for name, said in campaign.policies.items():
-            for kind, policy in said.items():
+        for ship in campaign.work.ships:
+            newest = kept.get(ship.kind, 0)
+            is_lost = restored_us is not None and ship.operation.invoked_us <= restored_us
+            if ship.operation.status != "open" and newest < ship.version and not is_lost:
+                self.problems.append(f"{ship.operation} of version {ship.version}, and {newest} is stored")
+        for name, policies in campaign.policies.items():
+            for kind, policy in policies.items():
                 newest = kept.get(kind, 0)
                 is_latest = policy["version"] == newest or (restored_us and policy["version"] > newest)
                 if not is_latest or policy["refused"]:
                     self.problems.append(f"{name} has {policy} for {kind}s, and {kept} were shipped")
 
     def _judge_side(self, rows: list[dict[str, Any]]) -> None:
-        """Ask what can be asked of a table that comes and goes."""
+        """Check the guarantees that hold for a table that is dropped and created again."""
         times: Counter[str] = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
         self._judge_bases(rows)
-        for each in self.campaign.work.writes:
-            if each.table != SIDE or not each.value:
+        for write in self.campaign.work.writes:
+            if write.table != SIDE or not write.value:
                 continue
-            count, operation = times[each.value], each.operation
+            count, operation = times[write.value], write.operation
             if count > 1 or (operation.status == "ok" and count != 1):
-                self.problems.append(f"{each.value!r} was acknowledged, and was committed {count} times")
+                self.problems.append(f"{write.value!r} was acknowledged, and was committed {count} times")
             elif operation.status == "failed":
                 error = _error(operation)
                 if count or not isinstance(error, AccessDenied | Conflict | ParameterError | TableProblem):
                     self.problems.append(
-                        f"{each.value!r} failed ({error!r}), and was committed {count} times"
+                        f"{write.value!r} failed ({error!r}), and was committed {count} times"
                     )
-            elif not operation.done() and not self._is_held(each):
-                self.problems.append(f"write {each.value!r} of {SIDE} was never answered")
+            elif not operation.done() and not self._is_pending(write):
+                self.problems.append(f"write {write.value!r} of {SIDE} was never answered")
         for watch in self.campaign.work.watches:
             if watch.table == SIDE:
                 self._judge_order(watch)
 
     def _judge_order(self, watch: Watch) -> None:
-        """Ask whether versions went up, and whether nothing came after the end."""
-        last: dict[str, int] = {}
-        for place, each in enumerate(watch.notified):
-            if isinstance(each, dict):
+        """Check that versions ascend, and that no notification follows the end.
+
+        A version that becomes hidden or visible when the reader's data changes comes once more, as the other
+        kind of change.
+        """
+        last: dict[str, tuple[int, str]] = {}
+        for place, change in enumerate(watch.notified):
+            if isinstance(change, dict):
                 if place != len(watch.notified) - 1:
-                    self.problems.append(f"a continuous read was ended, and told more: {watch.notified}")
+                    self.problems.append(f"a continuous read was notified after its end: {watch.notified}")
                 return
-            # What is hidden now is taken away as of the version that was told.
-            is_late = each.version + (each.kind == "remove") <= last.get(each.key, 0)
-            if is_late:
-                self.problems.append(f"a continuous read was told {each} after version {last[each.key]}")
-            last[each.key] = each.version
+            version, kind = last.get(change.key, (0, ""))
+            if change.version < version or (change.version == version and change.kind == kind):
+                self.problems.append(f"a continuous read was notified of {change} after version {version}")
+            last[change.key] = change.version, change.kind
 
     def _judge_conflict(self, key: str, operation: Any, rows: list[dict[str, Any]]) -> None:
-        """Ask whether at some time while a write was under way another version was there."""
+        """Check that another version existed at some time while the write was in flight."""
         error = _error(operation)
         if not isinstance(error, Conflict) or error.local is None:
             self.problems.append(f"a conditional write failed: {error!r}")
@@ -384,14 +381,15 @@ class Judgement:
             of_key = [row for row in rows if row["key"] == key and row["ts_us"] <= operation.responded_us]
             before = [row for row in of_key if row["ts_us"] < operation.invoked_us]
             states = [*before[-1:], *of_key[len(before) :]] if before else [None, *of_key]
-            wanted = error.local["replaces"]
+            expected = error.local["replaces"]
             matches = [
-                (row["ver"] if row else 0) == wanted or (wanted == 0 and (row is None or row["data"] is None))
+                (row["ver"] if row else 0) == expected
+                or (expected == 0 and (row is None or row["data"] is None))
                 for row in states
             ]
             if all(matches):
                 self.problems.append(
-                    f"a conditional write of {key} that replaces {wanted!r} met a false conflict"
+                    f"a conditional write of {key} that replaces {expected!r} met a false conflict"
                 )
 
     def _judge_history(self) -> None:
@@ -407,11 +405,11 @@ class Judgement:
         for watch in self.campaign.work.watches:
             if watch.table == MAIN:
                 self._judge_order(watch)
-                self.problems += watch_problems(self.campaign, watch, rows)
+                self.problems += _watch_problems(self.campaign, watch, rows)
 
 
 def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
-    """Give for each entry of the log, by its number, the version of the record that it replaces."""
+    """Return for each entry of the log, by number, the version of the record that it replaces."""
     last: dict[str, dict[str, Any]] = {}
     previous: dict[int, dict[str, Any] | None] = {}
     for row in rows:
@@ -422,7 +420,7 @@ def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
 
 
 def _error(operation: Any) -> BaseException | None:
-    """Give what an operation that failed has raised."""
+    """Return the error of a failed operation."""
     try:
         operation.result()
     except MudkitError as error:
@@ -430,8 +428,96 @@ def _error(operation: Any) -> BaseException | None:
     return None
 
 
+def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield notifications that a continuous read lacks, or must not have, by the reader's latest data."""
+    where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
+    if watch.max_notified is not None and len(watch.notified) > watch.max_notified:
+        yield (f"{where}: notified of {watch.notified[watch.max_notified :]} after its device was wiped")
+    changes = [change for change in watch.notified if not isinstance(change, dict)]
+    is_ended = len(changes) != len(watch.notified)
+    if is_ended and watch.client not in campaign.expires_us:
+        yield (f"a continuous read was ended: {watch.notified}")
+        return
+    predicate = Predicate(watch.text or "TRUE")
+    at = {(row["key"], row["ver"]): row for row in rows}
+
+    def visibility(row: dict[str, Any], possible: Iterable[ReaderData]) -> set[bool]:
+        """Return whether a row matches and is visible, under each of some reader data."""
+        if row["data"] is None or not predicate({**row["data"], "key": row["key"]}):
+            return {False}
+        writer = row["predicate"]
+        if writer is None:
+            return {True}
+        return {bool(Predicate.restore(**writer)({}, receiver=reader.data)) for reader in possible}
+
+    last: dict[str, Any] = {}
+    for change, notified_us in zip(changes, watch.notified_us, strict=False):
+        row = at.get((change.key, change.version))
+        before, last[change.key] = last.get(change.key), change
+        notified = f"{where}: notified of {change}"
+        if row is None:
+            yield (f"{notified}, which is not in the log")
+        elif change.kind == "upsert":
+            if True not in visibility(row, _possible_data(watch, row["ts_us"], notified_us)):
+                yield (f"{notified}, which the reader's data hides: {row}")
+            if change.record != row["data"]:
+                yield (f"{notified}, the log has {row}")
+        else:  # with the version that was notified before: a later one is hidden
+            later = (
+                [row]
+                if before is None or change.version > before.version
+                else [other for other in rows if other["key"] == change.key and other["lsn"] >= row["lsn"]]
+            )
+            if all(
+                visibility(row, _possible_data(watch, row["ts_us"], notified_us)) == {True} for row in later
+            ):
+                yield (f"{notified}, and it is visible: {later}")
+    is_over = is_ended or not watch.is_on or watch.client in campaign.expires_us
+    reader = watch.reader_data[-1]
+    is_known = reader.operation is None or reader.operation.status == "ok"
+    if watch.operation.status != "ok" or is_over or not is_known:
+        return
+    since_us = 0 if reader.operation is None else reader.operation.responded_us
+    final = {row["key"]: row for row in rows}
+    stored = None
+    if watch.client in campaign.faults.killed_after_commit:  # stored, but the application died before
+        (process,) = campaign.lab.world.hosts[watch.client].processes
+        prefix = f"read {watch.operation.result():09d} "
+        stored = {key.removeprefix(prefix): version for key, version in process.store.items(prefix)}
+    for key, row in final.items():
+        known, (is_visible,) = last.get(key), visibility(row, [reader])
+        if row["ts_us"] <= since_us:
+            continue  # it depends on the time at which the data changed
+        if stored is not None and stored.get(key, 0) == (row["ver"] if is_visible else 0):
+            continue
+        if is_visible:
+            is_old = watch.sync is None or row["ts_us"] < round(watch.sync * 1e6)
+            if row["lsn"] <= watch.lsn and is_old and known is None:
+                continue
+            if known is None or known.version != row["ver"]:
+                yield (f"{where}: {key} is {row}, and the last notification was {known}")
+        elif known is not None and known.kind != "remove":
+            yield (f"{where}: {key} is hidden ({row}), and the last notification was {known}")
+
+
+def _possible_data(watch: Watch, committed_us: int, notified_us: int) -> Sequence[ReaderData]:
+    """Return the reader data that may have been valid when a record was matched.
+
+    The record was matched between its commit and the notification. Data sent after the notification is
+    excluded, and data that was replaced, with an answer, before the commit.
+    """
+    answered = [
+        number
+        for number, reader in enumerate(watch.reader_data)
+        if reader.operation is not None
+        and reader.operation.status == "ok"
+        and reader.operation.responded_us < committed_us
+    ]
+    return [reader for reader in watch.reader_data[max(answered, default=0) :] if reader.at_us <= notified_us]
+
+
 def play(seed: int) -> Judgement:
-    """Let a run happen, and judge it."""
+    """Run and judge a seed."""
     campaign = Campaign(seed)
     campaign.run()
     return Judgement(campaign)

@@ -1,4 +1,4 @@
-"""Many runs of the campaign, in one process or several: what comes of them is the same."""
+"""Many runs of the campaign, in one process or several, with the same result."""
 
 from __future__ import annotations
 
@@ -9,43 +9,32 @@ from typing import Final
 
 from mudkit.processes import spread_out
 from mudkit.verify.campaign.judge import play
-from mudkit.verify.campaign.table import Cells
+from mudkit.verify.campaign.observers import Cells
 
 __all__ = ["Runs", "play_all", "play_some"]
 
 _PART: Final = 10
-"""Runs that a process is given at a time."""
+"""Runs in each task of a process."""
 
 
 @dataclass
 class Runs:
-    """What some runs have shown.
-
-    Parameters
-    ----------
-    runs : int
-    problems : dict of int to list of str
-        The problems by seed, of those that had some.
-    counts : Counter
-        Faults, and verdicts of the checker.
-    cells : Cells
-    forks : dict of int to (int, str)
-        The runs by seed that were not fork-sequential to the letter: how many operations contradict it, and
-        which.
-    writes, notified : int
-        How many writes there were, and how many changes continuous reads were notified of.
-    """
+    """Results of a number of runs."""
 
     runs: int = 0
     problems: dict[int, list[str]] = field(default_factory=dict)
+    """Problems by seed, of the runs that had some."""
     counts: Counter[str] = field(default_factory=Counter)
+    """Occurrences of faults, and of verdicts of the checker."""
     cells: Cells = field(default_factory=Counter)
     forks: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """By seed of each run that is not fork-sequential by the letter: contradicting operations, and which."""
     writes: int = 0
     notified: int = 0
+    """Changes of which continuous reads were notified."""
 
     def add(self, other: Runs) -> None:
-        """Count others in."""
+        """Add the results of other runs."""
         self.runs += other.runs
         self.problems |= other.problems
         self.counts.update(other.counts)
@@ -56,17 +45,17 @@ class Runs:
 
 
 def play_some(seeds: Sequence[int]) -> Runs:
-    """Let runs happen one after the other; an error in one is a problem of it."""
-    all_ = Runs()
+    """Run and judge some seeds in turn; an exception counts as a problem of its run."""
+    total = Runs()
     for seed in seeds:
         try:
             one_run = play(seed)
         except Exception as error:
             notes = "; ".join(getattr(error, "__notes__", ()))
-            all_.add(Runs(1, {seed: [f"{type(error).__name__}: {error} {notes}"[:2000]]}))
+            total.add(Runs(1, {seed: [f"{type(error).__name__}: {error} {notes}"[:2000]]}))
             continue
         campaign, fork = one_run.campaign, one_run.counterexample
-        all_.add(
+        total.add(
             Runs(
                 1,
                 {seed: one_run.problems} if one_run.problems else {},
@@ -77,18 +66,11 @@ def play_some(seeds: Sequence[int]) -> Runs:
                 sum(len(watch.notified) for watch in campaign.work.watches),
             )
         )
-    return all_
+    return total
 
 
 def play_all(seeds: Sequence[int], processes: int = 1) -> Iterator[Runs]:
-    """Let many runs happen, and give what has come of some at a time.
-
-    Parameters
-    ----------
-    seeds : sequence of int
-    processes : int
-        The number of processes that share them.
-    """
+    """Run and judge seeds in a number of processes; yield the results of each part."""
     parts = [seeds[first : first + _PART] for first in range(0, len(seeds), _PART)]
     if processes == 1:
         yield from map(play_some, parts)

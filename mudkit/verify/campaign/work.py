@@ -1,4 +1,4 @@
-"""What applications do in a run of the campaign, and what they are told."""
+"""Applications of a run of the campaign: their operations, and the answers and notifications they get."""
 
 from __future__ import annotations
 
@@ -13,21 +13,32 @@ from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.policies.policies import NEVER
 from mudkit.wire import Value
 
-__all__ = ["APP", "MAIN", "SIDE", "Burst", "HeldBack", "Said", "Ship", "Watch", "Work", "Written"]
+__all__ = [
+    "APP",
+    "MAIN",
+    "SIDE",
+    "Burst",
+    "RandomDelays",
+    "ReaderData",
+    "Ship",
+    "Watch",
+    "Work",
+    "WriteRecord",
+]
 
 APP: Final = "app"
-"""Of all clients."""
+"""App of all clients."""
 
 MAIN: Final = "t"
-"""The table that is there all the time: what is promised is checked on it."""
+"""Table that exists all the time; the guarantees are checked on it."""
 SIDE: Final = "u"
-"""The table that is created, altered and dropped while there is work on it."""
+"""Table that is created, altered and dropped while it is in use."""
 _READ_TYPES: Final[tuple[ReadType, ...]] = ("committed", "committed_wio", "uncommitted")
 
 
 @dataclass
-class Written:
-    """A write or delete, and what an application knows of it; a delete has no value."""
+class WriteRecord:
+    """Write or delete (without a value), and its operation."""
 
     client: str
     table: str
@@ -38,8 +49,8 @@ class Written:
 
 
 @dataclass
-class Said:
-    """What a reader has said of itself, when, and the operation by which; the first word has none."""
+class ReaderData:
+    """Data that a reader sent about itself, the time, and the operation (None: with the registration)."""
 
     data: dict[str, str]
     at_us: int
@@ -48,53 +59,48 @@ class Said:
 
 @dataclass
 class Watch:
-    """A continuous read, and what an application was told."""
+    """Continuous read, and its notifications."""
 
     client: str
     table: str
     text: str | None
     sync: float | None
-    words: list[Said]
-    """The first first; the last one counts."""
+    reader_data: list[ReaderData]
+    """In order; the last one is valid."""
     operation: Any = None
     notified: list[Any] = field(default_factory=list)
     notified_us: list[int] = field(default_factory=list)
     lsn: int = 0
-    """Up to where the log had come when it was registered."""
+    """Last entry of the log when the read was registered."""
     is_on: bool = True
-    most_notified: int | None = None
-    """How much had been told when its device was wiped: nothing may come after that."""
+    max_notified: int | None = None
+    """Number of notifications when its device was wiped: none may follow."""
     is_restored: bool = False
-    """True for a restored device: what follows is not judged."""
+    """True on a restored device, where later notifications are not judged."""
 
 
 @dataclass
 class Burst:
-    """A write whose first messages were all lost, and the traffic that went on after that."""
+    """Write whose first messages were all lost while other traffic continued."""
 
     client: str
     every_s: float
     operation: Any
-    seconds: float | None = None
-    """How long it took on a network that was well; None: it was not answered meanwhile."""
+    duration_s: float | None = None
+    """Time until the answer on a network without faults; None: not answered in time."""
 
 
 @dataclass
 class Ship:
-    """A policy that was shipped, and what is known of it."""
+    """Shipped policy, and its operation."""
 
     kind: str
     version: int
     operation: Any
 
 
-class HeldBack:
-    """A write policy: some writes go later, some never.
-
-    Parameters
-    ----------
-    draw : Random
-    """
+class RandomDelays:
+    """Write policy that delays some writes, and some for ever."""
 
     def __init__(self, draw: Random) -> None:
         self._draw = draw
@@ -105,20 +111,10 @@ class HeldBack:
 
 
 class Work:
-    """The applications of one run.
+    """Applications of one run.
 
-    Parameters
-    ----------
-    clients : dict of str to Client
-    cloud : Cloud
-    draw : Random
-    keys : sequence of str
-    groups : dict of str to str
-        What the user of each says of himself.
-    with_predicates, with_side : bool
-        Whether writers hide records, and whether there is a table that comes and goes.
-    now_us : callable
-        Gives the time.
+    ``groups`` is the reader data of each client. ``with_predicates``: writers hide records; ``with_side``:
+    the table :data:`SIDE` exists at times.
     """
 
     def __init__(
@@ -133,45 +129,45 @@ class Work:
         self._groups = groups
         self._with_predicates, self.with_side = with_predicates, with_side
         self.log: dict[int, dict[str, Any]] = {}
-        """Entries of the back end's log, as they were written; those beyond its end were rolled back."""
-        self.writes: list[Written] = []
+        """Entries of the back end's log as they were written; those beyond its end were rolled back."""
+        self.writes: list[WriteRecord] = []
         self.reads: list[Any] = []
         self.watches: list[Watch] = []
         self.ships: list[Ship] = []
         self.creations: list[Any] = []
-        """Operations that create the table that comes and goes."""
+        """Operations that create :data:`SIDE`."""
         self._count = 0
 
-    def happen(self, name: str | None = None) -> None:
-        """Let an application do something; ``name`` says on which device."""
+    def act(self, name: str | None = None) -> None:
+        """Start a random operation on a device (None: any)."""
         draw = self._draw
         name = draw.choice(list(self._clients)) if name is None else name
-        what = draw.choices(
+        action = draw.choices(
             ["write", "delete", "read", "watch", "brief", "unwatch", "say", "table"],
             [10, 2, 12, 2, 2.5, 0.7, 0.7, 4 if self.with_side else 0],
         )[0]
         table = SIDE if self.with_side and draw.random() < 0.3 else MAIN
-        if what == "write":
+        if action == "write":
             self.write(name, table)
-        elif what == "delete":
+        elif action == "delete":
             key, kind = draw.choice(self._keys), draw.choice(get_args(WriteType))
-            made = self._clients[name].delete(table, key, kind, data=self._data(name))
-            self.writes.append(Written(name, table, key, kind, "", made))
-        elif what == "read":
+            operation = self._clients[name].delete(table, key, kind, data=self._data(name))
+            self.writes.append(WriteRecord(name, table, key, kind, "", operation))
+        elif action == "read":
             self._read(name, table)
-        elif what == "watch":
+        elif action == "watch":
             self.watch(name, table)
-        elif what == "brief":
+        elif action == "brief":
             self._end_at_once(self.watch(name, table))
-        elif what == "table":
+        elif action == "table":
             self._administer(name)
-        elif what == "unwatch":
+        elif action == "unwatch":
             self._end_one(name)
         else:
-            self.say(name)
+            self.update_reader_data(name)
 
     def write(self, name: str, table: str = MAIN, key: str | None = None) -> Any:
-        """Let an application write, and give the operation; to a key of its own it writes blind."""
+        """Write and return the operation; a write to a given key is blind."""
         draw = self._draw
         self._count += 1
         kind: WriteType = draw.choice(get_args(WriteType)) if key is None else "blind"
@@ -180,26 +176,27 @@ class Work:
         is_hidden = self._with_predicates and draw.random() < 0.5
         predicate = f"receiver.group = '{draw.choice('xy')}'" if is_hidden else None
         record: dict[str, Value] = {"v": value, "n": self._count % 3}
-        made = self._clients[name].write(table, key, record, kind, predicate, data=self._data(name))
-        self.writes.append(Written(name, table, key, kind, value, made))
-        return made
+        operation = self._clients[name].write(table, key, record, kind, predicate, data=self._data(name))
+        self.writes.append(WriteRecord(name, table, key, kind, value, operation))
+        return operation
 
-    def ask(self, name: str) -> None:
-        """Let an application ask for something that only the cloud can answer."""
+    def read_from_cloud(self, name: str) -> None:
+        """Start a read that only the cloud can answer."""
         read = self._clients[name].read(MAIN, "n = 7", "committed", self._data(name), latest=True)
         self.reads.append(read)
 
-    def has_lost(self, name: str, *, is_wiped: bool) -> None:
+    def record_loss(self, name: str, *, is_wiped: bool) -> None:
         """End the watches of a device that was wiped or restored; a restored one may be notified again."""
         for watch in self.watches:
-            if watch.client == name and watch.most_notified is None:
-                watch.is_on, watch.is_restored = False, not is_wiped
-                watch.most_notified = len(watch.notified)
+            if watch.client == name:
+                watch.is_on, watch.is_restored = False, watch.is_restored or not is_wiped
+                if watch.max_notified is None:
+                    watch.max_notified = len(watch.notified)
 
     def ship(self) -> None:
-        """Let somebody ship a policy; now and then one that is no newer than another."""
+        """Ship a policy, sometimes one that is older than another."""
         draw, kind = self._draw, self._draw.choice(["read", "write"])
-        version = max((each.version for each in self.ships), default=0) + 1
+        version = max((ship.version for ship in self.ships), default=0) + 1
         if version > 1 and draw.random() < 0.3:
             version = draw.randrange(1, version)
         if kind == "read":
@@ -211,7 +208,7 @@ class Work:
         self.ships.append(Ship(kind, version, self._cloud.ship(policy, APP)))
 
     def watch(self, name: str, table: str = MAIN) -> Watch:
-        """Let an application begin a continuous read."""
+        """Start a continuous read."""
         draw = self._draw
         text = draw.choice([None, "n = 1", f"key = '{draw.choice(self._keys)}'"])
         now_s = (
@@ -219,16 +216,16 @@ class Work:
             / 1e6
         )
         sync = draw.choice([None, 0.0, draw.uniform(0.0, now_s)])
-        watch = Watch(name, table, text, sync, [Said(self._data(name), self._now_us())])
+        watch = Watch(name, table, text, sync, [ReaderData(self._data(name), self._now_us())])
 
-        def tell(each: Any) -> None:
+        def record(notification: Any) -> None:
             if watch.is_restored:
                 return
-            watch.notified.append(each)
+            watch.notified.append(notification)
             watch.notified_us.append(self._now_us())
 
         read = self._clients[name].read
-        watch.operation = read(table, text, "continuous", watch.words[0].data, None, sync, tell)
+        watch.operation = read(table, text, "continuous", watch.reader_data[0].data, None, sync, record)
 
         def registered(_: Any) -> None:
             watch.lsn = max(self.log, default=0)
@@ -238,10 +235,12 @@ class Work:
         return watch
 
     def _end_at_once(self, watch: Watch) -> None:
-        """End a continuous read as soon as it is registered: what is late of it comes after that."""
+        """End a continuous read as soon as it is registered, so that late notifications follow its end."""
 
         def registered(operation: Any) -> None:
-            if operation.status == "ok" and not any(isinstance(each, dict) for each in watch.notified):
+            if operation.status == "ok" and not any(
+                isinstance(notification, dict) for notification in watch.notified
+            ):
                 self._clients[watch.client].unregister(operation.result())
                 watch.is_on = False
 
@@ -260,46 +259,46 @@ class Work:
             latest=draw.random() < 0.15, aggregate=aggregate,
         ))  # fmt: skip
 
-    def say(self, name: str) -> None:
-        """Let the readers of a client say something of themselves, one thing right after another."""
+    def update_reader_data(self, name: str) -> None:
+        """Update the reader data of all continuous reads of a client, up to three times in succession."""
         for watch, handle in self._watched(name):
             for _ in range(self._draw.choice([1, 2, 3])):
                 data = {"group": self._draw.choice("xy")}
-                made = self._clients[name].update_data(handle, data)
-                watch.words.append(Said(data, self._now_us(), made))
+                operation = self._clients[name].update_data(handle, data)
+                watch.reader_data.append(ReaderData(data, self._now_us(), operation))
 
     def _end_one(self, name: str) -> None:
-        """End a continuous read of a client, if there is one."""
+        """End one continuous read of a client, if it has any."""
         for watch, handle in self._watched(name)[:1]:
             self._clients[name].unregister(handle)
             watch.is_on = False
 
     def _watched(self, name: str) -> list[tuple[Watch, int]]:
-        """Give the continuous reads of a client that go on, with their handles."""
+        """Return the active continuous reads of a client, with their handles."""
         return [
             (watch, watch.operation.result())
             for watch in self.watches
             if watch.client == name
             and watch.is_on
             and watch.operation.status == "ok"
-            and not any(isinstance(each, dict) for each in watch.notified)
+            and not any(isinstance(notification, dict) for notification in watch.notified)
         ]
 
     def _create(self, client: Client) -> Any:
-        made = client.create(SIDE, acl=self._draw.choice(["public", "app", "user"]), split=["g"])
-        self.creations.append(made)
-        return made
+        operation = client.create(SIDE, acl=self._draw.choice(["public", "app", "user"]), split=["g"])
+        self.creations.append(operation)
+        return operation
 
     def renew_table(self, run: Callable[[float], None]) -> None:
-        """Let a table be dropped and created again under a client that holds its records.
+        """Drop and create a table while a client has its records cached.
 
-        It hears of the other table when it asks for something else. ``run`` lets seconds pass.
+        The client learns of the new table by a read of another key. ``run`` advances time by seconds.
         """
         draw, names = self._draw, list(self._clients)
         reader, other = draw.choice(names), draw.choice(names)
         self.write(other, SIDE)
         run(draw.choice([1.0, 10.0]))
-        self._ask(reader, self._keys, latest=True)
+        self._read_keys(reader, self._keys, latest=True)
         run(draw.choice([0.1, 5.0]))
         if draw.random() < 0.5:
             self.write(reader, SIDE)
@@ -308,12 +307,12 @@ class Work:
         self._create(self._clients[other])
         self.write(other, SIDE)
         run(draw.choice([0.1, 5.0]))
-        self._ask(reader, ["another"], latest=True)
+        self._read_keys(reader, ["another"], latest=True)
         run(draw.choice([1.0, 10.0]))
-        self._ask(reader, self._keys, latest=False)
+        self._read_keys(reader, self._keys, latest=False)
         self.write(reader, SIDE)
 
-    def _ask(self, name: str, keys: Sequence[str], *, latest: bool) -> None:
+    def _read_keys(self, name: str, keys: Sequence[str], *, latest: bool) -> None:
         read = self._clients[name].read
         for key in keys:
             utility = None if latest else freshness(600.0)
@@ -323,17 +322,15 @@ class Work:
 
     def _administer(self, name: str) -> None:
         client = self._clients[name]
-        what = self._draw.choice(["create", "create", "alter", "drop"])
-        if what == "create":
-            made = self._create(client)
-
-            def watched(_: Any) -> None:
-                self.watch(name, SIDE)
-
-            made.add_done_callback(watched)
-        elif what == "alter":
+        action = self._draw.choice(["create", "create", "alter", "drop"])
+        if action == "create":
+            self._create(client).add_done_callback(lambda _: self._watch_side(name))
+        elif action == "alter":
             client.alter(
                 SIDE, acl=self._draw.choice(["public", "app", "user"]), add={"w": "text"}, remove=["n"]
             )
         else:
             client.drop(SIDE)
+
+    def _watch_side(self, name: str) -> None:
+        self.watch(name, SIDE)

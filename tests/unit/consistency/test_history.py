@@ -129,7 +129,7 @@ def test_from_a_table(form):
         "w(k)aa@1", "r(k)0", "r(k)aa@1", "w(k)bb!@1", "w(k)cc…", "d(k)@2", "r(k)0", "w(k)dd#",
     ]  # fmt: skip
     assert history.operations[0].answered_us == 20
-    assert history.operations[3].found == Content(None, 1)
+    assert history.operations[3].actual == Content(None, 1)
     assert check(history, "sequential").status is Status.OK
     assert check(form(ROWS), "sequential").status is Status.OK
 

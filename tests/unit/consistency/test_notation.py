@@ -24,7 +24,7 @@ def shape(history):
     )
     return [event[1:] for event in events], [
         (each.client, each.key, each.kind, each.outcome, each.content.version, each.expected is None,
-         each.found and each.found.version) for each in history
+         each.actual and each.actual.version) for each in history
     ]  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_reads_without_an_answer_count_for_nothing():
 def test_a_condition_that_is_not_known_is_one_still():
     (write,) = History.parse("ann: w?>2!@3")
     assert (write.type, write.expected, write.outcome) == ("conditional", None, Outcome.CONFLICT)
-    assert write.found.version == 3
+    assert write.actual.version == 3
 
 
 def test_nothing_is_nothing():

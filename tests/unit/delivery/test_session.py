@@ -13,11 +13,11 @@ from mudkit.delivery.session import (
     Lineage,
     Peer,
     continued,
-    incarnation,
     last_start,
     rolled_back,
     shared_seq,
     shared_since,
+    store_incarnation,
 )
 from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
@@ -27,10 +27,10 @@ def test_an_incarnation_is_drawn_once_for_each_life_of_a_store() -> None:
     draws = iter((b"abcd", b"efgh"))
     store = MemoryStore()
     ports = Ports(store, lambda n: next(draws)[:n], "ann/sf")
-    assert incarnation(ports) == incarnation(ports) == b"abcd".hex()
+    assert store_incarnation(ports) == store_incarnation(ports) == b"abcd".hex()
     store.commit()
     store.wipe()
-    assert incarnation(ports) == b"efgh".hex()
+    assert store_incarnation(ports) == b"efgh".hex()
 
 
 def test_what_a_hello_is() -> None:
@@ -167,6 +167,28 @@ def test_a_follower_goes_back_with_a_restored_log_and_ignores_late_copies() -> N
     assert follower.hear({"c": 3}, 2)  # the start b is in no backup
     assert follower.former == ["a", "a", "b"]
     assert not follower.hear({"b": 8}, 9)
+
+
+def test_a_follower_ignores_a_late_copy_of_a_start_that_it_has_skipped() -> None:
+    follower = Follower()
+    follower.hear({"a": 8}, 7)
+    assert follower.hear({"a": 8, "b": 8, "c": 8}, 7)
+    assert not follower.hear({"a": 8, "b": 8}, 7)
+    assert follower.hear({"a": 8, "b": 8, "c": 8}, 9)
+    assert follower.hear({"a": 8, "b": 8, "c": 8, "d": 10}, 9)
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=30))
+def test_a_follower_never_goes_back_to_an_earlier_start(order: list[int]) -> None:
+    """Messages of nine successive starts arrive late, twice, in any order, or not at all."""
+    lineages: list[dict[str, int]] = [{}]
+    for number in range(8):
+        lineages.append(continued(lineages[-1], 7, f"start {number}"))
+    follower, newest = Follower(), 0
+    for number in order:
+        assert follower.hear(lineages[number], 7) == (number >= newest)
+        newest = max(number, newest)
+        assert follower.lineage == lineages[newest]
 
 
 def test_a_follower_remembers_the_last_starts() -> None:

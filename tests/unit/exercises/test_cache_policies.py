@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from judged import told_apart
+from judged import most_telling
 
 from mudkit.exercises import judge
-from mudkit.exercises.cache_policies import Asked, _Case, _lacking
+from mudkit.exercises.cache_policies import ReadRequest, _Case, _lacking
 
 CHAPTER = "09_cache_policies"
 
@@ -61,20 +61,20 @@ def near(query, each, limit_s):
 
 
 WRONG = {
-    "always": (lambda query, cache, limit_s: "remote", "the server is asked, though the answer"),
+    "always": (lambda query, cache, limit_s: "remote", "it asks the server, although the answer"),
     "never": (lambda query, cache, limit_s: "local", "nothing is in the cache"),
     "whatever is cached": (by(lambda *_: True), "would be missing"),
     "the fixed rule": (by(recent, near), "would be missing"),
-    "sees no age": (by(around, back), "written after that answer had come"),
-    "sees no box": (by(recent, back), "outside of what that answer was asked for"),
-    "sees no window": (by(recent, around), "older than what that answer goes back to"),
+    "sees no age": (by(around, back), "written after that answer"),
+    "sees no box": (by(recent, back), "outside the box of that answer"),
+    "sees no window": (by(recent, around), "older than the window of that answer"),
     "the middle is inside": (
         by(recent, back, lambda q, c, _: max(abs(q.x_km - c.x_km), abs(q.y_km - c.y_km)) <= c.box_km / 2),
-        "outside of what that answer was asked for",
+        "outside the box of that answer",
     ),
     "east only": (
         by(recent, back, lambda q, c, _: abs(q.x_km - c.x_km) + q.box_km / 2 <= c.box_km / 2),
-        "outside of what that answer was asked for",
+        "outside the box of that answer",
     ),
     "a circle": (
         by(
@@ -82,22 +82,22 @@ WRONG = {
             back,
             lambda q, c, _: np.hypot(q.x_km - c.x_km, q.y_km - c.y_km) + q.box_km / 2 <= c.box_km / 2,
         ),
-        "the server is asked",
+        "it asks the server",
     ),
     "the same window": (
         by(recent, around, lambda q, c, _: c.window_s >= q.window_s),
-        "the server is asked",
+        "it asks the server",
     ),
     "younger than the limit only": (
         by(lambda q, c, limit_s: q.at_s - c.at_s < limit_s, around, back),
-        "the server is asked",
+        "it asks the server",
     ),
     "the same place only": (
         by(recent, back, around, lambda q, c, _: (q.x_km, q.y_km) == (c.x_km, c.y_km)),
-        "the server is asked",
+        "it asks the server",
     ),
-    "the newest only": (lambda q, cache, limit_s: solution(q, cache[-1:], limit_s), "the server is asked"),
-    "the oldest only": (lambda q, cache, limit_s: solution(q, cache[:1], limit_s), "the server is asked"),
+    "the newest only": (lambda q, cache, limit_s: solution(q, cache[-1:], limit_s), "it asks the server"),
+    "the oldest only": (lambda q, cache, limit_s: solution(q, cache[:1], limit_s), "it asks the server"),
     "two halves": (
         lambda q, cache, limit_s: (
             "local"
@@ -113,48 +113,48 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    ("piece", "problem"), told_apart(WRONG, "whatever is cached", "two halves", "the newest only")
+    ("piece", "problem"), most_telling(WRONG, "whatever is cached", "two halves", "the newest only")
 )
-def test_wrong_ones_are_told_apart(piece, problem):
+def test_judge_rejects(piece, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert problem in verdict.failure.problem
     assert verdict.failure.scenario.startswith("the limit is ")
     figure = verdict.diagram()
     assert figure.data[-1].name == "may be missing" or "would be missing" not in verdict.failure.problem
-    assert any("asked for now" in str(trace.name) for trace in figure.data)
+    assert any("query, of" in str(trace.name) for trace in figure.data)
 
 
-def test_what_fails_is_shown_where_it_is_simplest():
+def test_failure_is_the_simplest_scenario():
     failure = judge(CHAPTER, lambda query, cache, limit_s: "local").failure
-    assert failure.scenario == str(_Case(Asked(36_000.0, 0.0, 0.0, 10.0, 7200.0), (), 600.0))
+    assert failure.scenario == str(_Case(ReadRequest(36_000.0, 0.0, 0.0, 10.0, 7200.0), (), 600.0))
 
 
-def held(asked, x_km, y_km, at_s):
-    """Whether an answer holds a point, by the definition."""
-    half = asked.box_km / 2
-    inside = (abs(x_km - asked.x_km) <= half) & (abs(y_km - asked.y_km) <= half)
-    return inside & (at_s <= asked.at_s) & (at_s > asked.at_s - asked.window_s)
+def has_point(read, x_km, y_km, at_s):
+    """Check by the definition whether an answer contains a point."""
+    half = read.box_km / 2
+    inside = (abs(x_km - read.x_km) <= half) & (abs(y_km - read.y_km) <= half)
+    return inside & (at_s <= read.at_s) & (at_s > read.at_s - read.window_s)
 
 
-def test_the_judge_knows_by_the_definition_what_may_be_missing():
-    """All points on a fine grid of places and times, for all combinations of edges: it says the same."""
-    query, limit_s = Asked(1000.0, 0.0, 0.0, 4.0, 400.0), 100.0
+def test_lacking_points_match_the_definition():
+    """Compare on all points of a fine grid of places and times, for all combinations of edges."""
+    query, limit_s = ReadRequest(1000.0, 0.0, 0.0, 4.0, 400.0), 100.0
     place = np.arange(-8, 8.1, 0.5)
     x, y, at_s = np.meshgrid(place, place, np.arange(300.0, 1000.1, 50.0), indexing="ij")
-    asked = held(query, x, y, at_s) & (at_s <= query.at_s - limit_s)
+    required = has_point(query, x, y, at_s) & (at_s <= query.at_s - limit_s)
     seen = set()
     for age_s, east, north, box_km, window_s in itertools.product(
         (50.0, 100.0, 150.0), (0.0, 1.0, 1.5), (0.0, -1.0), (3.0, 4.0, 6.0), (250.0, 300.0, 350.0, 600.0)
     ):
-        cached = Asked(query.at_s - age_s, east, north, box_km, window_s)
-        lacks = asked & ~held(cached, x, y, at_s)
+        cached = ReadRequest(query.at_s - age_s, east, north, box_km, window_s)
+        lacks = required & ~has_point(cached, x, y, at_s)
         lacking = _lacking(query, cached, limit_s)
         assert (lacking is not None) == lacks.any(), cached
         if lacking is not None:
             point = (lacking.x_km, lacking.y_km, lacking.at_s)
-            assert held(query, *point), cached
-            assert not held(cached, *point), cached
+            assert has_point(query, *point), cached
+            assert not has_point(cached, *point), cached
             assert lacking.at_s <= query.at_s - limit_s
         seen.add(None if lacking is None else lacking.why)
     assert len(seen) == 4

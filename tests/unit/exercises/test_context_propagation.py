@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from judged import told_apart
+from judged import most_telling
 
 from mudkit.exercises import judge
 from mudkit.systems.radiator import People, Time, Volume, distance_km
@@ -55,7 +55,7 @@ def unplaced(sender, receiver):
         made(at_once=People(1)),
     ],
 )
-def test_right_ones_pass(piece):
+def test_judge_accepts(piece):
     verdict = judge(CHAPTER, piece)
     assert verdict.passed, str(verdict)
     assert verdict.diagram() is None
@@ -63,7 +63,7 @@ def test_right_ones_pass(piece):
 
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    told_apart(
+    most_telling(
         [
             (made(later=Volume(1)), "nobody has friends", "at once, not after 40 s"),
             (made(now=lambda s, r: False), "a friend of ann's", "after 40 s, not at once"),
@@ -101,7 +101,7 @@ def test_right_ones_pass(piece):
         ]
     ),
 )
-def test_wrong_ones_are_told_apart_by_a_small_scenario(piece, smallest, problem):
+def test_judge_rejects(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert smallest in verdict.failure.scenario, str(verdict)

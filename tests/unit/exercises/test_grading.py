@@ -221,11 +221,11 @@ def test_a_piece_that_does_not_end_is_stopped(hand_in):
     ("options", "problem"),
     [
         ({"exercises": ["99"]}, "no such exercise"),
-        ({"within_s": 0.0}, "No time is left"),
+        ({"within_s": 0.0}, "time limit is not positive"),
         ({"judges": Path(__file__).with_name("test_pieces.py")}, "has no exercises"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(hand_in, options, problem):
+def test_grade_refuses(hand_in, options, problem):
     with pytest.raises(ParameterError, match=problem):
         grade(hand_in(ann=RIGHT), **options)
     with pytest.raises(ParameterError, match="nothing to judge"):

@@ -128,7 +128,7 @@ def test_chapters_that_are_not_there_are_told(tmp_path):
         hand_out(tmp_path / "none", tmp_path / "chapters")
 
 
-def test_a_folder_without_chapters_is_not_handed_out(tmp_path):
-    with pytest.raises(InputMissing, match="no chapter to hand out"):
+def test_folder_without_chapters_is_refused(tmp_path):
+    with pytest.raises(InputMissing, match="no chapters to hand out"):
         hand_out(tmp_path, tmp_path / "copies")
     assert not (tmp_path / "copies").exists()

@@ -31,14 +31,14 @@ def test_the_solution_passes():
     ("piece", "smallest", "problem"),
     [
         (lambda seen, message: True, "one message to bob; delivery 1 comes twice", "more than once"),
-        (lambda seen, message: message["number"] > seen, "to bob, bob; delivery 1 is lost", "message 1 never"),
-        (lambda seen, message: message["number"] == seen + 1, "to cy, bob; nothing goes wrong", "message 2 never"),
-        (lambda seen, message: False, "one message to bob; nothing goes wrong", "never came"),
+        (lambda seen, message: message["number"] > seen, "to bob, bob; delivery 1 is lost", "message 1 never entered"),
+        (lambda seen, message: message["number"] == seen + 1, "to cy, bob; nothing goes wrong", "message 2 never entered"),
+        (lambda seen, message: False, "one message to bob; nothing goes wrong", "never entered"),
         (lambda seen, message: message["nummer"], "one message to bob; nothing", "it raises KeyError: 'nummer' (line"),
         (lambda: True, "one message to bob; nothing", "it raises TypeError"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_shown_in_the_smallest_scenario(piece: Any, smallest: str, problem: str):
+def test_failure_is_the_smallest_scenario(piece: Any, smallest: str, problem: str):
     verdict = judge("00_start_here", piece)
     assert not verdict.passed
     assert smallest in verdict.failure.scenario
@@ -50,7 +50,7 @@ def test_what_is_wrong_is_shown_in_the_smallest_scenario(piece: Any, smallest: s
     assert str(judge("00_start_here", piece)) == str(verdict)
 
 
-def test_a_judge_of_ones_own_need_not_see_to_errors():
+def test_own_exercise_reports_exceptions():
     def play(double: Any, number: int) -> Played:
         return Played(f"double({number})", None if double(number) == 2 * number else "no")
 
@@ -65,7 +65,7 @@ def test_a_judge_of_ones_own_need_not_see_to_errors():
     assert "it raises IndexError" in verdict.failure.problem
 
 
-def test_a_piece_that_remembers_is_told_so():
+def test_verdict_mentions_results_that_are_not_repeatable():
     known = set()
 
     def remembers(seen: int, message: Any) -> bool:
@@ -87,7 +87,7 @@ def test_a_piece_that_remembers_is_told_so():
         assert "keep something from one call to the next" in verdict.failure.problem
 
 
-def test_an_error_of_the_lab_is_no_failure_of_the_piece(monkeypatch: pytest.MonkeyPatch):
+def test_lab_error_is_not_a_failure_of_the_solution(monkeypatch: pytest.MonkeyPatch):
     def broken(*arguments: Any) -> Any:
         raise RuntimeError("the lab is broken")
 
@@ -98,7 +98,7 @@ def test_an_error_of_the_lab_is_no_failure_of_the_piece(monkeypatch: pytest.Monk
 
 @pytest.mark.soak
 @pytest.mark.process
-def test_nothing_is_left_where_the_reader_works(tmp_path: Any):
+def test_judging_leaves_no_files(tmp_path: Any):
     code = (
         "from mudkit.exercises import judge\n"
         "assert judge('00_start_here', lambda seen, message: message['after'] == seen).passed"
@@ -111,18 +111,18 @@ def test_nothing_is_left_where_the_reader_works(tmp_path: Any):
     ("chapter", "piece", "problem"),
     [("00_start", solution, "00_start_here"), ("00_start_here", 3, "take\\(seen, message\\)")],
 )
-def test_what_cannot_be_judged(chapter: str, piece: Any, problem: str):
+def test_judge_refuses(chapter: str, piece: Any, problem: str):
     with pytest.raises(ParameterError, match=problem):
         judge(chapter, piece)
 
 
-def test_every_exercise_says_what_it_wants():
+def test_every_exercise_states_signature_and_property():
     for exercise in EXERCISES.values():
         assert exercise.property.endswith(".")
         assert "->" in exercise.asks_for
 
 
-def test_a_teachers_own_exercise_is_judged_like_those_of_the_chapters():
+def test_own_exercise_is_judged_like_those_of_the_chapters():
     def play(double: Any, number: int) -> Played:
         doubled = double(number)
         return Played(f"double({number})", None if doubled == 2 * number else f"it is {doubled}")
@@ -137,12 +137,12 @@ def test_a_teachers_own_exercise_is_judged_like_those_of_the_chapters():
     )
 
 
-def test_a_function_that_returns_nothing_is_told_what_was_expected():
+def test_verdict_on_none_states_the_expected_value():
     verdict = judge("00_start_here", lambda seen, message: None)
     assert "Your function returned None; expected True or False." in str(verdict)
 
 
-def test_a_verdict_shows_pass_or_fail_the_rule_and_the_scenario():
+def test_verdict_shows_result_rule_and_scenario():
     passed, failed = judge("00_start_here", solution), judge("00_start_here", lambda seen, message: True)
     assert "✔ Passed" in passed._repr_html_()
     html = failed._repr_html_()

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from judged import told_apart
+from judged import most_telling
 
 import mudkit
 from mudkit.exercises import judge, last_hop
@@ -67,15 +67,18 @@ WRONG = {
         lambda known: fill(
             known, 16, lambda known: [each for each in known.waiting if each.rank >= known.threshold]
         ),
-        "is to go, and has expired",
+        ", which expired ",
     ),
     "keeps the best on the device": (
         lambda known: sorted([*acceptable(known), *known.device], key=lambda each: -each.rank)[:16],
-        "lies on the device already",
+        "which is on the device already",
     ),
-    "twice": (lambda known: acceptable(known)[:2] * 2, "is to go twice"),
-    "identities": (lambda known: [each.identity for each in known.waiting[:2]], "and does not wait"),
-    "made up": (lambda known: [Item(10_000, 1.0, 0.0, 1e9)], "and does not wait"),
+    "twice": (lambda known: acceptable(known)[:2] * 2, " twice."),
+    "identities": (
+        lambda known: [each.identity for each in known.waiting[:2]],
+        "which is not a waiting message",
+    ),
+    "made up": (lambda known: [Item(10_000, 1.0, 0.0, 1e9)], "which is not a waiting message"),
     "no list": (lambda known: None, "Your function returned None; expected a list of messages"),
     "raises": (lambda known: known.wating, "it raises AttributeError"),
 }
@@ -83,9 +86,9 @@ WRONG = {
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
-    ("rule", "problem"), told_apart(WRONG, "everything", "nothing", "sees no expiration")
+    ("rule", "problem"), most_telling(WRONG, "everything", "nothing", "sees no expiration")
 )
-def test_wrong_ones_are_told_apart(rule, problem):
+def test_judge_rejects(rule, problem):
     verdict = judge(CHAPTER, rule)
     assert not verdict.passed
     assert problem in verdict.failure.problem
@@ -95,13 +98,13 @@ def test_wrong_ones_are_told_apart(rule, problem):
     assert any(trace.name == "waits at the server" and trace.x for trace in figure.data)
 
 
-def test_what_is_wrong_everywhere_is_shown_where_it_is_simplest():
+def test_failure_is_the_simplest_scenario():
     verdict = judge(CHAPTER, lambda known: [])
     assert verdict.failure.scenario == str(SIMPLE)
 
 
 @pytest.mark.parametrize("limit", [1, 16, 256])
-def test_it_is_the_very_same_spool(limit):
+def test_judge_uses_the_spool_of_the_simulator(limit):
     """A rule that fills the device does under the judge what the buffer policy does in the simulator."""
     for case in (SIMPLE, SIMPLE._replace(expiration_h=24.0, threshold=0.5, outage=0.9, seed=2)):
         drawn = case.drawn()
@@ -111,7 +114,7 @@ def test_it_is_the_very_same_spool(limit):
         assert judged.problem is None
 
 
-def test_a_rule_that_passes_serves_the_simulator_too():
+def test_passing_rule_works_in_the_simulator():
     run = simulate(policy=Forwarding("rule", rule=solution), outage=0.9, days=30, seed=5)
     assert run.waste + run.loss < 0.1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from judged import told_apart
+from judged import most_telling
 
 from mudkit.exercises import judge
 from mudkit.exercises.mud_tables import EXERCISE, _Edit, _Scenario
@@ -31,7 +31,7 @@ def in_place(store, local, base):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("piece", [solution, what_both_have_and_what_is_new, in_place])
-def test_right_ones_pass(piece):
+def test_judge_accepts(piece):
     verdict = judge(CHAPTER, piece)
     assert verdict.passed, str(verdict)
     assert verdict.scenarios == 200
@@ -46,7 +46,7 @@ DELETES_ADDS = "the tablet deletes a, the phone adds c;"
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    told_apart(
+    most_telling(
         [
         (lambda store, local, base: store, ADDS_ADDS, "entry c, which the tablet added, is lost. The page: a, b, d."),
         (lambda store, local, base: local, ADDS_ADDS, "entry d, which the phone added, is lost. The page: a, b, c."),
@@ -57,14 +57,14 @@ DELETES_ADDS = "the tablet deletes a, the phone adds c;"
         (lambda store, local, base: store | (local - base), DELETES_ADDS, "entry a, which the tablet deleted, came"),
         (lambda store, local, base: local | (store - base), ADDS_DELETES, "entry a, which the phone deleted, came"),
         (lambda store, local, base: solution(store, local, base) | {"z"}, ADDS_ADDS, "'z' was never added."),
-        (lambda store, local, base: sorted(store), ADDS_ADDS, "['a', 'b', 'd'], which is no set of entries"),
+        (lambda store, local, base: sorted(store), ADDS_ADDS, "['a', 'b', 'd']; expected a set of entries"),
         (lambda store, local, base: store.update(local), ADDS_ADDS, "Your function returned None; expected a set of entries"),
-        (lambda store, local, base: {1}, ADDS_ADDS, "{1}, which is no set of entries"),
+        (lambda store, local, base: {1}, ADDS_ADDS, "{1}; expected a set of entries"),
         (lambda store, local: store, ADDS_ADDS, "it raises TypeError"),
         ]
     ),
 )  # fmt: skip
-def test_wrong_ones_are_told_apart_by_a_small_page(piece, smallest, problem):
+def test_judge_rejects(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert smallest in verdict.failure.scenario
@@ -78,35 +78,35 @@ def test_wrong_ones_are_told_apart_by_a_small_page(piece, smallest, problem):
 
 
 def played(*edits, deliveries=(), piece=solution):
-    asked = []
+    calls = []
 
-    def asks(store, local, base):
-        asked.append((sorted(store), sorted(local), sorted(base)))
+    def record(store, local, base):
+        calls.append((sorted(store), sorted(local), sorted(base)))
         return piece(store, local, base)
 
-    result = EXERCISE.play(asks, _Scenario([[_Edit(*each) for each in edits]], deliveries))
-    return result, asked
+    result = EXERCISE.play(record, _Scenario([[_Edit(*each) for each in edits]], deliveries))
+    return result, calls
 
 
 def test_a_conflict_shows_three_pages():
-    result, asked = played(("tablet", ADD), ("tablet", FIRST), ("phone", LAST))
+    result, calls = played(("tablet", ADD), ("tablet", FIRST), ("phone", LAST))
     assert result.problem is None
-    assert asked[0] == (["a"], ["a", "b", "c"], ["a", "b"])
-    assert asked[-1] == (["a"], ["b", "c"], ["a", "b"]), "the last update holds all that was changed"
+    assert calls[0] == (["a"], ["a", "b", "c"], ["a", "b"])
+    assert calls[-1] == (["a"], ["b", "c"], ["a", "b"]), "the last update holds all that was changed"
 
 
 def test_without_a_conflict_nothing_is_merged():
     for edits in ([("tablet", ADD)], [("phone", FIRST), ("phone", ADD)], [("phone", FIRST)] * 3):
-        result, asked = played(*edits)
+        result, calls = played(*edits)
         assert result.problem is None
-        assert asked == []
+        assert calls == []
 
 
 def test_troubles_are_told_and_do_no_harm():
     for deliveries in (["lost"] * 5, ["twice"] * 5, ["late"] * 5, ["well", "well", "lost", "late", "twice"]):
-        result, asked = played(("tablet", ADD), ("phone", FIRST), deliveries=deliveries)
+        result, calls = played(("tablet", ADD), ("phone", FIRST), deliveries=deliveries)
         assert result.problem is None
-        assert asked
+        assert calls
         assert NOTHING_LOST not in result.scenario
         fates = Counter(result.lab.frame("messages")["fate"])
         assert fates["lost"] == deliveries.count("lost")

@@ -83,15 +83,15 @@ def test_what_is_raised_while_it_is_loaded_comes_out(write):
     ("name", "text", "problem"),
     [
         ("answer.py", "x = 1\ndef (", r"answer\.py, line 2"),
-        ("answer.ipynb", "{", "no notebook"),
+        ("answer.ipynb", "{", "not a valid notebook"),
         ("answer.txt", "x = 1", r"\.ipynb or \.py"),
     ],
 )
-def test_what_cannot_be_read_is_told(write, name, text, problem):
+def test_read_source_refuses(write, name, text, problem):
     with pytest.raises(ParameterError, match=problem):
         read_source(write(text, name))
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_missing_file_is_refused(tmp_path):
     with pytest.raises(MudkitError, match="no notebook or Python file"):
         read_source(tmp_path / "answer.py")

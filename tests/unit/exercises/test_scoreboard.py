@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from judged import told_apart
+from judged import most_telling
 
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
@@ -169,7 +169,7 @@ TELEPATHY = (
     (PUT_SEEN, 'SEEN.add((here.me, item["name"]))'),
     ("def post", "SEEN = set()\n\n\ndef post"),
 )
-NOT_GOT, TWICE, ON = "has not got item", "twice.", "more messages."
+NOT_GOT, TWICE, ON = "has not received item", "twice.", "more messages."
 
 RIGHT = {
     "by a relay": made(SOLUTION),
@@ -181,8 +181,8 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("piece", told_apart(RIGHT, "by a relay"))
-def test_right_ones_pass(piece):
+@pytest.mark.parametrize("piece", most_telling(RIGHT, "by a relay"))
+def test_judge_accepts(piece):
     verdict = judge(CHAPTER, piece)
     assert verdict.passed, str(verdict)
     assert verdict.scenarios == 200
@@ -194,7 +194,7 @@ WRONG = {
     "to all": (wrong((WANTS, "")), "who does not want it, is sent item"),
     "to the others": (wrong((WANTS, WANTS.replace("here", "not here"))), "who does not want it, is sent item"),
     "to the first": (wrong(("for phone in to for", "for phone in to[:1] for")), NOT_GOT),
-    "back to the sender": (wrong((' if each["from"] != item["sender"]', "")), "ann, who has published it, is sent item 1"),
+    "back to the sender": (wrong((' if each["from"] != item["sender"]', "")), "ann, who published it, is sent item 1"),
     "no second try": (wrong((TIMER, ""), (UP, "return []")), NOT_GOT),
     "nothing after a restart": (wrong((UP, "return []")), NOT_GOT),
     "nothing as long as the link is up": (wrong((TIMER, "")), NOT_GOT),
@@ -233,8 +233,8 @@ TELLING = ("forgets what it sends", "the phone takes all", "the last want to com
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize(("piece", "problem"), told_apart(WRONG, *TELLING))
-def test_wrong_ones_are_told_apart(piece, problem):
+@pytest.mark.parametrize(("piece", "problem"), most_telling(WRONG, *TELLING))
+def test_judge_rejects(piece, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert problem in verdict.failure.problem

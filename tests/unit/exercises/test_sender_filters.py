@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from judged import told_apart
+from judged import most_telling
 
 from mudkit.exercises import judge
 from mudkit.exercises.sender_filters import _READERS, _Album
@@ -32,7 +32,7 @@ def one_by_one(use):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("piece", [solution, one_by_one])
-def test_right_ones_pass(piece):
+def test_judge_accepts(piece):
     verdict = judge(CHAPTER, piece)
     assert verdict.passed, str(verdict)
     assert verdict.scenarios == 200
@@ -46,7 +46,7 @@ def or_old(rule):
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    told_apart(
+    most_telling(
         [
             (lambda use: False, COMES, OLDER),
             (lambda use: True, STAYS, "item 2 begins a new key without need"),
@@ -54,7 +54,7 @@ def or_old(rule):
             (or_old(lambda use: bool(use.holders - use.to)), COMES, OLDER),
             (or_old(lambda use: bool(use.to - use.holders)), GOES, NEWER),
             (or_old(lambda use: len(use.to) != len(use.holders)), SWAP, OLDER),
-            (lambda use: use.to != use.holders, LONG, "s old, and it lasts for 60 s."),
+            (lambda use: use.to != use.holders, LONG, "s old, and its lifetime is 60 s."),
             (or_old(lambda use: set(use.to) is not use.holders), STAYS, "without need"),
             (lambda use: None, STAYS, "Your function returned None; expected True or False."),
             (lambda use: use.asked, STAYS, "it raises AttributeError"),
@@ -62,7 +62,7 @@ def or_old(rule):
         ]
     ),
 )
-def test_wrong_ones_are_told_apart_by_a_short_story(piece, smallest, problem):
+def test_judge_rejects(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert re.fullmatch(smallest, verdict.failure.scenario), verdict.failure.scenario

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from judged import told_apart
+from judged import most_telling
 
 from mudkit.consistency import History
 from mudkit.exercises import judge
@@ -85,7 +85,7 @@ def only_the_one_before(operations):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("piece", [solution, remembers])
-def test_right_ones_pass(piece):
+def test_judge_accepts(piece):
     verdict = judge(CHAPTER, piece)
     assert verdict.passed, str(verdict)
     assert verdict.diagram() is None
@@ -93,24 +93,24 @@ def test_right_ones_pass(piece):
 
 @pytest.mark.parametrize(
     ("piece", "operations", "problem"),
-    told_apart(
+    most_telling(
         [
             (lambda operations: False, 2, "does not hold"),
             (lambda operations: None, 1, "returned None; expected True or False"),
             (lambda operations: True, 1, "no client's reads go back"),
             (without_writes, 2, "read-your-writes does not hold"),
             (without_reads, 3, "monotonic-reads does not hold"),
-            (whoever, 2, "says True"),
-            (by_beginning, 2, "says True"),
-            (by_end, 2, "says True"),
-            (the_same_again, 2, "says True"),
-            (nothing_is_not_old, 2, "says False"),
-            (only_the_one_before, 3, "says False"),
+            (whoever, 2, "returns True"),
+            (by_beginning, 2, "returns True"),
+            (by_end, 2, "returns True"),
+            (the_same_again, 2, "returns True"),
+            (nothing_is_not_old, 2, "returns False"),
+            (only_the_one_before, 3, "returns False"),
             (lambda operations: operations[0]["versoin"] > 0, 1, "it raises KeyError: 'versoin' (line"),
         ]
     ),
 )
-def test_wrong_ones_are_told_apart_by_a_small_history(piece, operations, problem):
+def test_judge_rejects(piece, operations, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert problem in verdict.failure.problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from judged import told_apart
+from judged import most_telling
 
 from mudkit.exercises import judge
 from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
@@ -74,7 +74,7 @@ def as_rules(patients):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("piece", [text, as_function, as_rules])
-def test_right_ones_pass(piece):
+def test_judge_accepts(piece):
     verdict = judge(CHAPTER, piece)
     assert verdict.passed, str(verdict)
     assert verdict.scenarios == 200
@@ -114,19 +114,19 @@ WRONG = {
     "no limit": (changed("      - every: {{seconds: 300, per: message.patient}}\n", ""), "is shown again after", ""),
     "a limit for each pulse": (changed("per: message.patient", "per: message.pulse"), "is shown again after", ""),
     "too long a limit": (changed("seconds: 300", "seconds: 301"), "a message of patient", "is not sent"),
-    "NULL forgotten": (changed("coalesce(message.pulse >= 50, TRUE)", "message.pulse >= 50"), "none of the doctor's", ""),
+    "NULL forgotten": (changed("coalesce(message.pulse >= 50, TRUE)", "message.pulse >= 50"), "not the doctor's", ""),
     "25 % is low": (changed("state.battery < 25\n", "state.battery <= 25\n"), "", "low battery"),
-    "50 is an alarm": (changed("message.pulse >= 50", "message.pulse > 50"), "none of the doctor's", ""),
+    "50 is an alarm": (changed("message.pulse >= 50", "message.pulse > 50"), "not the doctor's", ""),
     "the link forgotten": (changed("state.bandwidth_kbps < 500 OR ", ""), "samples are sent", "all is well"),
     "75 % is charged": (changed("state.battery <= 75", "state.battery < 75"), "samples are sent", "all is well"),
-    "too small": (changed("ratio: 4", "ratio: 40"), "it is to be a half to a sixteenth", "poor link"),
+    "too small": (changed("ratio: 4", "ratio: 40"), "expected a half to a sixteenth", "poor link"),
     "the display forgotten": (changed("  - name: all is well\n    do:\n      - resize: {{field: ecg}}\n", "  - name: all is well\n"), "samples for 150 pixels", "all is well"),
     "compressed always": (compressed_always, "only 200 of 400 samples", "well"),
-    "no pulse": (changed("keep: [patient, pulse]", "keep: [patient]"), "comes as None", ""),
+    "no pulse": (changed("keep: [patient, pulse]", "keep: [patient]"), "is sent as None", ""),
     "nothing": (lambda patients: Policy("none", [Rule("FALSE OR message.patient = 99")]), "is not sent", "No rule fires"),
     "refused": (changed("state.battery <= 75", "state.batery <= 75"), "the policy is refused: ", "state.batery"),
     "no YAML": (lambda patients: "rules: [", "the policy is refused: ", "not YAML"),
-    "no policy": (lambda patients: None, "it returns None, which is no policy", ""),
+    "no policy": (lambda patients: None, "it returns None; expected a policy", ""),
     "raises": (lambda patients: patients[5], "it raises IndexError", ""),
     "stops": (lambda patients: policy(lambda message, state: message["puls"]), "the policy is stopped: KeyError", ""),
 }  # fmt: skip
@@ -134,9 +134,9 @@ WRONG = {
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
-    ("piece", "problem", "why"), told_apart(WRONG, "the paper's PICU", "no limit", "NULL forgotten")
+    ("piece", "problem", "why"), most_telling(WRONG, "the paper's PICU", "no limit", "NULL forgotten")
 )
-def test_wrong_ones_are_told_apart(piece, problem, why):
+def test_judge_rejects(piece, problem, why):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert problem in verdict.failure.problem

@@ -1,7 +1,7 @@
 """The judge of chapter 08 tells labels of a read from mistakes that are likely."""
 
 import pytest
-from judged import told_apart
+from judged import most_telling
 
 from mudkit.exercises import judge
 
@@ -106,7 +106,7 @@ def that_raises(points, query, cached):
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     "piece",
-    told_apart(
+    most_telling(
         [
             counted(closed, has),
             of_the_querys_window,
@@ -136,7 +136,7 @@ def that_raises(points, query, cached):
         ]
     ),
 )
-def test_wrong_ones_do_not_pass(piece):
+def test_judge_rejects(piece):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert verdict.failure.problem

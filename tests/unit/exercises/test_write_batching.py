@@ -26,13 +26,13 @@ def test_the_solution_passes():
     [
         (lambda times_s, delay_s: [[time] for time in times_s], "2 messages are sent, where 1 would do"),
         (lambda times_s, delay_s: [times_s] if times_s else [], "waits until"),
-        (lambda times_s, delay_s: [], "each has to be there once"),
+        (lambda times_s, delay_s: [], "each must occur once"),
         (lambda times_s, delay_s: times_s, "expected a list of lists"),
         (lambda times_s, delay_s: [[], *solution(times_s, delay_s)], "a message is empty"),
         (lambda times_s, delay_s: None, "Your function returned None; expected a list of lists."),
     ],
 )
-def test_each_mistake_is_named(piece, problem):
+def test_judge_rejects(piece, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert problem in verdict.failure.problem

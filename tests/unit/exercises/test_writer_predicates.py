@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from judged import told_apart
+from judged import most_telling
 
 from mudkit.exercises import judge
 
@@ -42,7 +42,7 @@ def solution(who):
 @pytest.mark.parametrize(
     "piece", [solution, made(PARTS), made(PARTS | {"min_age": "NOT receiver.age < :min_age"})]
 )
-def test_right_ones_pass(piece):
+def test_judge_accepts(piece):
     verdict = judge(CHAPTER, piece)
     assert verdict.passed, str(verdict)
     assert verdict.diagram() is None
@@ -51,9 +51,9 @@ def test_right_ones_pass(piece):
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    told_apart(
+    most_telling(
         [
-        (made(PARTS | {"users": "receiver.user IN :users"}), "users=['bob']", "is meant"),
+        (made(PARTS | {"users": "receiver.user IN :users"}), "users=['bob']", "record is for it"),
         (made(PARTS | {"users": "coalesce(auth.user, receiver.user) IN :users"}), "has no token", "sees the record"),
         (made(PARTS | {"apps": "auth.app IS NOT NULL"}), "app 'news'", "sees the record"),
         (made(PARTS | {"min_age": "receiver.age > :min_age"}), "says age=", "does not see"),
@@ -64,15 +64,15 @@ def test_right_ones_pass(piece):
         (made(PARTS, nobody=""), "for everybody", "The predicate is empty"),
         (lambda who: " AND ".join(PARTS.values()), "for everybody", "does not see"),
         (lambda who: "TRUE", "=", "sees the record"),
-        (formatted, "o'hara", "it is refused"),
+        (formatted, "o'hara", "it is rejected"),
         (lambda who: 'auth.user IN ("bob")', "for everybody", "is a name in SQL"),
         (lambda who: None, "for everybody", "returned None; expected the text of a predicate"),
-        (lambda who: 3, "for everybody", "a predicate is a text, not int"),
+        (lambda who: 3, "for everybody", "a predicate is a string, not int"),
         (lambda who: who["age"], "for everybody", "it raises KeyError: 'age' (line"),
         ]
     ),
 )  # fmt: skip
-def test_wrong_ones_are_told_apart_by_a_reader(piece, smallest, problem):
+def test_judge_rejects(piece, smallest, problem):
     verdict = judge(CHAPTER, piece)
     assert not verdict.passed
     assert smallest in verdict.failure.scenario, str(verdict)

@@ -41,7 +41,7 @@ CROWD = Trace((20,), tuple(TraceItem((100 + 2 * each) * MIN, each % 3, 0) for ea
 def of(composition, order, story):
     """What came of a story, and for each promise what broke it."""
     result = PAIRS[composition][order]
-    came = played(story, result.make)
+    came = played(result.make, story)
     return came, {promise: PROMISES[promise](came) for promise in result.promises}
 
 
@@ -67,7 +67,7 @@ def times(came):
     ],
 )
 def test_a_hop_alone_does_what_its_system_does(hop, expected):
-    assert sorted(times(played(HIDDEN_FROM_ONE, partial(Chain, hops=[hop])))) == sorted(expected)
+    assert sorted(times(played(partial(Chain, hops=[hop]), HIDDEN_FROM_ONE))) == sorted(expected)
 
 
 def test_predicates_before_the_aggregate_keep_what_they_hide_and_everybody_gets_the_rest():
@@ -152,13 +152,13 @@ def test_a_relay_that_could_read_is_seen(monkeypatch):
     from mudkit.experiment.adapters import contrail
 
     monkeypatch.setattr(contrail, "Module", partial(contrail.Module, encrypted=False))
-    came = played(CROWD, partial(Chain, hops=[Contrail]))
+    came = played(partial(Chain, hops=[Contrail]), CROWD)
     assert "contrail-" in PROMISES[p.RELAY](came)
 
 
 def test_each_promise_breaks_when_what_was_handed_over_is_changed():
     """The checks themselves, on runs that keep everything and are then spoilt."""
-    came = played(HIDDEN_FROM_ONE, partial(Chain, hops=[Mud]))
+    came = played(partial(Chain, hops=[Mud]), HIDDEN_FROM_ONE)
     assert PROMISES[p.HIDDEN](came) is None
     assert PROMISES[p.ALL](came) is None
     handed = came.adapter.handed

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
-from mudkit.figures import messages, policies, style
+from mudkit.figures import devices, maps, messages, policies, style
 from mudkit.figures.style import ColourScale, ramp, template
-from mudkit.widgets.figure import Figure
+from mudkit.widgets.panel import Figure
 
 FILES = sorted(Path(figures.__file__).parent.rglob("*.py"))
 
@@ -104,11 +104,25 @@ def test_text_is_legible_on_light_and_dark(colour, ground):
     assert contrast(colour, ground) >= 4.2
 
 
+def seen_as(vision, colours):
+    """Return colours in L*a*b*, as a reader with this vision sees them."""
+    return [lab(np.clip(np.array(VISION[vision]) @ np.array(linear(colour)), 0, 1)) for colour in colours]
+
+
 @pytest.mark.parametrize("vision", VISION)
-def test_colours_differ_for_colour_blind_readers(vision):
-    seen = [lab(np.clip(np.array(VISION[vision]) @ np.array(linear(colour)), 0, 1)) for colour in PALETTE]
-    distances = [np.linalg.norm(one - other) for one, other in itertools.combinations(seen, 2)]
-    assert min(distances) > 12
+@pytest.mark.parametrize("colours", [PALETTE, policies._RULE_COLOURS, maps.STATE_COLOURS])
+def test_colours_differ_for_colour_blind_readers(vision, colours):
+    seen = seen_as(vision, colours)
+    assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(seen, 2)) > 12
+
+
+@pytest.mark.parametrize("vision", VISION)
+@pytest.mark.parametrize("classes", range(2, devices._MAX_CLASSES + 1))
+def test_faster_links_are_darker_for_colour_blind_readers(vision, classes):
+    seen = seen_as(vision, devices.link_colours(classes))
+    assert all(before[0] - after[0] > 8 for before, after in pairwise(seen))
+    [down] = seen_as(vision, [style.ORANGE])
+    assert min(np.linalg.norm(each - down) for each in seen) > 40
 
 
 def test_figures_have_no_ground_of_their_own():
@@ -152,5 +166,5 @@ def test_messages_differ_by_more_than_colour():
 
 @pytest.mark.parametrize("vision", VISION)
 def test_the_scale_grows_darker_for_colour_blind_readers(vision):
-    seen = [lab(np.clip(np.array(VISION[vision]) @ np.array(linear(colour)), 0, 1))[0] for colour in ramp(32)]
-    assert all(before > after for before, after in pairwise(seen))
+    seen = seen_as(vision, ramp(32))
+    assert all(before[0] > after[0] for before, after in pairwise(seen))

@@ -174,3 +174,19 @@ def test_stores_give_back_what_was_put_or_refuse_it(tmp_path, kind):
         with pytest.raises(ParameterError, match="key 'bad'"):
             store.put("bad", bad)
     assert store.get("bad") is None
+
+
+def test_keys_that_came_and_went_between_two_looks_are_right():
+    store = MemoryStore()
+    store.put("b", 1)
+    store.commit()
+    assert store.keys() == ["b"]
+    for key in ("c", "a", "gone"):
+        store.put(key, 1)
+    store.delete("b")
+    store.delete("gone")
+    assert store.keys() == ["a", "c"]
+    store.rollback()
+    assert store.keys() == ["b"]
+    store.wipe()
+    assert store.keys() == []

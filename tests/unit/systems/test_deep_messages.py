@@ -15,9 +15,9 @@ from mudkit.events import Call, Complete, Received, Record, Send
 from mudkit.systems import contrail, lasthop, mud, radiator, sublim
 from mudkit.systems import store_and_forward as sf
 from mudkit.systems.receiving import dropped
-from mudkit.wire import MAX_DEPTH, as_wire, is_too_deep
+from mudkit.wire import MAX_MESSAGE_DEPTH, as_wire, is_too_deep
 
-DEPTHS = [MAX_DEPTH + 1, 978, 100_000]
+DEPTHS = [MAX_MESSAGE_DEPTH + 1, 978, 100_000]
 MORE_DEPTHS = [500, *range(960, 1000, 3)]
 
 
@@ -163,15 +163,15 @@ def test_what_is_odd_is_written_down_whatever_it_is(depth):
 
 @pytest.mark.soak
 def test_the_depth_of_a_message_is_found_without_recursion():
-    assert not is_too_deep(nested(MAX_DEPTH))
-    assert is_too_deep(nested(MAX_DEPTH + 1))
+    assert not is_too_deep(nested(MAX_MESSAGE_DEPTH))
+    assert is_too_deep(nested(MAX_MESSAGE_DEPTH + 1))
     assert is_too_deep({"a": nested(1_000_000)})
     assert not is_too_deep([{"a": [1] * 10_000}] * 100)
 
     class Boxed(msgspec.Struct):
         inner: object
 
-    assert is_too_deep(Boxed(nested(MAX_DEPTH)))
+    assert is_too_deep(Boxed(nested(MAX_MESSAGE_DEPTH)))
 
 
 def test_what_cannot_be_written_is_named_by_its_type():

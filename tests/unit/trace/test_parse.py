@@ -7,8 +7,7 @@ import pytest
 from mudkit import trace
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace import parse
-from mudkit.trace.formats import recognise
-from mudkit.trace.options import LoadPlan, Options
+from mudkit.trace.options import Options
 from mudkit.trace.parse import MAX_SAMPLED_FILES, check_source
 
 T0 = 1_211_100_000
@@ -23,7 +22,7 @@ def write(file, rows, swapped=()):
 
 
 def check(path):
-    check_source(LoadPlan.of(recognise(path), Options(), "none"))
+    check_source(Options(rule="none").plan(path))
 
 
 def test_a_file_is_refused_exactly_when_a_load_refuses_it(tmp_path):

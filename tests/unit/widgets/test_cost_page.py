@@ -41,7 +41,7 @@ def test_it_says_what_the_bench_says(page):
         shares, result = expected(*(each.value for each in page.costs))
         assert says(page)[:3] == shares
         leaves = int(tree_nodes(result.learnt)["leaves"][0])
-        assert f"shipped: {leaves} lea" in page.tree.value
+        assert f"all devices: {leaves} lea" in page.tree.value
         assert escape(figures.tree_outline(tree_nodes(result.learnt))) in page.tree.value
         cells = figures.hits_by_cell(figures.reads_near_busiest(result.reads))
         assert list(page.map.data[1].marker.color) == cells["local"].to_pylist()

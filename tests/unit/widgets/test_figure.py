@@ -7,7 +7,7 @@ import ipywidgets
 
 from mudkit.experiment import Traffic
 from mudkit.widgets import PropagationMap, ViewsExplorer
-from mudkit.widgets.figure import Figure
+from mudkit.widgets.panel import Figure
 
 
 def test_what_was_added_after_it_was_made_is_in_its_state():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import re
 
@@ -20,6 +21,7 @@ def runs(monkeypatch):
     """Runs that were played, by their parameters."""
     played = []
 
+    @functools.wraps(simulate)
     def counted(**parameters):
         played.append(parameters)
         return simulate(**parameters)
@@ -197,7 +199,7 @@ def test_other_values_stand_in_their_place():
 
 
 def test_in_a_kernel_all_days_follow_and_a_change_drops_what_is_not_done(runs, monkeypatch):
-    monkeypatch.setattr(prefetch_lab, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(prefetch_lab, "_PAUSE_S", 0.0)
 
     async def change_and_wait():
         widget = PrefetchLab(days=200)

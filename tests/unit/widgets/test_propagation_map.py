@@ -32,7 +32,7 @@ def cells(widget):
 
 
 def late_s(widget):
-    return [int(each) for each in re.findall(r"(\d+) s late", widget.status.value)]
+    return [int(each) for each in re.findall(r"mean delay (\d+) s", widget.status.value)]
 
 
 def test_near_by_more_is_known_and_sooner(widget):
@@ -100,7 +100,7 @@ def test_what_cannot_be_is_told_and_the_picture_stays(widget):
 
 @pytest.mark.parametrize("wrong", [{"method": "by mood"}, {"amount": 0}, {"amount": 121}])
 def test_what_it_is_not(wrong):
-    with pytest.raises(ParameterError, match="until so many messages wait"):
+    with pytest.raises(ParameterError, match="after a number of messages"):
         PropagationMap(TRAFFIC, **wrong)
 
 

@@ -42,29 +42,29 @@ def test_what_stays_on_the_device_is_told(monitor):
     monitor.metadata.value = '{"loc": [37.4, -122.1]}'
     assert "Alice's filter does not match. 0 bytes." in monitor.status.value
     monitor.predicate.value = " "
-    assert "nobody has asked for it. 0 bytes." in monitor.status.value
+    assert "no filter asks for it. 0 bytes." in monitor.status.value
 
 
 def test_a_text_is_looked_for_in_all_that_was_held(monitor):
     assert monitor.matches.value == ""
     monitor.needle.value = "help me"
-    assert "<b>not in them</b>" in monitor.matches.value
+    assert "<b>do not contain</b>" in monitor.matches.value
     assert "relay: nowhere" in monitor.matches.value
     monitor.encrypted.value = False
-    assert "<b>in them</b>" in monitor.matches.value
+    assert "<b>contain</b>" in monitor.matches.value
     assert "more fields" in monitor.matches.value
     monitor.needle.value = "<i>"
-    assert "<b>not in them</b>" in monitor.matches.value
+    assert "<b>do not contain</b>" in monitor.matches.value
     assert "<i>" not in monitor.matches.value
     monitor.needle.value = "he"
-    assert monitor.matches.value == "At least 3 characters, please."
+    assert monitor.matches.value == "Enter at least 3 characters."
 
 
 @pytest.mark.parametrize(
     ("field", "text", "answer"),
     [
         ("metadata", '{"loc"', "The metadata cannot be read."),
-        ("metadata", "[1]", "The metadata is no object."),
+        ("metadata", "[1]", "The metadata is not a JSON object."),
         ("predicate", "loc = ", "is incomplete"),
         ("name", "", "cannot be the name of an item"),
     ],
@@ -73,7 +73,7 @@ def test_what_cannot_be_is_told_and_the_last_picture_stays(monitor, field, text,
     kept, before = monitor.seen.value, getattr(monitor, field).value
     getattr(monitor, field).value = text
     assert answer in monitor.problem.value
-    assert "below is the last that could" in monitor.problem.value
+    assert "below is the last valid result" in monitor.problem.value
     assert monitor.seen.value == kept
     getattr(monitor, field).value = before
     assert monitor.problem.value == ""

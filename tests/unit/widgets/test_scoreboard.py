@@ -112,7 +112,7 @@ def test_a_task_has_its_own_devices(board, result):
     board.task.value = "photo sharing"
     assert board.device.value == "phone-00001", "it stays where there is one of that name"
     board.task.value, board.device.value = "ward telemetry", "feed-00000"
-    assert "Not beaten: nobody" in board.status.value
+    assert "On the Pareto front: none" in board.status.value
     assert "without a value" in board.figure.layout.title.subtitle.text
 
 

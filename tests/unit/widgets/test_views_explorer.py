@@ -63,7 +63,7 @@ def test_what_cannot_be_read_is_told_and_the_picture_stays(wrong, where):
     kept = (widget.verdict.value, widget.views.value, names(widget))
     widget.text.value = wrong
     assert where in widget.problem.value
-    assert "last history" in widget.problem.value
+    assert "last valid one" in widget.problem.value
     assert (widget.verdict.value, widget.views.value, names(widget)) == kept
     widget.text.value = BACK
     assert widget.problem.value == ""

@@ -135,9 +135,9 @@ class Filters:
             self._index(kept)
 
     def receive(self, message: Filter, plain: bytes, port: PortState | None) -> list[Effect]:
-        """Store a filter; raise MsgspecError if ``plain`` is no filter.
+        """Store a filter; raise MsgspecError if ``plain`` is none.
 
-        A filter that is refused is stored as such; then PredicateError or ParameterError is raised.
+        One that is refused is stored as such; then PredicateError or ParameterError is raised.
         """
         core, source = self._core, (message.source, message.port)
         number, to_port = message.number, message.to[0].port
@@ -235,7 +235,7 @@ class Filters:
     def match(self, port: str, metadata: Metadata) -> tuple[dict[Endpoint, int | None], list[Effect]]:
         """Return the endpoints whose filters match, with the expiry of the item there.
 
-        A filter that raises does not match and is reported.
+        Report filters that raise.
         """
         destinations: dict[Endpoint, int | None] = {}
         effects: list[Effect] = []

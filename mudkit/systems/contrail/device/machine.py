@@ -215,7 +215,8 @@ class ModuleMachine:
         if not operation.asks:
             for question in self._filters.undecided(operation.port):
                 effects += self._filters.decide(question.key, accepted=True)
-        return [*effects, *self._ask_about_filters(operation.port)]
+        undecided = self._filters.undecided(operation.port)
+        return [*effects, *(Notify(decisions(operation.port), question) for question in undecided)]
 
     def _port(self, name: str) -> PortState:
         port = self._core.port(name)
@@ -227,9 +228,6 @@ class ModuleMachine:
                 expected=", ".join(self._core.ports()) or "one that was opened",
             )
         return port
-
-    def _ask_about_filters(self, port: str) -> list[Effect]:
-        return [Notify(decisions(port), question) for question in self._filters.undecided(port)]
 
     def _check_target(self, device: str | None) -> None:
         """Raise if a device is unknown or no friend."""
@@ -396,10 +394,11 @@ class ModuleMachine:
         return effects
 
     def _follow_link(self, *, is_up: bool) -> list[Effect]:
-        effects: list[Effect] = []
-        for outbox, pull in zip(self._outboxes, self._pulls, strict=True):
-            effects += [*pull.follow_link(is_up=is_up), *outbox.follow_link(is_up=is_up)]
-        return effects
+        return [
+            effect
+            for outbox, pull in zip(self._outboxes, self._pulls, strict=True)
+            for effect in (*pull.follow_link(is_up=is_up), *outbox.follow_link(is_up=is_up))
+        ]
 
     def _follow_context(self, context: Metadata) -> list[Effect]:
         self._context = context

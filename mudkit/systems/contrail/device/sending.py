@@ -270,7 +270,6 @@ class Sending:
         return effects
 
     def _send_filter(self, call: _Call | None, slot: int, installed: InstalledFilter) -> list[Effect]:
-        """Send a filter to its device or group."""
         core = self._core
         sent = SentFilter(installed.predicate, installed.item_expires_us)
         known = sorted(core.friends & set(core.settings.directory))

@@ -1,8 +1,7 @@
-"""Cloud of Contrail: stores and relays ciphertext (Contrail 4.2).
+"""Cloud of Contrail: gateways, stateless compute instances, storage; it relays ciphertext (Contrail 4.2).
 
-Three tiers: a gateway terminates the connections of devices, stateless compute instances execute requests,
-and storage holds a queue for each device, an item cache, and groups. An import contract keeps predicates and
-cryptography out of this package: the cloud can neither filter nor read.
+An import contract keeps predicates and cryptography out of this package: the cloud can neither filter nor
+read.
 """
 
 from mudkit.systems.contrail.servers.compute import Compute

@@ -46,11 +46,7 @@ _MAX_BODY_BYTES = 1_200_000
 
 
 class Gateway:
-    """Machine of a gateway.
-
-    ``instances`` are the addresses of its compute instances, ``units`` those of the storages of all data
-    centres.
-    """
+    """Machine of a gateway, with the addresses of its compute instances and of all storages (``units``)."""
 
     def __init__(self, ports: Ports, instances: Sequence[str], units: Collection[str]) -> None:
         self._me, self._store = ports.address, ports.store

@@ -117,10 +117,9 @@ class _Device:
 
 
 class Storage:
-    """Machine of the storage of a data centre.
+    """Machine of the storage of a data centre; ``computes``, ``units``, ``gateways`` are those of all.
 
-    Per device, ``max_waiting`` items fit into the queue and ``max_cached`` into the cache. ``computes``,
-    ``units`` and ``gateways`` are the compute instances, storages and gateways of all data centres.
+    Per device, ``max_waiting`` items fit into the queue and ``max_cached`` into the cache.
     """
 
     def __init__(
@@ -386,10 +385,7 @@ class Storage:
         return self._store.get(f"version {device}", int) or 0
 
     def _moved(self, device: str, version: int) -> Moved | None:
-        """Return the place of a queue that has moved; None if it is here.
-
-        An operation that a later move redirected here may arrive before the queue.
-        """
+        """Return the place of a queue that has moved; None: it is here, or is about to arrive."""
         moved = self._store.get(f"moved {device}", Moved)
         if moved is not None and moved.version >= version:
             return moved

@@ -26,6 +26,8 @@ TABLE_1: Final[Mapping[str, Mapping[str, float]]] = {
 }
 """Port parameters by application (Table 1)."""
 _POSITION: Final = "mycurrentlocation"
+_LIFETIME_S: Final = 3600.0
+"""Default lifetime of a search for photos, and lifetime of a forwarded one."""
 
 
 def _port(module: Module, name: str, kind: str) -> Port:
@@ -73,7 +75,6 @@ class Video:
     ----------
     module : Module
     other : str
-        The other device.
     on_frame : callable
         Called with each received frame.
     lifetime_s : float
@@ -184,7 +185,6 @@ class Photos:
         self._received: dict[str, Item] = {}
         self._own: dict[str, Item] = {}
         self._ports = [_port(module, f"photos {hops}", "photos") for hops in range(max_hops + 1)]
-        self._lifetime_s = 3600.0
         for hops, port in enumerate(self._ports):
             port.on_item(self._receive)
             port.on_accepted(partial(self._answer_search, hops))
@@ -194,9 +194,14 @@ class Photos:
         self._own[name] = Item({**tags, "owner": self._me, "name": name}, photo)
         self._publish(f"{self._me}/{name}", self._own[name])
 
-    def search(self, predicate: str | Predicate, hops: int = 0, lifetime_s: float = 3600.0) -> None:
+    def search(self, predicate: str | Predicate, hops: int = 0, lifetime_s: float = _LIFETIME_S) -> None:
         """Search photos by a ``predicate`` for ``lifetime_s``, up to ``hops`` friends beyond friends."""
-        for friend in self._friends:
+        self._search(predicate, hops, lifetime_s, self._friends)
+
+    def _search(
+        self, predicate: str | Predicate, hops: int, lifetime_s: float, friends: Collection[str]
+    ) -> None:
+        for friend in friends:
             self._ports[hops].install_filter(
                 predicate, to=(friend, f"photos {hops}"), lifetime_s=lifetime_s, item_expires_s=lifetime_s
             )
@@ -206,14 +211,8 @@ class Photos:
             key = name if item.source else f"{self._me}/{name}"
             self._ports[hops].publish(item, key, only=[who])
         if hops:
-            for friend in self._friends:
-                if friend != who:
-                    self._ports[hops - 1].install_filter(
-                        predicate,
-                        to=(friend, f"photos {hops - 1}"),
-                        lifetime_s=self._lifetime_s,
-                        item_expires_s=self._lifetime_s,
-                    )
+            others = [friend for friend in self._friends if friend != who]
+            self._search(predicate, hops - 1, _LIFETIME_S, others)
 
     def _receive(self, item: Item) -> None:
         owner, name = str(item.metadata["owner"]), str(item.metadata["name"])

@@ -58,20 +58,10 @@ class Outbound:
         return {name: sorted(missing) for name, (_, _, _, missing) in self._open.items()}
 
     def publish(self, item: Item, item_id: str, expires_s: float | None = None) -> Operation:
-        """Publish an item and store it until all receivers acknowledge it.
+        """Publish an item and store it until all receivers acknowledge it; as :meth:`Port.publish`.
 
-        Parameters
-        ----------
-        item : Item
-        item_id : str
-            Name of the item; a newer item replaces the stored one of the same name.
-        expires_s : float, optional
-            Time until the item expires, in seconds; None: never.
-
-        Returns
-        -------
-        Operation
-            As of :meth:`Port.publish`.
+        A newer item replaces the stored one of the same ``item_id``. It expires after ``expires_s`` seconds;
+        None: never.
         """
         operation = self._port.publish(item, item_id, expires_s)
         self._open[item_id] = item, expires_s, _mark(item), set()
@@ -79,16 +69,7 @@ class Outbound:
         return operation
 
     def retransmit(self, item_id: str | None = None) -> list[Operation]:
-        """Publish unacknowledged items again, for the devices that have not acknowledged them.
-
-        Parameters
-        ----------
-        item_id : str, optional
-            Name of an item; None: all.
-
-        Returns
-        -------
-        list of Operation
+        """Publish unacknowledged items again for the devices that lack them; ``item_id`` None: all.
 
         Raises
         ------

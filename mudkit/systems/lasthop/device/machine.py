@@ -31,7 +31,7 @@ from msgspec import UNSET, UnsetType
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import incarnation
+from mudkit.delivery.session import store_incarnation
 from mudkit.delivery.stream import Incoming
 from mudkit.display import View, first_rows
 from mudkit.errors import OutboxFull, ParameterError, brief
@@ -130,11 +130,6 @@ class EventLog:
         return not len(self._outbox)
 
     @property
-    def last_seq(self) -> int:
-        """Number of the last fact; 0 before the first."""
-        return self._outbox.last_seq
-
-    @property
     def first_seq(self) -> int:
         """Number of the first fact that is not acknowledged."""
         return self._outbox.first_seq
@@ -189,11 +184,7 @@ class _StoredFollowing(msgspec.Struct, frozen=True):
 
 
 class DeviceMachine:
-    """Machine of one device.
-
-    ``me`` is its name, which stays when its address changes; ``capacity`` the maximum number of messages
-    (None: unlimited).
-    """
+    """Machine of the device ``me``, which holds at most ``capacity`` messages (None: unlimited)."""
 
     def __init__(self, ports: Ports, me: str, server: str, capacity: int | None) -> None:
         self._ports, self._store = ports, ports.store
@@ -262,7 +253,7 @@ class DeviceMachine:
             return dropped(event)
         self._now_us = now_us
         if not self._life:
-            self._incarnation = incarnation(self._ports)
+            self._incarnation = store_incarnation(self._ports)
             if self._store.get("life", int) is None:
                 self._life = 1
             else:  # the store may be an old backup, so the number is drawn: no other start has it
@@ -339,7 +330,6 @@ class DeviceMachine:
         return f"{self._incarnation} {self._life}.{self._session_count}"
 
     def _start_session(self) -> Sequence[Effect]:
-        """Begin a session."""
         self._end_session()
         self._session_count += 1
         self._stream, self._overtaken = Incoming(), ()

@@ -76,9 +76,8 @@ class DeviceQueue:
         message, content = self._known[topic, identity]
         self._queues[topic].rerank(message, rank)
         self._push_lowest(topic, message)
-        self._store.put(
-            _key(topic, identity), _StoredMessage(rank, message.order, _expires(message), content)
-        )
+        expires_us = None if message.expires_us == FOREVER_US else message.expires_us
+        self._store.put(_key(topic, identity), _StoredMessage(rank, message.order, expires_us, content))
 
     def remove(self, topic: str, identity: str) -> Content | None:
         """Remove a message, and return its content; None if it is not queued."""
@@ -154,19 +153,13 @@ class DeviceQueue:
         self._store.delete(_key(topic, identity))
         max_entries = 2 * len(self._known) + _MAX_DEAD
         if len(self._lowest) > max_entries:
-            self._lowest = [entry for entry in self._lowest if _is_alive(entry)]
+            self._lowest = [
+                entry for entry in self._lowest if entry[4].place != NOWHERE and entry[4].rank == entry[0]
+            ]
             heapify(self._lowest)
         if len(self._expiries) > max_entries:
             self._expiries = [entry for entry in self._expiries if entry[3].place != NOWHERE]
             heapify(self._expiries)
-
-
-def _is_alive(entry: _Entry) -> bool:
-    return entry[4].place != NOWHERE and entry[4].rank == entry[0]
-
-
-def _expires(message: Message) -> int | None:
-    return None if message.expires_us == FOREVER_US else message.expires_us
 
 
 def _key(topic: str, identity: str) -> str:

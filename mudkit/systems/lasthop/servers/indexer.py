@@ -1,7 +1,6 @@
 """Indexer: a query of the predicate language becomes a topic that exists while it has subscribers.
 
-A query whose function fails for a message does not match it. Publishers and other subscribers are not
-affected.
+A query whose function fails for a message does not match it; nobody else is affected.
 """
 
 from __future__ import annotations
@@ -27,11 +26,6 @@ def query(text: str, /) -> str:
     ----------
     text : str
         Condition over messages: ``topic``, ``rank``, ``text``, and other fields that publishers set.
-
-    Returns
-    -------
-    str
-        Topic to subscribe to.
 
     Raises
     ------

@@ -98,10 +98,7 @@ class Missed(NamedTuple):
 
 
 class ServerSubscription:
-    """One topic for one device.
-
-    ``run`` is the number of the fact by which it began: a later subscription to the topic has another.
-    """
+    """One topic for one device; ``run`` is the number of the fact by which it began, unlike any other's."""
 
     def __init__(
         self, store: Store, now_us: int, device: str, run: int, subscription: Subscription, capacity: int,
@@ -156,7 +153,6 @@ class ServerSubscription:
         self._accept_risen()
 
     def _start_spool(self, subscription: Subscription) -> None:
-        """Start an empty spool."""
         self.subscription = subscription
         self._store.put(f"sub {self._key}", StoredSubscription(self.run, SubscriptionFields.of(subscription)))
         self.spool = ServedSpool(

@@ -155,10 +155,9 @@ class _StoredPeer(msgspec.Struct, frozen=True):
 
 
 class SpoolServer:
-    """Machine of the spooling server.
+    """Machine of the spooling server; ``time_of_day_us`` is the local time at the start of the lab.
 
-    ``time_of_day_us`` is the local time at the start of the lab; ``capacity`` the maximum number of messages
-    of a topic that wait for a device.
+    At most ``capacity`` messages of a topic wait for a device.
     """
 
     def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:
@@ -410,7 +409,6 @@ class SpoolServer:
         return bool(new), effects
 
     def _send_pending(self, subscription: ServerSubscription) -> Sequence[Effect]:
-        """Send the pending items of a subscription."""
         peer = self._peers[subscription.device]
         effects: list[Effect] = []
         for body in subscription.take_pending():
@@ -510,11 +508,10 @@ class SpoolServer:
         peer = self._peers.get(message.device)
         if peer is None or peer.stream is None or peer.stream.name != message.stream:
             return ()
-        effects: list[Effect] = []
-        for seq in peer.stream.acked(message.seq):
-            effects += peer.unanswered.answered(self._now_us, seq)
+        acked, now_us = peer.stream.acked(message.seq), self._now_us
+        stop = [effect for seq in acked for effect in peer.unanswered.answered(now_us, seq)]
         missing = () if message.missing is UNSET else frozenset(message.missing)
-        return [*effects, *self._send_items(peer, peer.stream.missing(missing))]
+        return [*stop, *self._send_items(peer, peer.stream.missing(missing))]
 
     def _check_session(self, source: str, peer: Peer, session: Session) -> tuple[bool, Sequence[Effect]]:
         """Return whether a session is the current one; if it is unknown, ask the device to identify."""
@@ -529,7 +526,6 @@ class SpoolServer:
         return self._peers[device]
 
     def _restore_peers(self) -> None:
-        """Restore the peers from the store."""
         for key, stored in self._store.items("phone ", _StoredPeer):
             peer = self._peer(key.removeprefix("phone "))
             peer.session = stored.session

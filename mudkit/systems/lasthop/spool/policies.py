@@ -40,9 +40,9 @@ class Forwarding:
     ----------
     kind : {'on-line', 'on-demand', 'buffer', 'rate', 'unified', 'rule'}
         ``on-line`` forwards at once; ``on-demand`` on a read only; ``buffer`` while the device has fewer
-        messages than the prefetch limit; ``rate`` as many as are read; ``unified`` is Figure 7: where a
-        policy is given by its name, as in ``policy="unified"``, it learns all settings, while
-        ``Forwarding("unified")`` learns the prefetch limit only; ``rule`` calls a function, in simulations.
+        messages than the prefetch limit; ``rate`` as many as are read; ``unified`` is Figure 7: given by its
+        name, as in ``policy="unified"``, it learns all settings, ``Forwarding("unified")`` the prefetch limit
+        only; ``rule`` calls a function, in simulations.
     prefetch_limit : int or 'learnt'
         Maximum number of messages on the device. Learnt: twice the moving average of the messages per read.
         (The figure takes the number that was requested, which is useless when that is unlimited.)
@@ -52,8 +52,8 @@ class Forwarding:
         Delay before a message may be prefetched, in case its rank drops. Learnt: the time within which nine
         of ten recent drops happened. None: no delay.
     rule : callable, optional
-        Function of the kind ``rule``: it takes a :class:`~mudkit.systems.lasthop.Situation`, and returns the
-        items to forward now. It is called after each event while the link is up.
+        Called with a :class:`~mudkit.systems.lasthop.Situation` after each event while the link is up;
+        returns the items to forward now.
 
     Raises
     ------
@@ -162,7 +162,6 @@ class Item(NamedTuple):
     identity : hashable
         Name of the message.
     rank : float
-        Current rank.
     arrived_s, expires_s : float
         Times in seconds; an infinite expiration: never.
     """
@@ -179,7 +178,6 @@ class Situation:
     Parameters
     ----------
     now_us : int
-        Current time.
     threshold : float
         Lowest acceptable rank.
     waiting, device : Ranked
@@ -191,8 +189,6 @@ class Situation:
     ----------
     now_s : float
         Current time in seconds.
-    threshold : float
-        Lowest acceptable rank.
     read_at_a_time : float
         Mean number of messages in recent reads; 0 before the first read.
     between_reads_s : float

@@ -41,10 +41,10 @@ Take: TypeAlias = Callable[[Message], None]
 
 
 class Ranked:
-    """Messages by rank; ``size`` is their number.
+    """Messages by rank, each in one queue at a time; ``size`` is their number.
 
-    A message is in one queue at a time, and knows which. Removing or re-ranking a message leaves a dead entry
-    in the heap, which is discarded when it reaches the top or when too many are dead.
+    A removed or re-ranked message leaves a dead entry in the heap until it is at the top or too many are
+    dead.
     """
 
     __slots__ = ("_heap", "_place", "size")

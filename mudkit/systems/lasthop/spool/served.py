@@ -1,7 +1,6 @@
 """Spool for a device that reads on its own, over a network that loses messages.
 
-The algorithm is in :class:`Spool`; here is what the simulator, in which spool and device share a queue, does
-not need.
+It adds to :class:`Spool` what the simulator, where spool and device share a queue, does not need.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ __all__ = ["ServedSpool"]
 class ServedSpool(Spool):
     """A spool whose device reports what it holds and what was read.
 
-    ``finished`` takes each message that is read, expired, retracted or dropped; the other parameters are
-    those of :class:`Spool`.
+    ``finished`` takes each message that is read, expired, retracted or dropped; the rest is as of
+    :class:`Spool`.
     """
 
     def __init__(
@@ -72,10 +71,9 @@ class ServedSpool(Spool):
         return list(self._known.values())
 
     def offer(self, now_us: int, most: float, without: Collection[Hashable] = ()) -> list[Message]:
-        """Forward the best messages that are not on the device, and return the best ones in all queues.
+        """Forward the best messages that are not on the device, and return the best of all queues.
 
-        This is ``READ`` of the figure without the read, which the device reports by :meth:`read_offline`.
-        Messages in ``without`` are not counted.
+        This is ``READ`` of the figure without the read, and without those in ``without``.
         """
         if self.due_us <= now_us:
             self.timeout(now_us)
@@ -98,10 +96,7 @@ class ServedSpool(Spool):
         return chosen
 
     def reconcile(self, now_us: int, identities: Collection[Hashable]) -> list[Hashable]:
-        """Requeue messages that were lost, given those that a reconnecting device holds.
-
-        Returns the names of those that it should not hold: expired, retracted or unknown ones.
-        """
+        """Requeue lost messages, given what a reconnecting device holds; return what it should not hold."""
         if self.due_us <= now_us:
             self.timeout(now_us)
         present = set(identities)
@@ -145,11 +140,7 @@ class ServedSpool(Spool):
     def restore(
         self, now_us: int, messages: Iterable[Message], reads: Iterable[tuple[int, int]], last_order: int
     ) -> None:
-        """Restore messages and reads after a restart; all messages wait.
-
-        ``reads`` are the last reads as pairs of time and count; orders up to ``last_order`` are not used
-        again.
-        """
+        """Restore messages and ``reads`` (time, count); orders up to ``last_order`` are not used again."""
         self._order = max(self._order, last_order)
         for at_us, count in reads:
             self.habits.read(at_us, count)

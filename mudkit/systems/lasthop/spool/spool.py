@@ -1,7 +1,7 @@
 """The spool: decides which messages of a topic go to a device, and when (Last hop 4.5, Figure 7).
 
-Both drivers run this algorithm, the server in a lab and the simulator. The routines are those of the figure;
-the time is an argument, and forwarded messages go to a callback.
+The server in a lab and the simulator run this algorithm. The routines are those of the figure; the time is an
+argument, and forwarded messages go to a callback.
 
 ==============  ======================================================================================
 notification    a message comes, or its rank changes; into ``outgoing`` (forward as soon as possible),
@@ -24,9 +24,9 @@ Defects of the printed pseudo-code, and their fixes:
 * The notice of a rank drop is put into a queue of messages, where it counts as one: retract the message,
   which frees its room.
 * On-line topics ignore the expiration: it holds for all.
-* Only ``READ`` updates the length of the device's queue, and it does not subtract the messages read, so the
-  server believes the device full after each read and throughout an outage: subtract reads and expirations; a
-  device that reconnects reports its reads.
+* Only ``READ`` updates the length of the device's queue, without the messages read, so the server believes
+  the device full after each read and throughout an outage: subtract reads and expirations; a device that
+  reconnects reports its reads.
 * ``old_reads`` and ``exp_times`` are sets, which lose duplicates: use windows.
 * Histories grow without bound: names of finished messages are kept for ``remember_s``, and ``capacity``
   bounds the queues.
@@ -62,7 +62,6 @@ class Spool:
     threshold : float
         Lowest acceptable rank.
     policy : Forwarding
-        Forwarding policy.
     forward : callable
         Takes each message that is forwarded.
     retract : callable
@@ -79,7 +78,6 @@ class Spool:
     habits : Habits
         Moving averages of reads, arrivals and rank drops.
     is_up : bool
-        Whether the link is up.
     due_us : int
         Time at which :meth:`timeout` is due.
     interrupt : float
@@ -179,19 +177,9 @@ class Spool:
             self._try_forwarding(now_us)
 
     def read(self, now_us: int, most: float) -> list[Message]:
-        """Read the best messages of all queues: forward those that are not on the device.
+        """Read the ``most`` best messages of all queues, and forward those that are not on the device.
 
-        Parameters
-        ----------
-        now_us : int
-            Time of the read.
-        most : float
-            Maximum number of messages.
-
-        Returns
-        -------
-        list of Message
-            Messages read, the best first; they are no longer on the device.
+        Return them, the best first; they are no longer on the device.
         """
         if self.due_us <= now_us:
             self.timeout(now_us)
@@ -369,17 +357,14 @@ class PaperSpool(Spool):
 
     Parameters
     ----------
-    threshold : float
-        Lowest acceptable rank.
+    threshold, forward, retract
+        As for :class:`Spool`.
     prefetch_limit : int
         Maximum of the estimate.
-    forward, retract : callable
-        Callbacks, see :class:`Spool`.
 
     Attributes
     ----------
     queue_size : int
-        The estimate.
     """
 
     def __init__(self, threshold: float, prefetch_limit: int, forward: Take, retract: Take) -> None:

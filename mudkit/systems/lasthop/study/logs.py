@@ -165,9 +165,8 @@ def drawn_from(
 ) -> Drawn:
     """Build the events of a run from recorded ones; it begins at the first arrival or read.
 
-    Times are whole microseconds from any one moment, in order; ``outages_us`` has begin and end of each
-    outage, in order and disjoint. Raises TraceContentError about the first invalid row, and ParameterError if
-    arrays differ in length.
+    Times are µs from any one moment, in order; ``outages_us`` has begin and end of disjoint outages. Raises
+    TraceContentError about the first invalid row, and ParameterError if arrays differ in length.
     """
     rows = [_Rows(log, None) for log in COLUMNS]
     return _drawn(arrivals_us, reads_us, ranks, expires_us, outages_us, rows)

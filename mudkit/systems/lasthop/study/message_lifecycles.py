@@ -30,7 +30,6 @@ class Lifelines(Displayed):
     Parameters
     ----------
     drawn : Drawn
-        Events.
     tables : mapping of str to pandas.DataFrame
         Result of :func:`message_lifecycles` for each policy.
     best : pandas.DataFrame
@@ -70,14 +69,13 @@ def lifelines(
     max: float | None = 8,  # noqa: A002 - the name of the API
     seed: int = 0,
 ) -> Lifelines:
-    """Run policies on the same events, and keep the history of each message.
+    """Run policies on the same events, and keep the history of each message, for a figure.
 
     Parameters
     ----------
     scenario : Scenario
         A scenario of a few days: every message is kept.
     policies : mapping of str to Forwarding or Push
-        Policies by name.
     max : int or None
         Messages per read; None: unlimited.
     seed : int
@@ -103,12 +101,8 @@ def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, most: float) -> p
 
     Parameters
     ----------
-    drawn : Drawn
-        Events.
-    make_spool : callable
-        Builds the spool from its ``forward`` and ``retract`` callbacks.
-    most : float
-        Messages per read.
+    drawn, make_spool, most
+        As for :func:`play`.
 
     Returns
     -------

@@ -78,7 +78,7 @@ class Expiration:
 class Drawn:
     """Events of a run; times in µs from the start, in order.
 
-    ``arrivals_us``, ``expires_us`` and ``ranks`` have an item per message; the link changes at each of
+    ``arrivals_us``, ``expires_us`` and ``ranks`` have an item per message; the link changes at
     ``switches_us``.
     """
 
@@ -91,7 +91,7 @@ class Drawn:
 
     @cached_property
     def timeline(self) -> tuple[list[int], list[int]]:
-        """Times of all events, in order, and their kinds: the number of an arrival, or SWITCH or READ.
+        """Times of all events, and their kinds: the number of an arrival, or SWITCH or READ.
 
         At equal times the link changes first, and reads come last.
         """
@@ -122,12 +122,10 @@ class Scenario:
     expiring_share : float
         Share of the messages that expire, from 0 to 1.
     days : int
-        Length of the run.
     reads_cv : float
         Standard deviation of the number of reads a day, over its mean; the paper does not state it. It
-        matters where a user can just read all arrivals, as with ``Max`` 32 once a day of 32: the rest at the
-        end of a year is then a random walk. It also matters under long outages if the prefetch limit is
-        learnt.
+        matters where a user can just read all arrivals, as with ``Max`` 32 once a day of 32 (the rest at the
+        end of a year is then a random walk), and under long outages if the prefetch limit is learnt.
 
     Raises
     ------

@@ -125,7 +125,6 @@ class Simulated(Displayed):
     outcome, online : Outcome
         Results of the policy and of the on-line policy.
     parameters : mapping
-        All parameters of the run.
     """
 
     outcome: Outcome
@@ -227,21 +226,13 @@ def simulate(
         The paper does not state it, and results depend on it: see :class:`~mudkit.sources.outages.Outages`.
     policy : str, Forwarding or Push
         ``push`` is a push service.
-    prefetch_limit : int or 'learnt', optional
-        Prefetch limit, if the policy is given by its kind.
-    expiration_threshold_s : float or 'learnt', optional
-        Expiration threshold in seconds, if the policy is given by its kind.
+    prefetch_limit, expiration_threshold_s : optional
+        As for :class:`~mudkit.systems.lasthop.Forwarding`, if the policy is given by its kind.
     days : int
-        Length of the run.
     reads_cv : float
         Variation of the number of reads a day, see :class:`~mudkit.systems.lasthop.Scenario`.
     seed : int
         Seed of all random streams.
-
-    Returns
-    -------
-    Simulated
-        Waste, loss, and the messages of both runs.
 
     Raises
     ------
@@ -309,20 +300,14 @@ def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
     Parameters
     ----------
     drawn : Drawn
-        Events.
     make_spool : callable
         Builds the spool from its ``forward`` and ``retract`` callbacks.
     most : float
         Messages per read.
-
-    Returns
-    -------
-    Outcome
-        Forwarded and read messages.
     """
     forwarded: list[Message] = []
     read: list[Message] = []
-    spool = make_spool(forwarded.append, _ignore)
+    spool = make_spool(forwarded.append, lambda message: None)  # ranks do not change: no retraction
     spool.network(0, is_up=drawn.starts_up)
     offline: list[tuple[int, list[Hashable]]] = []
     notification, network = spool.notification, spool.network
@@ -352,8 +337,7 @@ def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
 def play_online(drawn: Drawn, threshold: float, most: float) -> Outcome | None:
     """Run on-line forwarding without a spool; None if something expires or the spool could evict.
 
-    A message is forwarded when it comes, or by rank when the link is up again; a read takes the best that are
-    there.
+    A message is forwarded when it comes, or by rank when the link is up again; a read takes the best.
     """
     if len(drawn.ranks) > MAX_DIRECT_MESSAGES or (drawn.expires_us < FOREVER_US).any():
         return None
@@ -391,7 +375,3 @@ def _without_collector() -> Iterator[None]:
     finally:
         if collected:
             gc.enable()
-
-
-def _ignore(message: Message) -> None:
-    """Ignore a retraction: ranks do not change in a simulation."""

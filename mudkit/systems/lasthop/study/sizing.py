@@ -1,7 +1,7 @@
 """Prefetch limit and expiration threshold that fit a user's own arrivals and reads.
 
-All pairs of limit and threshold are run on the same events. The best pair has the smallest
-``waste + loss_weight * loss``; of equal ones, the one that prefetches least.
+All pairs of the two are run on the same events. The best has the smallest ``waste + loss_weight * loss``; of
+equal ones, the one that prefetches least.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DAY_US: Final = 86_400_000_000
 @shows_fields
 @dataclass(frozen=True)
 class Sizing:
-    """Result of :func:`size_prefetch`: the recommended limit and threshold, and the table of all settings.
+    """Result of :func:`size_prefetch`: the recommended ``limit`` and ``threshold_s``, and all settings.
 
     ``table`` has a row per ``limit`` and ``threshold_s``: ``waste`` and ``loss`` with their intervals over
     the draws (``…_low``, ``…_high``; NaN with one), and ``cost``.
@@ -82,13 +82,7 @@ class Sizing:
         return int(limits[low]), int(limits[high])
 
     def by_weight(self, weights: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0)) -> pd.DataFrame:
-        """Return the recommended setting for each of several weights of the loss.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``loss_weight, limit, threshold_s``, and ``waste`` and ``loss`` with their intervals.
-        """
+        """Return the recommended setting for several weights of the loss, with its waste and loss."""
         import pandas as pd
 
         rows = [{"loss_weight": weight, **_cheapest(self.table, weight)} for weight in weights]
@@ -127,18 +121,13 @@ def size_prefetch(
     ----------
     draws : sequence of Drawn
         Events; several draws where outages are not known and were drawn.
-    max : int or None
-        Messages per read; None: unlimited.
-    threshold : float
-        Lowest acceptable rank.
+    max, threshold, map
+        As for :func:`compare`.
     limits : iterable of int
-        Prefetch limits to try.
     thresholds_s : iterable of float
         Expiration thresholds to try; only 0 if nothing expires.
     loss_weight : float
         The cost is ``waste + loss_weight * loss``, both shares.
-    map : callable
-        Maps the runs, for instance ``pipeline.spread(spark)``.
 
     Returns
     -------
@@ -210,16 +199,8 @@ def add_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Dr
     Parameters
     ----------
     drawn : Drawn
-        Arrivals and reads.
     outages : Outages
-        Process of the outages.
     seeds : iterable of int
-        Seeds of the outages.
-
-    Returns
-    -------
-    list of Drawn
-        One for each seed.
     """
     end_us = int(np.concatenate([drawn.arrivals_us, drawn.reads_us]).max(initial=0))
     days = end_us // _DAY_US + 1

@@ -114,10 +114,8 @@ def sweep(
         Values by name of the parameter.
     fixed : mapping, optional
         The other parameters.
-    seeds : iterable of int
-        Seeds of the runs.
-    map : callable
-        Maps the runs, for instance ``pipeline.spread(spark)``, or the ``map`` of a pool of processes.
+    seeds, map
+        As for :func:`compare`.
 
     Returns
     -------
@@ -238,7 +236,6 @@ class RecordedEvents:
     Parameters
     ----------
     draws : sequence of Drawn
-        Events by number.
     """
 
     draws: Sequence[Drawn]
@@ -263,17 +260,14 @@ def compare(
     Parameters
     ----------
     conditions : mapping of str to Scenario or RecordedEvents
-        Conditions by name.
     policies : mapping of str to Forwarding or Push
-        Policies by name.
     max : int or None
         Messages per read; None: unlimited.
     threshold : float
         Lowest acceptable rank.
     seeds : iterable of int
-        Seeds of the runs.
     map : callable
-        Maps the runs, for instance ``pipeline.spread(spark)``.
+        Maps the runs: ``pipeline.spread(spark)``, or the ``map`` of a pool of processes.
 
     Returns
     -------

@@ -49,7 +49,7 @@ from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, Continu
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
-from mudkit.systems.mud.device.read_path import LOOK, Prefetching, ReadPath, query_of
+from mudkit.systems.mud.device.read_path import LOOK, Prefetching, ReadPath
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
     CLIENT_FROM_GATEWAY,
@@ -81,7 +81,6 @@ from mudkit.systems.mud.messages import (
     decode_error,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
-from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name, claims_text
 from mudkit.systems.receiving import dropped
@@ -198,11 +197,11 @@ class ClientMachine:
         if not self._connection.incarnation:
             return [*self._begin(now_us), *self.handle(now_us, event)]
         match event:
-            case Call(op_id=op_id, operation=operation):
+            case Call():
                 try:
-                    return self._call(now_us, op_id, operation)
+                    return self._call(now_us, event.op_id, event.operation)
                 except MudkitError as error:
-                    return (Complete(op_id, error=error),)
+                    return (Complete(event.op_id, error=error),)
             case Received(source=source) if source in self._gateways:
                 return self._answered(now_us, event)
             case Received(source=source) if source in self._servers:
@@ -251,7 +250,11 @@ class ClientMachine:
                 self._reads.check_access(now_us, operation.table)
                 return self._writes.write(now_us, op_id, operation, self._reads.context)
             case Read():
-                return self._read(now_us, op_id, self._named(operation))
+                operation = self._named(operation)
+                effects = self._reads.read(now_us, op_id, operation)
+                if self._prefetching is not None:
+                    self._prefetching.record_read(now_us, operation)
+                return effects
             case Register():
                 operation = self._named(operation)
                 self._reads.check_access(now_us, operation.table)
@@ -295,15 +298,6 @@ class ClientMachine:
         self._store.put("token", token)
         self._connection.use(token)
         return [*self._writes.renewed(now_us), Complete(op_id)]
-
-    def _read(self, now_us: int, op_id: int, operation: Read) -> Sequence[Effect]:
-        effects = self._reads.read(now_us, op_id, operation)
-        if self._prefetching is not None:
-            # Reads that are never answered locally need no prefetch.
-            is_only_remote = operation.aggregate is not None or bool(tables_of(operation.predicate))
-            if not is_only_remote:
-                self._prefetching.record_read(now_us, query_of(operation))
-        return effects
 
     def _look(self, now_us: int) -> Sequence[Effect]:
         return () if self._prefetching is None else self._prefetching.look(now_us, self._reads.context)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from math import inf
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -57,7 +57,11 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     version ``replaces``, or is based on the pending write ``after``. ``base`` is the committed version it is
     based on. ``due_us`` is when the write policy has it sent; None: at once. ``is_refused``: its token has
     expired.
+
+    Records and readers have passed :func:`check_record`, so that a store need not decode what it has encoded.
     """
+
+    is_plain: ClassVar[bool] = True
 
     number: int
     name: str

@@ -91,8 +91,8 @@ class ReadPath:
             raise ParameterError(
                 "Aggregates need a committed read.", where="type", found=kind, expected="committed"
             )
-        self.check_access(now_us, name)
-        if kind == "committed" and (at_once := self._at_once(now_us, op_id, read)):
+        is_verified = self.check_access(now_us, name)
+        if kind == "committed" and is_verified and (at_once := self._at_once(now_us, op_id, read)):
             return at_once
         query = query_of(read)
         if kind == "uncommitted" and tables_of(query.predicate):
@@ -118,16 +118,26 @@ class ReadPath:
         Only the record and the utility decide it; empty: this is another read, or the answer is not local.
         """
         predicate, name = read.predicate, read.table
-        if self._policy is not None or read.latest or read.aggregate is not None or self._is_unverified():
+        if self._policy is not None or read.latest or read.aggregate is not None:
             return ()
         key = None if predicate is None else only_key(predicate)
         row = None if key is None else self._local.row(name, key)
         if row is None or row.predicate is not None:
             return ()
-        quality = Answerable((now_us - row.held_us) / 1e6, 1.0, 0.0)
-        if self._planner.choose(now_us, name, read.utility, quality) != "local":
-            return ()
-        return self._completed(now_us, op_id, name, {row.key: row}, ())
+        key, data, utility, age_s = row.key, row.data, read.utility, (now_us - row.held_us) / 1e6
+        if utility is None or not utility.is_best(age_s):
+            quality = Answerable(age_s, 1.0, 0.0)
+            if self._planner.choose(now_us, name, utility, quality) != "local":
+                return ()
+        hashed = self._local.hash_of(name, key, data)
+        described = {"op_id": op_id, "key": key, "version": row.ver, "value_hash": hashed}
+        if data is None:
+            result = ReadResult()
+        else:
+            table = self._local.tables.get(name)
+            columns = data if table is None or not table.removed else columns_of(row, table)
+            result = ReadResult({key: detached(columns)}, {key: "local"}, {key: age_s}, {key: row.ver})
+        return Record("operations", described), Complete(op_id, result)
 
     def fetch(self, now_us: int, query: Query) -> Sequence[Effect]:
         """Request an answer that no caller waits for, so that it is cached."""
@@ -159,14 +169,15 @@ class ReadPath:
                 return pending
         return None
 
-    def check_access(self, now_us: int, name: str) -> None:
-        """Raise AccessDenied if the cloud is known to refuse this client."""
-        claims = self._connection.claimed
-        if claims is not None:
-            claims.check(now_us / 1e6, self._connection.netid)
-        table = self._local.tables.get(name)
-        if table is not None and not self._is_unverified():
-            table.check_access(self._cache.claims)
+    def check_access(self, now_us: int, name: str) -> bool:
+        """Raise AccessDenied if the cloud is known to refuse this client; return whether it is verified."""
+        connection, claims = self._connection, self._cache.claims
+        if connection.claimed is not None:
+            connection.claimed.check(now_us / 1e6, connection.netid)
+        is_verified = claims is not None or connection.token is None
+        if is_verified and (table := self._local.tables.get(name)) is not None:
+            table.check_access(claims)
+        return is_verified
 
     def _is_unverified(self) -> bool:
         """Return whether the cloud has not verified the token yet."""
@@ -379,8 +390,11 @@ class Prefetching:
         self._habits: list[_Habit] = []
         """Ordered by the time of the last read."""
 
-    def record_read(self, now_us: int, query: Query) -> None:
-        """Count a read."""
+    def record_read(self, now_us: int, read: Read) -> None:
+        """Count a read that may be answered locally."""
+        if read.aggregate is not None or tables_of(read.predicate):
+            return
+        query = query_of(read)
         first = _Habit(query, 0, now_us, now_us)
         habit = next((other for other in self._habits if other.query == query), first)
         habit.times, habit.last_us = habit.times + 1, now_us

@@ -86,6 +86,18 @@ class Utility:
     most = math.inf
     """Upper bound of the utility: a plan that reaches it need not be compared with others."""
 
+    def is_best(self, age_s: float) -> bool:
+        """Return whether a complete answer from the device is certain to reach :attr:`most`.
+
+        It is then used without estimating any plan. False: plans are compared.
+
+        Parameters
+        ----------
+        age_s : float
+            Age of the answer, in seconds.
+        """
+        return False
+
     def value(self, plan: Plan) -> float:
         """Return the worth of the answer, in seconds of waiting."""
         return 0.0
@@ -148,6 +160,9 @@ class _Scaled(Utility):
 class _Freshness(Utility):
     max_age_s: float
     most = _FRESH_WORTH_S
+
+    def is_best(self, age_s: float) -> bool:
+        return age_s < self.max_age_s
 
     def value(self, plan: Plan) -> float:
         return _FRESH_WORTH_S if plan.age_s < self.max_age_s or plan.source != "local" else 0.0

@@ -43,8 +43,8 @@ class Cloud(Displayed):
         Number of replicas; 0: every read goes to the master.
     replica_lag_s : float
         Time until an entry of the log takes effect on a replica.
-    gateways, processors, servers : int
-        Number of machines of each kind; servers are those for notifications.
+    gateways, processors, notification_servers : int
+        Number of machines of each kind.
     max_waiting : int
         Maximum number of notifications that wait for a client that is not reached.
     max_wait_s : float
@@ -65,14 +65,15 @@ class Cloud(Displayed):
         replica_lag_s: float = 0.5,
         gateways: int = 2,
         processors: int = 2,
-        servers: int = 2,
+        notification_servers: int = 2,
         max_waiting: int = 1000,
         max_wait_s: float = 3600.0,
     ) -> None:
         check_lab(lab)
         whole_number("replicas", replicas, 0, 1000)
-        for name, value in {"gateways": gateways, "processors": processors, "servers": servers}.items():
-            whole_number(name, value, 1, 1000)
+        whole_number("gateways", gateways, 1, 1000)
+        whole_number("processors", processors, 1, 1000)
+        whole_number("notification_servers", notification_servers, 1, 1000)
         lag_us = round(number("replica_lag_s", replica_lag_s, 0.0, 1e6) * 1e6)
         whole_number("max_waiting", max_waiting, 1, 1 << 31)
         number("max_wait_s", max_wait_s, 0.0, 1e9)
@@ -82,7 +83,7 @@ class Cloud(Displayed):
         self.processors = _addresses("processor", processors)
         self.gateways = _addresses("gateway", gateways)
         self.generator = _address("mud-policies")
-        self.servers = _addresses("notifications", servers)
+        self.notification_servers = _addresses("notifications", notification_servers)
 
         def install(address: str, make: Make) -> Installed:
             return lab.server(address.split("/")[0]).install(NAME, make, name=PORT)
@@ -98,18 +99,19 @@ class Cloud(Displayed):
         for number_, address in enumerate(self.processors):
             install(address, partial(
                 Processor, number=number_, processors=processors, back_end=self.back_end,
-                replicas=self.replicas, gateways=self.gateways, servers=self.servers,
+                replicas=self.replicas, gateways=self.gateways, servers=self.notification_servers,
             ))  # fmt: skip
         for address in self.gateways:
             install(address, partial(
                 Gateway, authority=self.authority, back_end=self.back_end, processors=self.processors,
                 replicas=self.replicas,
             ))  # fmt: skip
-        self.installed = install(self.generator, partial(Generator, servers=self.servers))
-        for number_, address in enumerate(self.servers):
+        self.installed = install(self.generator, partial(Generator, servers=self.notification_servers))
+        for number_, address in enumerate(self.notification_servers):
             install(address, partial(
-                NotificationServer, number=number_, servers=self.servers, processors=self.processors,
-                generator=self.generator, max_waiting=max_waiting, max_wait_s=max_wait_s,
+                NotificationServer, number=number_, servers=self.notification_servers,
+                processors=self.processors, generator=self.generator, max_waiting=max_waiting,
+                max_wait_s=max_wait_s,
             ))  # fmt: skip
 
     def _view(self) -> View:
@@ -120,7 +122,7 @@ class Cloud(Displayed):
             "gateways": len(self.gateways),
             "processors": len(self.processors),
             "replicas": len(self.replicas),
-            "notification servers": len(self.servers),
+            "notification servers": len(self.notification_servers),
         }
         return View("mud.Cloud", servers | dict(inner.facts), inner.tables)
 

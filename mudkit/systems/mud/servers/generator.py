@@ -26,8 +26,8 @@ from mudkit.systems.mud.messages import (
     GENERATOR_FROM_NOTIFICATION_SERVER,
     Following,
     FollowPolicies,
+    PolicyUpdate,
     Ship,
-    ShippedPolicy,
 )
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
@@ -45,7 +45,7 @@ class Generator:
         self._store = ports.store
         self._me = ports.address
         self._servers = servers
-        self._senders: dict[str, StreamSender[ShippedPolicy]] = {}
+        self._senders: dict[str, StreamSender[PolicyUpdate]] = {}
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -84,7 +84,7 @@ class Generator:
         app, document, to = operation.app, operation.document, operation.to
         artefact = Artefact.read(document)
         prefix = f"policy {app}\n{artefact.kind}\n"
-        known = dict(self._store.items(prefix, ShippedPolicy))
+        known = dict(self._store.items(prefix, PolicyUpdate))
         newest = max(known.values(), key=lambda policy: policy.version, default=None)
         if newest is not None and artefact.version <= newest.version:
             if to is None or newest.to is None or newest.document != dict(document):
@@ -95,7 +95,7 @@ class Generator:
                     expected=f"more than {newest.version}",
                 )
             to = [*to, *newest.to]
-        policy = ShippedPolicy(
+        policy = PolicyUpdate(
             app=app,
             policy=artefact.kind,
             document=dict(document),
@@ -111,9 +111,9 @@ class Generator:
         count = (self._store.get("count of streams", int) or 0) + 1
         self._store.put("count of streams", count)
         former = self._senders.get(server)
-        sender = StreamSender[ShippedPolicy](f"{self._me} {count}", server, server, _AGAIN_US)
+        sender = StreamSender[PolicyUpdate](f"{self._me} {count}", server, server, _AGAIN_US)
         self._senders[server] = sender
         effects: list[Effect] = [*(former.close() if former is not None else ()), Send(server, Following())]
-        for _, policy in self._store.items("policy ", ShippedPolicy):
+        for _, policy in self._store.items("policy ", PolicyUpdate):
             effects += sender.send(now_us, policy)
         return effects

@@ -60,9 +60,9 @@ from mudkit.systems.mud.messages import (
     Moved,
     Notification,
     Policy,
+    PolicyUpdate,
     Redirect,
     ServerNotification,
-    ShippedPolicy,
     Welcome,
     Whereabouts,
     app_of,
@@ -146,7 +146,7 @@ class NotificationServer:
         """By the address of the sender."""
         self._processors: set[str] = set()
         """Addresses of the processors that have sent something."""
-        self._policies: dict[tuple[str, str], dict[int, ShippedPolicy]] = {}
+        self._policies: dict[tuple[str, str], dict[int, PolicyUpdate]] = {}
         """By app and kind, then by version."""
         self._addresses = dict(self._store.items("address ", str))
         """Last address of each client with a session, as stored."""
@@ -211,7 +211,7 @@ class NotificationServer:
                     return self._moved.answered(now_us, (source, name))
                 return (self._move(session, source),)  # it acknowledges a late copy
             case StreamItem(stream=stream, body=body) as item if stream.rpartition(" ")[0] == source:
-                if isinstance(body, ShippedPolicy) is is_generator:
+                if isinstance(body, PolicyUpdate) is is_generator:
                     return self._stream(now_us, source, item)
         return None
 
@@ -349,7 +349,7 @@ class NotificationServer:
 
     def _take(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
         """Handle an item of a stream."""
-        if isinstance(body, ShippedPolicy):
+        if isinstance(body, PolicyUpdate):
             return self._shipped(now_us, body)
         self._processors.add(source)
         if isinstance(body, Whereabouts):
@@ -367,7 +367,7 @@ class NotificationServer:
         session.processors.add(source)
         return self._queue(now_us, session, body)
 
-    def _shipped(self, now_us: int, policy: ShippedPolicy) -> Sequence[Effect]:
+    def _shipped(self, now_us: int, policy: PolicyUpdate) -> Sequence[Effect]:
         known = self._policies.setdefault((policy.app, policy.policy), {})
         version = policy.version
         if known.get(version) == policy:
@@ -427,7 +427,7 @@ def _number(session: _Session) -> int:
     return session.number
 
 
-def _lacks(session: _Session, policy: ShippedPolicy) -> bool:
+def _lacks(session: _Session, policy: PolicyUpdate) -> bool:
     """Return whether a client follows policies of this app and kind, and has only older versions."""
     version = policy.version
     is_for = policy.to is None or netid_of(session.endpoint) in policy.to
@@ -435,7 +435,7 @@ def _lacks(session: _Session, policy: ShippedPolicy) -> bool:
     return is_for and is_followed and session.policies.get(policy.policy, version) < version
 
 
-def _for_client(session: _Session, policy: ShippedPolicy) -> Policy:
+def _for_client(session: _Session, policy: PolicyUpdate) -> Policy:
     """Return a policy without the names of the other devices, and note its version."""
     session.policies[policy.policy] = policy.version
     return Policy(app=policy.app, policy=policy.policy, document=policy.document)

@@ -467,7 +467,8 @@ class Processor:
             effects: list[Effect] = []
             if known is None or known.request < message.request:
                 self._end(handle)
-                effects += self._begin_reading(now_us, handle, table, message)
+                sent = set() if known is None else known.keys  # some may arrive only after this registration
+                effects += self._begin_reading(now_us, handle, table, message, sent)
                 effects += self._send(now_us, handle, synced=self._log.lsn)
         except MudkitError as error:
             return (self._answer(message, message.data_seq, error=encode_error(error)),)
@@ -487,11 +488,12 @@ class Processor:
         return table
 
     def _begin_reading(
-        self, now_us: int, handle: Handle, table: Table, message: Registration
+        self, now_us: int, handle: Handle, table: Table, message: Registration, sent_keys: set[str]
     ) -> Sequence[Effect]:
         """Store a continuous read, and send the existing records that it requests.
 
-        Raise MudkitError if the predicate fails; then nothing is stored.
+        ``sent_keys`` are those of the records that this life has sent it. Raise MudkitError if the predicate
+        fails; then nothing is stored.
         """
         predicate, copy = message.predicate.predicate(), self._log.copy
         auth = {} if message.claims is None else message.claims.auth
@@ -509,7 +511,7 @@ class Processor:
         self._readings[handle] = reading
         self._handles.setdefault(reading.session, {})[handle] = None
         since, sync_us = message.since.get(self._me), message.sync_us
-        delivered = set(message.delivered)
+        delivered = {*message.delivered, *sent_keys}
         stale: set[str] = set()
         """Records delivered in versions that the log may have lost."""
         if since is not None:

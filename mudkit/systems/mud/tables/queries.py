@@ -65,8 +65,8 @@ def asks_for_keys_only(predicate: Predicate | None) -> bool:
 
 def only_key(predicate: Predicate) -> str | None:
     """Return the key of a predicate that matches exactly the record of one key, whatever it contains."""
-    slots, is_all = _key_slots(predicate.form)
-    key = predicate.constants[slots[0]] if is_all and len(slots) == 1 else None
+    slot = _only_key_slot(predicate.form)
+    key = None if slot is None else predicate.constants[slot]
     return key if type(key) is str else None
 
 
@@ -200,6 +200,13 @@ def _key_slots(form: Form) -> tuple[tuple[int, ...], bool]:
     """Return the constants that are the possible keys, and whether the form has no other condition."""
     slots = [_key_slot(part) for part in _parts(form)]
     return tuple(slot for slot in slots if slot is not None), None not in slots
+
+
+@functools.lru_cache(maxsize=4096)
+def _only_key_slot(form: Form) -> int | None:
+    """Return the constant that is the only possible key of a form without another condition."""
+    slots, is_all = _key_slots(form)
+    return slots[0] if is_all and len(slots) == 1 else None
 
 
 def _key_slot(part: Node) -> int | None:

@@ -69,13 +69,18 @@ def _is_flat(data: Value) -> TypeGuard[dict[str, Value]]:
     if type(data) is not dict:
         return False
     for name, value in data.items():
-        if type(name) is not str or not (
-            type(value) is str
-            or (type(value) is int and _MIN_INT <= value < -_MIN_INT)
-            or (type(value) is float and isfinite(value))
-            or value is None
-            or type(value) is bool
-        ):
+        if type(name) is not str:
+            return False
+        kind = type(value)
+        if kind is str:
+            continue
+        if kind is float:
+            if not isfinite(value):
+                return False
+        elif kind is int:
+            if not _MIN_INT <= value < -_MIN_INT:
+                return False
+        elif kind is not bool and value is not None:
             return False
     return True
 

@@ -1,16 +1,15 @@
 """Algorithm 3 for many clients with individual thresholds: pending messages are stored in arrays.
 
-A function without a key sees each receiver's whole context, so it is called once per message and receiver,
-and not again for pending messages. That is exact, because it is a pure function of the two contexts:
+A function without a key is called once per message and receiver, and not again for pending messages. That is
+exact, because it is a pure function of the two contexts:
 
 - for a receiver, all pending messages of one sender have the same threshold: that of its newest message;
-- where that threshold has changed, or the receiver's own context has, its queues are walked as in
+- where that threshold or the receiver's own context has changed, its queues are walked as in
   :class:`~mudkit.systems.radiator.engines.pending.Pending`; so are the queues of a receiver for which the
   function or the join has failed, while any of those messages is pending;
-- everywhere else the new message joins a queue, and the queues that reach their threshold are found for all
-  receivers at once.
+- elsewhere the new message joins a queue, and full queues are found for all receivers at once.
 
-Entries equal those of :class:`~mudkit.systems.radiator.engines.literal.ClientLists`, at the same times.
+Entries and times equal those of :class:`~mudkit.systems.radiator.engines.literal.ClientLists`.
 """
 
 from __future__ import annotations
@@ -57,12 +56,8 @@ def engine_for_many(
 
     Parameters
     ----------
-    function : Aggregability
-        The aggregability function.
-    retention_us : int
-        Maximum time that a message waits, µs.
-    echo : bool
-        Whether clients receive their own messages.
+    function, retention_us, echo
+        As for :class:`ClientLists`.
     """
     return (Groups if function.key is not None else ClientArrays)(function, retention_us, echo=echo)
 
@@ -71,17 +66,15 @@ def engine_for_many(
 class ClientArrays:
     """Engine for many clients and a function without a key; same methods as :class:`ClientLists`.
 
-    A message costs one call of the function per receiver. Memory is one number per receiver and pending
+    A message costs one call of the function per receiver; memory is one number per receiver and pending
     message.
 
     Parameters
     ----------
     function : Aggregability
         Aggregability function without a key; with one, use :class:`Groups`.
-    retention_us : int
-        Maximum time that a message waits, µs.
-    echo : bool
-        Whether clients receive their own messages.
+    retention_us, echo
+        As for :class:`ClientLists`.
 
     Attributes
     ----------
@@ -191,10 +184,7 @@ class ClientArrays:
         ]
 
     def _thresholds(self, sender: str, new: Message | None, walked: Collection[int]) -> tuple[_Int, set[int]]:
-        """Return the sender's thresholds by receiver, and the receivers whose queues must be walked.
-
-        Without a new message, only receivers with pending messages of this sender are evaluated.
-        """
+        """Return the thresholds by receiver, and the receivers to walk; without ``new`` only pending ones."""
         pending_codes = self._codes[: len(self._rows)]
         theirs = pending_codes[[row for row, message in enumerate(self._rows) if message.sender == sender]]
         places: Iterable[int] = self._place.values()

@@ -1,18 +1,16 @@
 """Algorithm 3 for many clients of a function with a key: a message costs time in the number of cohorts.
 
-If a key is declared, receivers with equal keys have the same threshold for every sender. A cohort is the
-receivers with one key and exactly the same pending messages. The result is exact:
+Receivers with equal keys have the same threshold for every sender. A cohort is the receivers with one key and
+exactly the same pending messages. The result is exact:
 
-- a client that registers later, or that does not receive its own message, has other pending messages and
-  forms its own cohort until the queues of both are empty;
+- a client that registers later, or that does not receive its own message, forms its own cohort until the
+  queues of both are empty;
 - a receiver whose key changes moves with its pending messages, which are then walked under the new key;
-- the function is applied again only to messages whose sender's context has changed, because it is a pure
-  function of the two contexts.
+- the function is applied again only to messages whose sender's context has changed, because it is pure.
 
-Entries equal those of :class:`~mudkit.systems.radiator.engines.literal.ClientLists`, at the same times. With
-``Volume(n)`` there are at most about n cohorts per key, and one if nobody joins or leaves and everyone
-receives their own messages, as in the paper. With ``Time`` and without echo, each recent sender is a cohort.
-For a function without a key, use :mod:`~mudkit.systems.radiator.engines.client_arrays`.
+Entries and times equal those of :class:`~mudkit.systems.radiator.engines.literal.ClientLists`. With
+``Volume(n)`` there are about n cohorts per key, and one if nobody joins or leaves and everyone receives their
+own messages, as in the paper. With ``Time`` and without echo, each recent sender is a cohort.
 """
 
 from __future__ import annotations
@@ -83,10 +81,8 @@ class Groups:
     ----------
     function : Aggregability
         Aggregability function with a key.
-    retention_us : int
-        Maximum time that a message waits, µs.
-    echo : bool
-        Whether clients receive their own messages.
+    retention_us, echo
+        As for :class:`ClientLists`.
 
     Raises
     ------

@@ -90,10 +90,9 @@ _SETTINGS: Final[dict[str, Callable[[str, Value, object], float | None]]] = {
 def join_entry(
     engine: Engine, entry: Entry, now_us: int, join: joins.Join, form: Callable[[Context], T]
 ) -> list[tuple[Entry, T]]:
-    """Join an entry and return what can be sent: the entry, a part of it, or nothing.
+    """Join an entry and return what can be sent of it, with what ``form`` makes of the aggregate.
 
-    ``form`` converts the aggregate; a batch for which it fails cannot be sent. Whatever is not sent returns
-    to the engine, which also records the problems.
+    Whatever is not sent returns to the engine, which also records the problems.
     """
 
     def formed(batch: Sequence[Message]) -> T:

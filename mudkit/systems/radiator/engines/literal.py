@@ -20,14 +20,12 @@ __all__ = ["ClientLists", "Entry"]
 
 
 class Entry(NamedTuple):
-    """Released batch and its recipients.
+    """Released batch, oldest message first, and its recipients in the order of their registration.
 
     Parameters
     ----------
     batch : tuple of Message
-        Messages of the aggregate, oldest first.
     recipients : list of str
-        Clients in the order of their registration.
     """
 
     batch: Batch
@@ -41,7 +39,6 @@ class ClientLists:
     Parameters
     ----------
     function : Aggregability
-        The aggregability function.
     retention_us : int
         Maximum time that a message waits, µs.
     echo : bool
@@ -80,18 +77,9 @@ class ClientLists:
         return self._pending[client].messages()
 
     def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
-        """Register a client, or replace its attributes; return released entries.
+        """Register a client, or replace its ``attributes``; return released entries.
 
-        Parameters
-        ----------
-        now_us : int
-            Time, µs.
-        client : str
-            Client id.
-        attributes : dict
-            Attributes beneath its propagated context.
-        receives : bool
-            False: the client is known only as a sender, because another engine has it as a receiver.
+        With ``receives=False`` it is only a sender here, because another engine has it as a receiver.
         """
         is_new = self.contexts.register(client, attributes)
         if receives:

@@ -43,7 +43,6 @@ class Message(msgspec.Struct, frozen=True):
     arrived_us : int
         Time of arrival at the server, µs of virtual time.
     context : Context
-        The context as sent.
     """
 
     number: int
@@ -80,11 +79,7 @@ class Contexts:
         return self._current.get(message.sender, message.context)
 
     def register(self, client: str, attributes: Fields) -> bool:
-        """Set the attributes of a client; return whether it is new, with no message pending anywhere.
-
-        A propagated context stays over the attributes unless the client had left: that deleted it
-        (Radiator 4.2).
-        """
+        """Set the attributes of a client; return whether it is new, with no message pending anywhere."""
         is_new = client not in self._last
         if self._left_us.pop(client, None) is not None:
             del self._last[client]
@@ -138,7 +133,7 @@ class _Queue:
 
 @check_init
 class Pending:
-    """Pending messages of a receiver, or of several with the same messages, in one queue per threshold.
+    """Pending messages of receivers that have the same ones, in one queue per threshold.
 
     Parameters
     ----------
@@ -188,14 +183,9 @@ class Pending:
         return other
 
     def add(self, message: Message, key: Key | None) -> Batch | None:
-        """Add a message newer than all others, and return the batch that it completes.
+        """Add a ``message`` newer than all others; return the batch that it completes.
 
-        Parameters
-        ----------
-        message : Message
-            The message.
-        key : Key or None
-            Its evaluated threshold; None: not known, the message waits.
+        ``key`` is its evaluated threshold; None: not known, the message waits.
         """
         queue = self._queues.get(key)
         if queue is None:

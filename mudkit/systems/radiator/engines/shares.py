@@ -70,7 +70,6 @@ class Share:
     Parameters
     ----------
     shares : Shares
-        Configuration of all shares.
     share, of : int
         Index of the share, and number of shares.
     kept : tuple, optional
@@ -168,9 +167,7 @@ class Shares:
     ----------
     aggregability : Aggregability
         Aggregability function with a key.
-    join : callable
-    max_retention_s : float
-    echo : bool
+    join, max_retention_s, echo
         As for :class:`mudkit.systems.radiator.Server`.
 
     Raises

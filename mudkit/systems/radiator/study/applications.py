@@ -54,9 +54,7 @@ class Application:
     name : str
         Key in :data:`APPLICATIONS`, and name in problems.
     aggregability : Aggregability
-        The aggregability function.
     join : callable
-        The join.
     sense : callable
         Function of a device's name, place (degrees) and speed (km/h) that returns the attributes to send;
         None: nothing.

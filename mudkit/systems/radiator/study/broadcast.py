@@ -1,7 +1,4 @@
-"""Propagation to many clients without a fleet: aggregates with time, size and recipients.
-
-:class:`~mudkit.systems.radiator.study.tally.Tally` builds tables of them.
-"""
+"""Propagation to many clients without a fleet; :class:`~mudkit.systems.radiator.Tally` makes tables."""
 
 from __future__ import annotations
 
@@ -29,7 +26,6 @@ class Aggregate(NamedTuple):
     batch : tuple of Message
         Its messages, oldest first.
     context : Context
-        The joined context.
     size_bytes : int
         Size of the JSON sent to one recipient, compressed or not.
     recipients : list of str
@@ -61,7 +57,7 @@ def broadcast(
     messages : iterable of Message
         Messages in order of arrival; arrival times must not decrease.
     join : callable
-        The join; batches that it cannot join return to the engine, which records the problem.
+        Batches that it cannot join return to the engine, which records the problem.
     compress : bool
         Whether sizes are of gzip-compressed JSON.
     until_us : int, optional

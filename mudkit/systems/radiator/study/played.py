@@ -56,22 +56,22 @@ class ReceivedCell(NamedTuple):
 @shows_fields
 @dataclass(frozen=True)
 class Played:
-    """Result of running an application on a trace.
+    """Result of running an application on a trace; one row per line below.
 
     Parameters
     ----------
     aggregates : pandas.DataFrame
-        One row per aggregate: ``ts, messages, people, recipients, size_bytes, wait_s`` (mean wait of its
-        messages at the server).
+        Aggregate: ``ts, messages, people, recipients, size_bytes, wait_s`` (mean wait at the server).
     cells : pandas.DataFrame
-        One row per watched receiver, aggregate and cell, in order of time; columns as of
-        :func:`received_cells`, times in seconds since the first position. If the join returns no cells, the
+        Watched receiver, aggregate and cell, in order of time: ``t_s`` (since the first position),
+        ``receiver, aggregate, lat, lon`` (centre), ``km`` (side), ``value, messages, reported_s`` (mean time
+        of the messages), ``distance_km`` (from the receiver at that time). If the join returns no cells, the
         value is the number of people in cells of 1 km.
     received : pandas.DataFrame
-        One row per watched receiver and message: ``ts, receiver, sender, lat, lon`` (of the sender) and
-        ``age_s`` when it was sent on.
+        Watched receiver and message: ``ts, receiver, sender, lat, lon`` (of the sender) and ``age_s`` when it
+        was sent on.
     sent : pandas.DataFrame
-        One row per watched receiver: ``receiver, aggregates, messages, bytes`` (gzip, without addresses).
+        Watched receiver: ``receiver, aggregates, messages, bytes`` (gzip, without addresses).
     problems : list of PropagationProblem
         Problems of the application's functions. A device that fails to sense sends nothing; an aggregate from
         which no cells can be derived has no rows in ``cells``.
@@ -99,10 +99,9 @@ def play(
     Parameters
     ----------
     application : Application
-        The application.
     positions : pyarrow.Table, pandas.DataFrame or object with ``positions``
-        Columns device, ts, lat, lon and optionally speed_mps, as in a lab's trace and
-        :class:`mudkit.trace.Loaded`. Without a speed, it is computed from the previous position.
+        Columns device, ts, lat, lon and optionally speed_mps, as in :class:`mudkit.trace.Loaded`. Without a
+        speed, it is computed from the previous position.
     watch : collection of str
         Devices whose receptions are kept.
     stationary : mapping of str to (float, float), optional
@@ -215,10 +214,7 @@ def _place(context: Context) -> Place:
 
 
 def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[ReceivedCell]:
-    """Return a row of :func:`received_cells` for each cell of an aggregate of a join by cell.
-
-    ``aggregate`` is its number among those of the receiver.
-    """
+    """Return a row of :func:`received_cells` for each cell of a receiver's ``aggregate``-th aggregate."""
     km = context["km"]
     return [
         ReceivedCell(t_s, receiver, aggregate, lat, lon, km, value, count, reported_s)
@@ -227,15 +223,7 @@ def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[Re
 
 
 def received_cells(rows: list[ReceivedCell], tracks: Mapping[str, Track]) -> pd.DataFrame:
-    """Return the table of received cells, from which maps are drawn.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``t_s`` (time of reception), ``receiver, aggregate, lat, lon`` (centre of the cell), ``km`` (its
-        side), ``value, messages, reported_s`` (mean time of the messages), ``distance_km`` (from the receiver
-        to the cell at that time), in order of time.
-    """
+    """Return the table :attr:`Played.cells`."""
     import pandas as pd
 
     table = pd.DataFrame(rows, columns=ReceivedCell._fields).sort_values(

@@ -1,12 +1,9 @@
 """Tables of a broadcast: exact counts, and single deliveries up to a limit.
 
 A broadcast to 60,000 clients has as many deliveries per message; a million messages exceed any table. Here,
-all recipients of a batch at one moment are one row with their number. A group is the recipients of the same
-batch at the same moment, in every engine: equal aggregates share an entry (Radiator 3.1), so several cohorts
-of :class:`~mudkit.systems.radiator.engines.groups.Groups` may be in one row.
-
-Measures are computed from the counts and are exact. Single deliveries are complete up to a limit; beyond it
-they are a uniform sample, for inspection and not for counting.
+all recipients of a batch at one moment are one row with their number, in every engine: equal aggregates share
+an entry (Radiator 3.1), so several cohorts of :class:`~mudkit.systems.radiator.engines.groups.Groups` may be
+in one row. Beyond the limit, single deliveries are a uniform sample, for inspection and not for counting.
 """
 
 from __future__ import annotations
@@ -116,12 +113,9 @@ class Tally:
     def measures(self) -> dict[str, float]:
         """Return the measures of the broadcast, computed from the counts.
 
-        Returns
-        -------
-        dict of str to float
-            ``messages`` (pushes of an aggregate to a receiver), ``bytes`` of all pushes, ``deliveries`` (of a
-            message to a receiver) and their median ``latency_s`` (NaN without deliveries), as in
-            :meth:`mudkit.experiment.Run.measures`.
+        ``messages`` (pushes of an aggregate to a receiver), ``bytes`` of all pushes, ``deliveries`` (of a
+        message to a receiver) and their median ``latency_s`` (NaN without deliveries), as in
+        :meth:`mudkit.experiment.Run.measures`.
         """
         receivers = _ints(self._receivers)
         by_message = np.repeat(receivers, _ints(self._messages))
@@ -149,12 +143,9 @@ class Tally:
     def deliveries(self) -> pa.Table:
         """Return a row per message and receiver, or a uniform sample if there are more than the limit.
 
-        Returns
-        -------
-        pyarrow.Table
-            Deliveries (:data:`mudkit.trace.schema.DELIVERIES`) in order of departure. ``item`` is the number
-            of the message. There are no links: ``delivered`` is the departure from the server. ``read``,
-            ``expired`` and ``staleness_s`` are null.
+        The schema is :data:`mudkit.trace.schema.DELIVERIES`, in order of departure. ``item`` is the number of
+        the message, ``delivered`` the departure from the server; ``read``, ``expired`` and ``staleness_s``
+        are null.
         """
         from mudkit.trace.schema import DELIVERIES  # slower to import than Radiator itself
 
@@ -191,9 +182,8 @@ class Tally:
 class _Sample:
     """Uniform sample of (message, receiver) pairs by reservoir sampling with skips (Li, ACM TOMS 20, 1994).
 
-    Each pair has a random key, and the pairs with the smallest keys are the sample. Once it is full, a pair
-    enters only if its key is below the largest in the sample; the number of pairs up to the next such one is
-    geometric, so that pairs in between cost nothing.
+    Each pair has a random key, and the pairs with the smallest keys are the sample. Once it is full, the
+    number of pairs up to the next one that enters is geometric, so that pairs in between cost nothing.
     """
 
     def __init__(self, stream: Stream, limit: int) -> None:

@@ -228,10 +228,10 @@ class Every:
 
 @dataclass(frozen=True)
 class Summary:
-    """Send a summary of a window instead of its messages, for each value of ``per``.
+    """Send ``{count, min, max, mean}`` of each field ``of`` over a window, for each value of ``per``.
 
-    Each field ``of`` becomes ``{count, min, max, mean}``. The first message after the end of the window
-    carries the summary, and starts the next window. Rules that name the same variable share its windows.
+    The first message after the end of the window carries the summary, and starts the next window. Rules that
+    name the same variable share its windows.
     """
 
     seconds: float
@@ -314,6 +314,22 @@ def _summed(kept: Value) -> dict[str, Value]:
     return {"count": count, "min": minimum, "max": maximum, "mean": total / count}
 
 
+def _values_of(given: Fields, language: Language) -> Callable[[Execution], dict[str, Value]]:
+    """Compile values by name."""
+    values = [(name, value_of(value, language)) for name, value in given.items()]
+    return lambda execution: {name: value(execution) for name, value in values}
+
+
+def _reduction(
+    reduce: Callable[[dict[str, Value], str, Value], object], field: str, amount: Callable[[Execution], Value]
+) -> Step:
+    def step(execution: Execution) -> bool:
+        reduce(execution.out, field, amount(execution))
+        return True
+
+    return step
+
+
 @dataclass(frozen=True)
 class Drop:
     """Do not send the message."""
@@ -356,10 +372,10 @@ class SetField:
         check_values("set", self.values)
 
     def compiled(self, language: Language) -> Step:
-        values = [(name, value_of(given, language)) for name, given in self.values.items()]
+        values = _values_of(self.values, language)
 
         def step(execution: Execution) -> bool:
-            execution.out.update({name: value(execution) for name, value in values})
+            execution.out.update(values(execution))
             return True
 
         return step
@@ -378,13 +394,7 @@ class Compress:
         check_at_least("ratio", self.ratio, 1.0)
 
     def compiled(self, language: Language) -> Step:
-        field, ratio = self.field, value_of(self.ratio, language)
-
-        def step(execution: Execution) -> bool:
-            compress(execution.out, field, ratio(execution))
-            return True
-
-        return step
+        return _reduction(compress, self.field, value_of(self.ratio, language))
 
 
 @dataclass(frozen=True)
@@ -400,13 +410,7 @@ class Resize:
         check_at_least("pixels", self.pixels, 1.0)
 
     def compiled(self, language: Language) -> Step:
-        field, pixels = self.field, value_of(self.pixels, language)
-
-        def step(execution: Execution) -> bool:
-            resize(execution.out, field, pixels(execution))
-            return True
-
-        return step
+        return _reduction(resize, self.field, value_of(self.pixels, language))
 
 
 @dataclass(frozen=True)
@@ -420,10 +424,10 @@ class Remember:
         check_values("remember", self.values)
 
     def compiled(self, language: Language) -> Step:
-        values = [(name, value_of(given, language)) for name, given in self.values.items()]
+        values = _values_of(self.values, language)
 
         def step(execution: Execution) -> bool:
-            for name, value in [(name, value(execution)) for name, value in values]:
+            for name, value in values(execution).items():
                 execution.state.set_property(name, value)
             return True
 

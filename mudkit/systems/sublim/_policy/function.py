@@ -33,8 +33,7 @@ from typing import ClassVar, Final, TypeAlias
 from mudkit.arguments import check_arguments, check_init
 from mudkit.display import Displayed, View
 from mudkit.systems.sublim._policy.message import frozen_fields, thawed_fields
-from mudkit.systems.sublim._policy.state import LimitExceeded, State, checked_bytes
-from mudkit.systems.sublim._policy.text import PolicyError
+from mudkit.systems.sublim._policy.state import LimitExceeded, State, check_initial, checked_bytes
 from mudkit.systems.sublim._policy.verdict import DROPPED, SENT, STOPPED, Seen, Verdict
 from mudkit.wire import Fields, Value
 
@@ -154,10 +153,7 @@ class FunctionPolicy(Displayed):
         self.function = function
         self.name = getattr(function, "__name__", "policy")
         self.variables = dict(variables)
-        try:
-            State(self.variables, {}, 0.0).check()
-        except LimitExceeded as error:
-            raise PolicyError("These variables cannot be kept.", found=str(error)) from None
+        check_initial(self.variables)
 
     def decide(
         self,
@@ -202,12 +198,11 @@ class FunctionPolicy(Displayed):
 def policy(
     function: Decides | None = None, /, **variables: Value
 ) -> FunctionPolicy | Callable[[Decides], FunctionPolicy]:
-    """Return a policy that calls a function ``f(message, state)``.
+    """Return a policy that calls a function ``f(message, state)``; also a decorator.
 
     Parameters
     ----------
     function : callable
-        The function.
     **variables
         Initial manual variables: ``@policy(patients=[1, 2])``.
 

@@ -62,14 +62,8 @@ def create_message(message: Fields | None = None, **fields: Value) -> dict[str, 
     Parameters
     ----------
     message : mapping, optional
-        Message to copy.
     **fields
         Fields to set.
-
-    Returns
-    -------
-    dict
-        The message, which can be changed.
     """
     return {**thawed_fields(message or {}), **fields}
 
@@ -91,17 +85,16 @@ def compress(message: dict[str, Value], field: str, ratio: Value) -> dict[str, V
     """Compress a field, with loss.
 
     Bytes are samples of a signal, one byte each: groups of ``ratio`` samples are replaced by their mean,
-    which removes changes faster than twice the new sampling interval; :func:`mudkit.sources.ecg_loss_percent`
-    says how much of an electrocardiogram that is. A text is truncated. Other fields are unchanged.
+    which removes changes faster than twice the new sampling interval (see
+    :func:`mudkit.sources.ecg_loss_percent`). A text is truncated. Other fields are unchanged.
 
     Parameters
     ----------
     message : dict
         Changed in place, and returned.
     field : str
-        Name of the field.
     ratio : float
-        Compression ratio; a value of at most 1, or that is not a number, changes nothing.
+        A value of at most 1, or that is not a number, changes nothing.
     """
     value = message.get(field)
     if not isinstance(value, bytes | str) or not value or not _is_number(ratio) or not ratio > 1.0:
@@ -123,7 +116,6 @@ def resize(message: dict[str, Value], field: str, pixels: Value) -> dict[str, Va
     message : dict
         Changed in place, and returned.
     field : str
-        Name of the field.
     pixels : float
         Width; None if the device does not report it. Anything but a number of at least 1 changes nothing.
     """
@@ -144,14 +136,8 @@ def expand(samples: bytes, length: int) -> bytes:
     Parameters
     ----------
     samples : bytes
-        Compressed samples.
     length : int
-        Number of samples before compression.
-
-    Returns
-    -------
-    bytes
-        ``length`` samples.
+        Number of samples before compression, and of those returned.
     """
     whole_number("length", length, -(1 << 62), _MAX_SAMPLES)
     if not samples or length <= 0:
@@ -177,7 +163,6 @@ def method(name: str) -> Callable[[_F], _F]:
     Parameters
     ----------
     name : str
-        Name of the method in policies.
 
     Raises
     ------

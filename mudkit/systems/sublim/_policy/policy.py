@@ -3,9 +3,7 @@
 The first rule whose condition is TRUE fires; if none does, the message is dropped. A condition is a predicate
 over ``message`` (as published), ``state`` (automatic and manual variables) and ``clock`` (``clock.now_s``:
 time of publication, seconds since 1970, the argument of ``hour`` and ``weekday``). A missing field is NULL,
-and a comparison with it is not TRUE.
-
-A policy is compiled when it is read. It has no other state, no loop and no access to Python.
+and a comparison with it is not TRUE. A policy has no other state, no loop and no access to Python.
 """
 
 from __future__ import annotations
@@ -36,7 +34,14 @@ from mudkit.systems.sublim._policy.actions import (
 )
 from mudkit.systems.sublim._policy.function import TooLong, error_text
 from mudkit.systems.sublim._policy.message import thawed
-from mudkit.systems.sublim._policy.state import AUTOMATIC, MAX_VARIABLES, LimitExceeded, State, Tables
+from mudkit.systems.sublim._policy.state import (
+    AUTOMATIC,
+    MAX_VARIABLES,
+    LimitExceeded,
+    State,
+    Tables,
+    check_initial,
+)
 from mudkit.systems.sublim._policy.text import Path, Places, PolicyError, read_yaml
 from mudkit.systems.sublim._policy.verdict import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
 from mudkit.wire import Fields, Value
@@ -111,14 +116,12 @@ class _Compiled:
 
 @check_init
 class Policy(Displayed):
-    """Ordered rules.
+    """Ordered rules; the first whose condition is TRUE fires.
 
     Parameters
     ----------
     name : str
-        Name of the policy.
     rules : sequence of Rule
-        Rules; the first whose condition is TRUE fires.
     message : mapping of str to str, optional
         Fields of messages and their kinds (``number``, ``string``, ``boolean``, ``point``, ``struct``,
         ``bytes``); a rule that names another field is refused. Without, any field may be named.
@@ -181,17 +184,12 @@ class Policy(Displayed):
     @classmethod
     @check_arguments
     def from_yaml(cls, source: str | os.PathLike[str]) -> Policy:
-        """Read a policy from a YAML file, or from a text of several lines.
+        """Read a policy from a YAML file, or from a text of several lines; it is not checked yet.
 
         Parameters
         ----------
         source : str or path-like
             Name of the file, or the text itself if it contains a line feed.
-
-        Returns
-        -------
-        Policy
-            The policy, not checked yet: see :func:`~mudkit.systems.sublim.findings`.
 
         Raises
         ------
@@ -208,15 +206,7 @@ class Policy(Displayed):
     @classmethod
     @check_arguments
     def read(cls, plain: Value, places: Places | None = None) -> Policy:
-        """Build a policy from plain data, as in YAML and from :meth:`describe`.
-
-        Parameters
-        ----------
-        plain : mapping
-            Parts of the policy.
-        places : Places, optional
-            Places of the parts in the text, for errors.
-        """
+        """Build a policy from ``plain`` data as of :meth:`describe`; ``places`` are its lines, for errors."""
         places = places or Places()
         parts = _checked_parts(plain, (), _PARTS, places)
         rules = parts.get("rules")
@@ -273,16 +263,10 @@ class Policy(Displayed):
         automatic: Fields,
         now_s: float = 0.0,
     ) -> Verdict:
-        """Decide about one message; the arguments are not changed.
+        """Decide about one message; no argument is changed.
 
-        Parameters
-        ----------
-        message : mapping
-            Message as published.
-        variables, automatic : mapping
-            Manual and automatic variables of the subscriber.
-        now_s : float
-            Time of publication, seconds since 1970.
+        ``variables`` and ``automatic`` are those of the subscriber, ``now_s`` the time of publication since
+        1970.
         """
         state = State(variables, automatic, now_s, self._books)
         everything, clock, tables = state.all, {"now_s": now_s}, Tables(state.all)
@@ -335,7 +319,7 @@ class Policy(Displayed):
                 number,
                 rule.name,
                 Cell(one_line(rule.when or "always", _MAX_CONDITION)),
-                [Cell(_action_text(action)) for action in rule.actions] or "send",
+                [Cell(one_line(described(action))) for action in rule.actions] or "send",
             )
             for number, rule in enumerate(self.rules, start=1)
         )
@@ -455,14 +439,7 @@ def _check_declared(message: Mapping[str, str], variables: Fields, places: Place
                 expected="another name",
             )
     with places.at(("variables",)):
-        try:
-            State(variables, {}, 0.0).check()
-        except LimitExceeded as error:
-            raise PolicyError("These variables cannot be kept.", found=str(error)) from None
-
-
-def _action_text(action: Action) -> str:
-    return one_line(described(action))
+        check_initial(variables)
 
 
 @check_arguments
@@ -478,7 +455,6 @@ def decision_table(
     Parameters
     ----------
     policy : Policy
-        Policy that decides.
     messages : mapping of str to mapping
         Messages by label.
     states : mapping of str to mapping

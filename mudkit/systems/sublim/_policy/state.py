@@ -8,7 +8,7 @@ The system maintains the automatic variables. Their names are ours; the text of 
 ``display_px``      width of the display in pixels, from the device's context
 ==================  ====================================================================================
 
-Manual variables belong to the policy. Rate limits and summaries store their records, called books, in manual
+Manual variables belong to the policy, whose rate limits and summaries store their records, called books, in
 variables of their own.
 """
 
@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from mudkit.arguments import check_init
 from mudkit.events import size_bytes
-from mudkit.systems.arguments import MAX_DEPTH, is_storable
+from mudkit.systems.arguments import MAX_VALUE_DEPTH, is_storable
 from mudkit.systems.sublim._policy.message import thawed
+from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "LimitExceeded",
     "State",
     "Tables",
+    "check_initial",
     "checked_bytes",
 ]
 
@@ -53,7 +55,7 @@ def checked_bytes(value: Value, what: str) -> int:
     if not is_storable(value, has_bytes=True):
         raise LimitExceeded(
             f"{what} holds something else than None, truth values, finite numbers, texts, bytes, and lists "
-            f"and mappings of these at most {MAX_DEPTH} deep, whose names are texts"
+            f"and mappings of these at most {MAX_VALUE_DEPTH} deep, whose names are texts"
         )
     return size_bytes(value)
 
@@ -67,7 +69,6 @@ class State(Fields):
     variables : mapping
         Manual variables; copied on the first change, see :attr:`variables`.
     automatic : mapping
-        Automatic variables.
     now_s : float
         Time of publication, seconds since 1970.
     books : frozenset of str
@@ -121,13 +122,7 @@ class State(Fields):
             del self.all[name]
 
     def check(self) -> None:
-        """Check the size of the manual variables.
-
-        Raises
-        ------
-        LimitExceeded
-            They are too many or too large, or cannot be stored.
-        """
+        """Raise LimitExceeded if the manual variables are too many or too large, or cannot be stored."""
         if self._is_own and not self._by_hand:
             return  # the others were within the limits before
         left_out = self._books - self._by_hand
@@ -153,6 +148,14 @@ class State(Fields):
 
     def __len__(self) -> int:
         return len(self.all)
+
+
+def check_initial(variables: Fields) -> None:
+    """Raise PolicyError if the initial variables of a policy cannot be kept."""
+    try:
+        State(variables, {}, 0.0).check()
+    except LimitExceeded as error:
+        raise PolicyError("These variables cannot be kept.", found=str(error)) from None
 
 
 class Tables(Mapping[str, "_Listed"]):

@@ -102,8 +102,8 @@ def _name(part: str | int) -> str:
     return f"{part + 1}" if isinstance(part, int) else str(part)
 
 
-_MAX_DEPTH: Final = 12
-_DEPTHS: Final = f"at most {_MAX_DEPTH} levels"
+_MAX_POLICY_DEPTH: Final = 12
+_DEPTHS: Final = f"at most {_MAX_POLICY_DEPTH} levels"
 _KNOWN: Final = ("map", "seq", "null", "bool", "int", "float", "str")
 
 
@@ -129,7 +129,7 @@ def read_yaml(text: str, source: str) -> tuple[Value, Places]:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             # Checked while parsing: PyYAML takes minutes to compose thousands of levels.
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MAX_DEPTH:
+            if depth > _MAX_POLICY_DEPTH:
                 raise _error(places, event.start_mark, "The nesting is too deep.", expected=_DEPTHS)
             if isinstance(event, yaml.AliasEvent):
                 raise _error(

@@ -44,7 +44,6 @@ class Verdict(NamedTuple):
     outcome : str
         ``"sent"``, ``"dropped"``, ``"held back"`` or ``"stopped"``.
     out : dict or None
-        Message that is sent.
     rule : int or None
         Index of the rule that fired; None: none did, or the policy is a function.
     variables : mapping
@@ -69,7 +68,7 @@ class Verdict(NamedTuple):
         before: Fields,
         problem: str | None = None,
     ) -> Verdict:
-        """Return a verdict with the variables of ``state``, after checking all limits.
+        """Return a verdict with the variables of ``state``.
 
         Raises
         ------
@@ -109,7 +108,6 @@ class Explanation(NamedTuple):
     Parameters
     ----------
     verdict : Verdict
-        The decision.
     seen : list of Seen
         The rules up to the one that fired.
     """

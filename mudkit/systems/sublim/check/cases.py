@@ -88,10 +88,9 @@ class Draw:
 
 
 class Cases(Generic[_K]):
-    """Combinations of the values on several axes, given by the number of values on each.
+    """Combinations of the values on several axes, as the position on each.
 
-    Iterating yields the position on each axis: all combinations if they are at most ``limit``, else as many
-    random ones. ``is_whole`` is False for the latter.
+    All of them if they are at most ``limit``, else as many random ones; ``is_whole`` is False for the latter.
     """
 
     def __init__(self, sizes: Mapping[_K, int], limit: int) -> None:

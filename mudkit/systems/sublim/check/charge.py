@@ -39,10 +39,10 @@ _MAX_PAIRS: Final = 200_000
 
 
 class Sends(NamedTuple):
-    """Content that a policy sends for one message.
+    """Length of each field that a policy sends for one message, bytes (None: nothing), and its rate limits.
 
-    ``lengths`` has the length of each field in bytes; None: nothing is sent. ``limits`` are rate limits: an
-    interval in seconds, for each value of an expression, or for all messages together (None).
+    A rate limit is an interval in seconds for each value of an expression, or for all messages together
+    (None).
     """
 
     lengths: dict[str, int] | None

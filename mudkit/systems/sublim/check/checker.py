@@ -72,7 +72,6 @@ class Finding(NamedTuple):
     line : int or None
         Line in the policy's text; None if it has none.
     text : str
-        Explanation.
     """
 
     kind: str
@@ -88,17 +87,11 @@ class Finding(NamedTuple):
 
 @check_arguments
 def findings(policy: Policy) -> list[Finding]:
-    """Check a policy.
+    """Return the findings about a policy, in the order of the rules; none if the policy is correct.
 
     Parameters
     ----------
     policy : Policy
-        Policy to check.
-
-    Returns
-    -------
-    list of Finding
-        Findings in the order of the rules; empty if the policy is correct.
     """
     all_findings = [*_unknown(policy), *_undone(policy), *_by_situation(policy), *_by_charge(policy)]
     return sorted(all_findings, key=lambda finding: (finding.rule, finding.kind))
@@ -111,12 +104,6 @@ def validate(policy: Policy) -> Policy:
     Parameters
     ----------
     policy : Policy
-        Policy to check.
-
-    Returns
-    -------
-    Policy
-        The same policy.
 
     Raises
     ------

@@ -71,11 +71,10 @@ class Context(NamedTuple):
 
 
 class Contexts:
-    """Contexts of a policy.
+    """Contexts of a policy; ``is_whole`` is False if some were left out.
 
     ``conditions`` are the atoms of all rules, ``computed`` the expressions of actions, ``levels`` the battery
-    levels to try, ``changed`` the manual variables that the policy changes. ``is_whole`` is False if some
-    contexts were left out.
+    levels to try, ``changed`` the manual variables that the policy changes.
     """
 
     def __init__(self, policy: Policy) -> None:

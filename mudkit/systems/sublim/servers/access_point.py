@@ -89,10 +89,9 @@ _IDENTIFY: Final = "identify"
 
 
 class AccessPointMachine:
-    """Machine of an access point.
+    """Machine of an access point of the publish server at ``server``.
 
-    ``server`` is the publish server's address. ``functions`` are the policies that trusted notebooks have
-    set, by name: a function is not sent.
+    ``functions`` are the policies that trusted notebooks have set, by name: a function is not sent.
     """
 
     def __init__(

@@ -102,11 +102,10 @@ class _MovedTo(Struct, frozen=True):
 
 
 class Handover:
-    """Handover at one access point.
+    """Handover at one access point, which adds agents to ``agents`` by ``begin`` and removes them.
 
-    It adds agents to ``agents`` by ``begin``, which loads a stored one, and removes them. ``log`` is the
-    position in the publish server's log, where unknown subscribers start. ``start_us`` is the time of this
-    start, ``start_seq`` the last message published before.
+    ``log`` is the position in the publish server's log, where unknown subscribers start; ``start_us`` is the
+    time of this start, ``start_seq`` the last message published before.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ class Place:
 
     def __init__(self, monkeypatch):
         self.lab = Lab(seed=3)
-        cloud = mud.Cloud(self.lab, replicas=0, gateways=1, processors=1, servers=1)
+        cloud = mud.Cloud(self.lab, replicas=0, gateways=1, processors=1, notification_servers=1)
         self.ann, bob = (
             mud.Client(self.lab.device(name), cloud, app="app", token=self.lab.token(name, "app", hours=9))
             for name in ("ann", "bob")

@@ -139,7 +139,7 @@ def test_a_store_that_is_restored_while_a_reader_is_away(place):
 
 @pytest.mark.parametrize("is_restored", [True, False])
 def test_a_notification_server_that_starts_is_silent_for_no_minute(place, is_restored):
-    backups = {each.split("/")[0]: None for each in place.cloud.servers}
+    backups = {each.split("/")[0]: None for each in place.cloud.notification_servers}
     for host in backups:
         backups[host] = place.lab.faults.backup(host)
     place.lose()
@@ -204,7 +204,7 @@ def messages(lab):
 @pytest.mark.parametrize("is_wiped", [False, True])
 def test_a_notification_server_asks_a_client_that_its_backup_does_not_know(is_wiped):
     lab = Lab(seed=3)
-    cloud = Cloud(lab, replicas=0, gateways=1, processors=1, servers=1)
+    cloud = Cloud(lab, replicas=0, gateways=1, processors=1, notification_servers=1)
     backup = lab.faults.backup("mud-notifications-1")
     ann, bob = (
         Client(lab.device(name), cloud, app="app", token=lab.token(name, "app", hours=9))
@@ -228,7 +228,7 @@ class Moving:
 
     def __init__(self, processors: int = 1) -> None:
         self.lab = lab = Lab(seed=3)
-        self.cloud = Cloud(lab, replicas=0, gateways=1, processors=processors, servers=1)
+        self.cloud = Cloud(lab, replicas=0, gateways=1, processors=processors, notification_servers=1)
         self.without_bob = lab.faults.backup(self.server)
         self.ann, bob = (
             Client(lab.device(name), self.cloud, app="app", token=lab.token(name, "app", hours=9))

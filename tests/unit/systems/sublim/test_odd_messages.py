@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mudkit.events import Ports, Received
+from mudkit.events import Ports, Received, Send
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim.device import ClientMachine, PlainClientMachine
-from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT
+from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Have
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.plain_access_point import PlainAccessPointMachine
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
@@ -83,23 +83,53 @@ def test_a_delivery_has_a_body_or_a_problem():
     assert not TO_CLIENT.decode({**deliver, "body": {}, "problem": "no"})
 
 
-def test_a_parcel_whose_policy_cannot_be_read_is_odd():
-    record = {
-        "incarnation": "0123abcd", "epoch": 1, "address": "ann/sublim", "report": 1, "automatic": {}, "variables": {},
-        "next": 1, "last": 0, "policy": 1, "stopped": 0, "skipped": 0,
-    }  # fmt: skip
-    state = {
-        "kind": "parcel",
-        "subscriber": "ann",
-        "epoch": 2,
-        "record": record,
-        "policy": {"rules": 5},
-        "out": [],
-    }
-    assert FROM_POINT.decode(state)
+RECORD = {
+    "incarnation": "0123abcd", "epoch": 2, "address": "ann/sublim", "report": 1, "automatic": {}, "variables": {},
+    "next": 1, "last": 0, "policy": 0, "stopped": 0, "skipped": 0,
+}  # fmt: skip
+PARCEL = {"kind": "parcel", "subscriber": "ann", "epoch": 2, "record": RECORD, "policy": None, "out": []}
+
+
+def entry(seq: int) -> dict[str, Any]:
+    """Return an entry of a subscriber's queue."""
+    return {"number": seq, "item": f"m{seq}", "body": {}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policy": {"rules": 5}},
+        {"out": [entry(1), entry(1)], "record": {**RECORD, "next": 3, "last": 1}},
+        {"out": [entry(2), entry(1)], "record": {**RECORD, "next": 3, "last": 2}},
+        {"out": [entry(1), entry(3)], "record": {**RECORD, "next": 4, "last": 3}},
+        {"out": [entry(1)], "record": {**RECORD, "next": 4, "last": 3}},
+    ],
+    ids=["policy", "number twice", "wrong order", "gap", "end missing"],
+)
+def test_a_transferred_state_that_cannot_be_served_is_dropped(change):
+    assert FROM_POINT.decode({**PARCEL, **change})
     machine = AccessPointMachine(ports("other"), "server", {}, SITES)
-    [effect] = machine.handle(0, Received("ap/sublim", state))
+    [effect] = machine.handle(0, Received("ap/sublim", {**PARCEL, **change}))
     assert effect.row["incident"] == "dropped"
+
+
+@pytest.mark.parametrize("incarnation", ["0123ABCD", "0123abc", "0123abcd\n", "ghijklmn"])
+def test_a_transferred_state_has_a_readable_incarnation(incarnation):
+    assert FROM_POINT.decode({**PARCEL, "record": {**RECORD, "incarnation": ""}})
+    assert not FROM_POINT.decode({**PARCEL, "record": {**RECORD, "incarnation": incarnation}})
+
+
+@pytest.mark.parametrize("lacking", ["address", "incarnation"])
+def test_the_publish_server_is_told_only_of_subscribers_that_it_can_find(lacking):
+    """The publish server refuses an acknowledgement with an empty address or incarnation."""
+    for record, is_told in ((RECORD, True), ({**RECORD, lacking: ""}, False)):
+        machine = AccessPointMachine(ports("other"), "server", {}, SITES)
+        machine.handle(0, Received("server", {"kind": "messages", "last": 0, "first": 1, "messages": []}))
+        effects = list(machine.handle(0, Received("ap/sublim", {**PARCEL, "record": record})))
+        messages = {"kind": "messages", "last": 0, "first": 1, "messages": []}
+        effects += machine.handle(0, Received("server", messages))
+        told = [each.message for each in effects if isinstance(each, Send) and each.to == "server"]
+        assert any(isinstance(message, Have) and message.moved for message in told) == is_told
 
 
 def test_a_plain_predicate_that_fails_ends_its_own_wish_only():

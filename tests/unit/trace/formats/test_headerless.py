@@ -6,8 +6,7 @@ import pytest
 
 from mudkit import trace
 from mudkit.errors import TraceFormatError
-from mudkit.trace.formats import recognise
-from mudkit.trace.options import LoadPlan, Options
+from mudkit.trace.options import Options
 
 HEADER = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
 FIRST = [
@@ -144,7 +143,7 @@ def test_check_ins_are_reads_whatever_table_says(tmp_path):
     file = tmp_path / "g.txt"
     file.write_text("\n".join(CHECK_INS) + "\n")
     for table in ("positions", "reads"):
-        plan = LoadPlan.of(recognise(file), Options.of(table, "UTC", "s", None, None), None)
+        plan = Options(table=table).plan(file)
         assert (plan.options.table, plan.rule.name) == ("reads", "none")
 
 

@@ -13,8 +13,10 @@ from mud_machines import ports
 from mudkit.errors import ParameterError
 from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
+from mudkit.predicates import Predicate
 from mudkit.systems.mud.device import local as module
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
+from mudkit.systems.mud.tables.records import SentPredicate, check_record
 from mudkit.systems.mud.tables.table import Table
 
 TABLES, KEYS = ["news", "n", "a b"], ["a", "b", "a b", "ü"]
@@ -207,12 +209,35 @@ def test_a_write_that_is_over_is_forgotten_whole():
     assert len(Local(ports(store=store), 9).writes) == 0
 
 
-@pytest.mark.parametrize("data", [{"p": (1, 2)}, {"n": float("nan")}])
+@pytest.mark.parametrize("data", [{"p": object()}, {"n": 1 << 70}])
 def test_a_write_that_the_store_refuses_is_not_pending(data):
     local = Local(ports(), 9)
     with pytest.raises(ParameterError, match="cannot be stored"):
         local.add(write(1, data=data))
     assert (list(local.writes), local.pending("news", "a"), local.heads()) == ([], [], [])
+
+
+_numbers_of_records = st.floats() | st.integers(-(1 << 65), 1 << 65) | st.booleans()
+_values_of_records = st.recursive(
+    st.none() | _numbers_of_records | st.text(max_size=3),
+    lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), _values_of_records, max_size=3))
+def test_what_a_write_is_checked_for_comes_back_from_the_store(given):
+    assert PendingWrite.is_plain  # so the store does not look
+    try:
+        data = check_record(given, ())
+    except ParameterError:
+        return
+    store = MemoryStore()
+    Local(ports(store=store), 9).add(pending := PendingWrite(
+        number=1, name="news", key="a", type="blind", data=data, reader=data,
+        predicate=SentPredicate.of(Predicate("price < :n", n=3)),
+    ))  # fmt: skip
+    assert list(Local(ports(store=store), 9).writes) == [pending]
 
 
 def test_a_record_that_the_store_refuses_is_not_held():

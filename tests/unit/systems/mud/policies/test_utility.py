@@ -133,3 +133,14 @@ def test_only_utilities_are_added():
 def test_a_cost_is_a_number(make, value):
     with pytest.raises(ParameterError):
         make(value)
+
+
+@pytest.mark.parametrize(
+    "utility", [freshness(60), freshness(0), completeness(), latency(), freshness(60) + energy(1.0)]
+)
+@pytest.mark.parametrize("age_s", [0.0, 59.9, 60.0, 1e6])
+def test_an_answer_that_is_best_reaches_the_most(utility, age_s):
+    local = Plan("local", age_s, 0.0)
+    if utility.is_best(age_s):
+        assert utility.value(local) - utility.cost(local) >= utility.most
+    assert freshness(60).is_best(age_s) == (age_s < 60)

@@ -12,7 +12,7 @@ from mudkit.systems.mud import Cloud
 
 def test_as_many_servers_stand_as_are_asked_for():
     lab = Lab(seed=7)
-    cloud = Cloud(lab, replicas=0, gateways=1, processors=3, servers=2)
+    cloud = Cloud(lab, replicas=0, gateways=1, processors=3, notification_servers=2)
     kinds = [name.rstrip("-0123456789") for name in lab.world.hosts]
     assert {kind: kinds.count(kind) for kind in kinds} == {
         "mud-store": 1,
@@ -26,7 +26,7 @@ def test_as_many_servers_stand_as_are_asked_for():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("replicas", -1), ("gateways", 0), ("processors", 1.5), ("servers", True), ("replica_lag_s", -0.5),
+    [("replicas", -1), ("gateways", 0), ("processors", 1.5), ("notification_servers", True), ("replica_lag_s", -0.5),
      ("max_waiting", 0), ("max_wait_s", "an hour")],
 )  # fmt: skip
 def test_what_no_cloud_can_have_is_named(name, value):

@@ -133,10 +133,17 @@ def test_a_late_copy_of_a_registration_changes_nothing(cell):
     assert bodies(cell.register(text="n = 1", request=1)) == []
     assert bodies(cell.register(text="n = 2", request=0)) == []
     assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
-    assert bodies(cell.register(text="n = 2")) == [(1, "synced")]
+    assert bodies(cell.register(text="n = 2")) == [(1, "remove", "a", 1), (1, "synced")]
     assert cell.change("h", 1, {"n": 2}) == [(1, "upsert", "h", 1)]
     assert cell.change("b", 1, {"n": 1}) == []
     assert first[-1][1]["kind"] == "registered"
+
+
+def test_a_registration_that_was_sent_before_a_change_arrived_keeps_the_record(cell):
+    cell.register(text="n = 1")
+    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
+    assert bodies(cell.register(text="n = 1")) == [(1, "synced")]
+    assert cell.change("a", 2, {"n": 2}) == [(1, "remove", "a", 2)]
 
 
 def test_a_late_copy_is_answered_with_where_the_read_has_begun(cell):

@@ -5,7 +5,7 @@ import pytest
 from learning_traces import MINUTE_US, asked, first_labels, written
 
 from mudkit.learning.batching import delayed
-from mudkit.learning.oracle import ORACLE_PRICES, hours_of, oracle_frontier
+from mudkit.learning.frontier import ORACLE_PRICES, hours_of, oracle_frontier
 from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 
 

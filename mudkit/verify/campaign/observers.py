@@ -1,0 +1,565 @@
+"""Names of the transitions of MUD's machines, observed from their events and effects.
+
+An observer is wrapped around each machine of a run. It knows nothing of the machine's state: it names a
+transition by what the machine receives and what it answers. :mod:`~mudkit.verify.campaign.cells` lists all
+names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from mudkit.events import (
+    Call,
+    Complete,
+    Effect,
+    Event,
+    Host,
+    LinkDown,
+    LinkUp,
+    Machine,
+    Make,
+    Network,
+    Notify,
+    Ports,
+    Received,
+    Send,
+    SendFailed,
+    TimerFired,
+)
+from mudkit.systems.mud import Conflict
+from mudkit.systems.mud.servers.stream_sender import AGAIN
+from mudkit.tokens import Authority, Claims
+from mudkit.wire import as_wire
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Cells", "ObservedHost", "ObservedNetwork"]
+
+
+class _StreamObserver:
+    """Receiving ends of streams, as far as their confirmations show them."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+
+    def receive(self, message: Mapping[str, Any], sent: Sequence[Any]) -> str:
+        """Return whether a message was the next, a duplicate, behind a gap, or of another session."""
+        name, number = message["stream"], message["number"]
+        confirmations = [message for message in sent if message["kind"] == "confirmed"]
+        if not confirmations:
+            return "of another session"
+        last = max(self._last.get(name, 0), message["first"] - 1)
+        self._last[name] = confirmations[-1]["number"]
+        if number == last + 1:
+            return "next"
+        return "seen before" if number <= last else "gap"
+
+
+class _ClientObserver:
+    """Observer of one life of a client."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, str] = {}
+        """Operation of each pending request."""
+        self._parts: dict[str, set[Any]] = {}
+        self._stream = _StreamObserver()
+        self._session: str | None = None
+
+    def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
+        """Yield the names of the transitions; ``is_kept`` is True if the store was written."""
+        sent = _sent(effects)
+        requests = [message for message in sent if message["kind"] == "ask"]
+        requests += [ask for message in sent if message["kind"] == "asks" for ask in message["asks"]]
+        if type(event) is Call:
+            yield from self._called(event, effects, requests)
+        elif type(event) is Received:
+            yield from self._received(event.message, effects, requests)
+        elif type(event) is LinkUp:
+            yield "connection: link up, asks sent" if requests else "connection: link up"
+        elif type(event) is LinkDown:
+            yield "connection: link down"
+        elif type(event) is SendFailed:
+            yield "connection: next gateway" if effects else "connection: failure of no matter"
+        elif type(event) is TimerFired:
+            if event.name == "retry":
+                if requests:
+                    yield "connection: asked again"
+                if any(message["kind"] == "hello" for message in sent):
+                    yield "watching: hello timer"
+            elif event.name == "due":
+                yield "writing: due"
+            else:
+                yield f"watching: {event.name} timer"
+        for message in requests:
+            self._requests[message["id"]] = message["what"]["op"]
+            self._parts[message["id"]] = set()
+
+    def _called(
+        self, event: Call, effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
+    ) -> Iterator[str]:
+        name, op_id, arguments = event.name, event.op_id, event.named_arguments
+        ops = {request["what"]["op"] for request in requests}
+        answers = [effect for effect in effects if type(effect) is Complete and effect.op_id == op_id]
+        if name == "read":
+            kind = "aggregate" if arguments["aggregate"] is not None else arguments["type"]
+            if answers:
+                yield "asking: refused here" if answers[0].error is not None else f"asking: {kind}, here"
+            elif "read" in ops:
+                yield f"asking: {kind}, asked"
+                if arguments["latest"]:
+                    yield "asking: latest, asked"
+            else:
+                yield "asking: committed_wio, must wait" if kind == "committed_wio" else "asking: no link"
+        elif name in ("write", "delete"):
+            if answers:
+                yield "writing: refused here"
+            else:
+                yield f"writing: {arguments['type']} {name}, {'sent' if 'write' in ops else 'waits'}"
+        elif name == "register":
+            if answers:
+                yield "watching: refused here"
+            else:
+                yield "watching: register, asked" if "register" in ops else "watching: register, no session"
+        elif name in ("update_data", "unregister"):
+            yield f"watching: {name}"
+
+    def _received(
+        self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
+    ) -> Iterator[str]:
+        kind = message["kind"]
+        if kind == "stream":
+            yield from self._streamed(message, effects, requests)
+        elif kind == "welcome":
+            if not effects:
+                yield "watching: welcome, late"
+                return
+            is_same = message["session"] == self._session
+            yield f"watching: welcome, {'same' if is_same else 'other'} session"
+            self._session = message["session"]
+        elif kind == "redirect":
+            yield "watching: redirected"
+        elif kind == "identify":
+            yield "watching: asked for a hello"
+        elif message["id"] not in self._requests:
+            yield "connection: late answer"
+        elif kind == "restarted":  # all requests are sent again
+            self._requests.clear()
+            self._parts.clear()
+            yield "connection: back end restarted"
+        elif kind in ("part", "registered") and "error" not in message:
+            self._parts[message["id"]].add(message["place"])
+            yield "connection: part"
+        else:
+            yield from self._answered(message, effects, requests)
+
+    def _answered(
+        self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
+    ) -> Iterator[str]:
+        op, parts = self._requests.pop(message["id"]), self._parts.pop(message["id"])
+        done = [effect for effect in effects if type(effect) is Complete]
+        is_repeated = any(request["what"]["op"] == op for request in requests)
+        if op == "write":
+            chained = sum(
+                isinstance(answer.error, Conflict) and "based on" in answer.error.summary for answer in done
+            )
+            yield from ["writing: chained on one that failed"] * chained
+            outcome = "committed" if "ver" in message else "conflict" if "conflict" in message else "refused"
+            yield f"writing: {outcome}"
+        elif op == "read":
+            if "error" in message:
+                yield "asking: refused"
+            elif any(answer.result is not None for answer in done):
+                yield "asking: answered"
+            else:
+                lost = any(place not in parts for place in message["places"])
+                yield "asking: asked again, a part was lost" if lost else "asking: asked again, too old"
+        elif op == "register":
+            if "error" in message:
+                yield "watching: refused"
+            elif is_repeated:
+                yield "watching: registered in part or in an older life"
+            else:
+                yield "watching: registered"
+        elif op in ("update_data", "unregister"):
+            yield "watching: refused" if "error" in message else f"watching: {op} done"
+        else:
+            yield "client: table refused" if "error" in message else f"client: {op} done"
+
+    def _streamed(
+        self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
+    ) -> Iterator[str]:
+        row, body = self._stream.receive(message, _sent(effects)), message["body"]
+        yield f"watching: stream, {row}"
+        if row != "next":
+            return
+        is_notified = any(type(effect) is Notify for effect in effects)
+        if body["what"] == "life":
+            yield "watching: life, registered again" if requests else "watching: life"
+        elif body["what"] == "policy":
+            yield "watching: policy"
+        elif "change" in body:
+            yield (
+                f"watching: {body['change']['op']} passed on"
+                if is_notified
+                else "watching: known or unregistered"
+            )
+        elif "synced" in body:
+            yield "watching: synced"
+        else:
+            yield "watching: ended" if is_notified else "watching: known or unregistered"
+
+
+def _sent(effects: Sequence[Effect]) -> list[Any]:
+    """Return the messages among effects."""
+    return [effect.message for effect in effects if type(effect) is Send]
+
+
+class _GatewayObserver:
+    """Observer of a gateway."""
+
+    def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
+        """See :meth:`_ClientObserver.names`."""
+        if type(event) is not Received:
+            return
+        kind, sent = event.message["kind"], _sent(effects)
+        first = sent[0]["kind"] if sent else None
+        if kind in ("ask", "asks"):
+            yield "gateway: token refused" if first == "refused" else f"gateway: ask, {first}"
+        elif kind == "described":
+            if first is None:
+                yield "gateway: described, nobody asks"
+            elif first == "write" and sent[0]["refused"] is not None:
+                yield "gateway: write with a refused token"
+            else:
+                yield "gateway: table refused" if first == "refused" else f"gateway: {first} passed on"
+        elif kind in ("part", "registered"):
+            if first is None:
+                yield f"gateway: {kind}, nobody asks"
+            else:
+                yield f"gateway: {kind}, the last" if sent[-1]["kind"] == "complete" else f"gateway: {kind}"
+        elif kind in ("outcome", "administered", "restarted"):
+            yield f"gateway: {kind}" if sent else "gateway: outcome, nobody asks"
+
+
+class _FollowerObserver:
+    """Observer of a follower of the log."""
+
+    def __init__(self) -> None:
+        self._lsn = -1
+
+    def names(self, event: Event, effects: Sequence[Effect]) -> Iterator[str]:
+        """Yield the names of the transitions."""
+        if type(event) is TimerFired and event.name == "begin":
+            yield "follower: asks again for the state"
+        elif type(event) is Received and event.message["kind"] in ("state", "log"):
+            positions = [message["lsn"] for message in _sent(effects) if message["kind"] == "has"]
+            if not positions:
+                yield "follower: log before the state"
+                return
+            before, self._lsn = self._lsn, positions[-1]
+            if event.message["kind"] == "state":
+                yield "follower: state" if before < 0 else "follower: state, late"
+            elif self._lsn > before:
+                yield "follower: log, next"
+            else:
+                yield "follower: log, seen before"
+
+
+class _ReplicaObserver:
+    """Observer of a replica."""
+
+    def __init__(self) -> None:
+        self._follower = _FollowerObserver()
+
+    def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
+        """See :meth:`_ClientObserver.names`."""
+        yield from self._follower.names(event, effects)
+        if type(event) is TimerFired and event.name == "apply":
+            yield "replica: applied late"
+        elif type(event) is Received and event.message["kind"] == "read":
+            kind = _sent(effects)[0]["kind"]
+            yield "replica: read, answered" if kind == "part" else "replica: read, passed on to the master"
+
+
+class _ProcessorObserver:
+    """Observer of a processor."""
+
+    def __init__(self) -> None:
+        self._follower = _FollowerObserver()
+
+    def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
+        """See :meth:`_ClientObserver.names`."""
+        yield from self._follower.names(event, effects)
+        sent = _sent(effects)
+        if type(event) is LinkUp:
+            yield "processor: begins a life"
+        elif type(event) is TimerFired and event.name.startswith(AGAIN):
+            yield "processor: tells again" if sent else "processor: nothing to tell again"
+        elif type(event) is Received:
+            yield from self._received(event, sent)
+        bodies = [message["body"] for message in sent if message["kind"] == "stream"]
+        if type(event) is Received:
+            for body in bodies:
+                if "change" in body:
+                    when = "synced" if event.message["kind"] == "register" else "told"
+                    yield f"processor: {body['change']['op']} {when}"
+                elif "ended" in body:
+                    why = "token" if "its token" in body["ended"] else "table"
+                    yield f"processor: ended, {why}"
+
+    def _received(self, event: Received, sent: Sequence[Any]) -> Iterator[str]:
+        message = event.message
+        kind, first = message["kind"], sent[0]["kind"] if sent else None
+        if kind == "read":
+            yield "processor: latest read" if message["latest"] else "processor: read"
+        elif kind == "register":
+            if first is None:
+                yield "processor: register, not yet or not any more"
+            else:
+                yield "processor: register" if len(sent) > 1 else "processor: register, known"
+        elif kind in ("write", "update_data", "unregister", "confirmed", "gone", "moved"):
+            yield f"processor: {kind}"
+
+
+class _BackEndObserver:
+    """Observer of the back end."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        """Followers that this life has heard of."""
+
+    def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
+        """See :meth:`_ClientObserver.names`."""
+        sent = _sent(effects)
+        if type(event) is TimerFired:
+            yield "back end: log sent again" if sent else "back end: nothing to send again"
+        elif type(event) is LinkUp:
+            yield "back end: begins"
+        elif type(event) is Received:
+            message = event.message
+            kind = message["kind"]
+            if kind == "write":
+                yield f"back end: {_outcome(message, sent, is_kept)}"
+            elif kind in ("describe", "admin") and sent[0]["kind"] == "restarted":
+                yield "back end: restarted"
+            elif kind == "describe":
+                known = sent[0]["table"] is not None
+                yield "back end: describe" if known else "back end: describe, no such table"
+            elif kind == "read":
+                yield "back end: read"
+            elif kind == "admin":
+                if not is_kept:
+                    yield "back end: admin, known already"
+                else:
+                    yield "back end: admin, refused" if "error" in sent[0] else f"back end: {message['op']}"
+            elif kind == "follow":
+                yield "back end: follow"
+            elif kind == "has":
+                is_known = event.source in self._known
+                yield "back end: has" if is_known else "back end: has, the first of a life"
+            if kind in ("follow", "has"):
+                self._known.add(event.source)
+
+
+def _outcome(message: Any, sent: Sequence[Any], is_kept: bool) -> str:
+    if not sent or (not is_kept and sent[0].get("error", {}).get("kind") == "MudkitError"):
+        return "write, late copy"
+    outcome = sent[0]
+    if "error" in outcome and outcome["error"] == message["refused"]:
+        return "write, token refused"
+    if not is_kept:
+        return "write, known already"
+    if "ver" in outcome:
+        return f"{message['type']} {'delete' if message['data'] is None else 'write'} committed"
+    if "conflict" in outcome:
+        return "conflict, hidden or none" if outcome["conflict"] is None else "conflict"
+    return "write, refused"
+
+
+class _NotificationServerObserver:
+    """Observer of a notification server."""
+
+    def __init__(self) -> None:
+        self._stream = _StreamObserver()
+        self._sessions: set[str] = set()
+
+    def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
+        """See :meth:`_ClientObserver.names`."""
+        sent = _sent(effects)
+        kinds = [message["kind"] for message in sent]
+        if type(event) is TimerFired:
+            if event.name.startswith(AGAIN):
+                if "gone" in kinds:
+                    yield "notifications: given up, waited too long"
+                yield "notifications: sent again" if "stream" in kinds else "notifications: nobody to send to"
+            elif event.name == "identify":
+                yield "notifications: asked for a hello again"
+            elif event.name == "sweep":
+                yield "notifications: given up, not heard of" if sent else "notifications: all were heard of"
+        elif type(event) is SendFailed:
+            yield "notifications: not delivered"
+        elif type(event) is LinkUp:
+            yield "notifications: begins a life"
+        elif type(event) is Received:
+            yield from self._received(event.message, sent, kinds)
+        self._sessions -= {message["session"] for message in sent if message["kind"] == "gone"}
+        self._sessions |= {message["session"] for message in sent if message["kind"] == "welcome"}
+
+    def _received(self, message: Any, sent: Sequence[Any], kinds: Sequence[str]) -> Iterator[str]:
+        if message["kind"] == "hello":
+            name = "hello" if message["is_new"] else "heartbeat"
+            if "redirect" in kinds:  # a hello or a heartbeat
+                yield "notifications: hello redirected"
+                return
+            if "welcome" not in kinds:
+                yield f"notifications: hello, {'of another start' if 'identify' in kinds else 'late'}"
+                return
+            welcome = next(reply for reply in sent if reply["kind"] == "welcome")
+            is_known = welcome["session"] == message["session"]
+            yield f"notifications: {name}, known" if is_known else "notifications: new session"
+            if "stream" in kinds:
+                yield "notifications: hello, what waited is sent"
+        elif message["kind"] == "confirmed":
+            yield "notifications: confirmed"
+        elif message["kind"] == "stream":
+            row, body = self._stream.receive(message, sent), message["body"]
+            yield f"notifications: stream, {row}"
+            if row != "next":
+                return
+            if body["what"] == "life":
+                yield "notifications: life"
+            elif body["what"] == "policy":
+                yield "notifications: policy, sent" if "stream" in kinds else "notifications: policy, kept"
+            elif body["what"] == "whereabouts":
+                pass  # sent only to a server that was restored
+            elif "gone" in kinds:
+                is_known = body["session"] in self._sessions
+                yield "notifications: tell, given up" if is_known else "notifications: tell, stranger"
+            else:
+                yield "notifications: tell, sent" if "stream" in kinds else "notifications: tell, kept"
+
+
+class _GeneratorObserver:
+    """Observer of the policy generator."""
+
+    def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
+        """See :meth:`_ClientObserver.names`."""
+        if type(event) is LinkUp:
+            yield "generator: begins a life"
+        elif type(event) is Call:
+            is_refused = any(type(effect) is Complete and effect.error is not None for effect in effects)
+            yield "generator: ship, refused" if is_refused else "generator: ship"
+        elif type(event) is TimerFired and event.name.startswith(AGAIN):
+            yield "generator: tells again" if _sent(effects) else "generator: nothing to tell again"
+        elif type(event) is Received:
+            yield f"generator: {event.message['kind']}"
+
+
+_Item = TypeVar("_Item")
+
+Cells = Counter[tuple[str, tuple[str, ...]]]
+"""Number of occurrences of each transition, by the faults in effect."""
+
+_OBSERVERS: Final[Mapping[str, Callable[[], Any]]] = {
+    "ClientMachine": _ClientObserver,
+    "Gateway": _GatewayObserver,
+    "Processor": _ProcessorObserver,
+    "BackEnd": _BackEndObserver,
+    "Replica": _ReplicaObserver,
+    "NotificationServer": _NotificationServerObserver,
+    "Generator": _GeneratorObserver,
+}
+
+
+class _ObservedMachine:
+    """Machine with an observer."""
+
+    def __init__(self, machine: Machine, store: Any, record: Callable[[str], None], observer: Any) -> None:
+        self._machine = machine
+        self._store = store
+        self._record = record
+        self._observer = observer
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        effects = self._machine.handle(now_us, event)
+        is_kept = self._store.is_dirty
+        for name in self._observer.names(_as_wire(event), list(map(_as_wire, effects)), is_kept):
+            self._record(name)
+        return effects
+
+
+def _as_wire(item: _Item) -> _Item:
+    """Return an event or effect with its message as a mapping."""
+    if isinstance(item, Received | Send | SendFailed):
+        return replace(item, message=as_wire(item.message))
+    return item
+
+
+class ObservedHost:
+    """Host whose machines are observed; ``record`` is called with the name of each transition."""
+
+    def __init__(self, host: Host, record: Callable[[str], None]) -> None:
+        self._host = host
+        self._record = record
+        self.name = host.name
+
+    def install(self, system: str, make: Make, **named: Any) -> Any:
+        """See :class:`mudkit.events.Host`."""
+
+        def make_observed(ports: Ports) -> Machine:
+            machine = make(ports)
+            observer = _OBSERVERS.get(type(machine).__name__)
+            if observer is None:
+                return machine
+            return _ObservedMachine(machine, ports.store, self._record, observer())
+
+        return self._host.install(system, make_observed, **named)
+
+
+class _CachingAuthority(Authority):
+    """Authority that verifies each token once; a run presents the same one thousands of times."""
+
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+        self._known: dict[Any, Claims] = {}
+
+    def read(self, token: Any) -> Claims:
+        """See :class:`mudkit.tokens.Authority`."""
+        if token not in self._known:
+            self._known[token] = self._authority.read(token)
+        return self._known[token]
+
+
+class ObservedNetwork:
+    """Network whose servers are :class:`ObservedHost`."""
+
+    def __init__(self, network: Network, record: Callable[[str], None]) -> None:
+        self._network = network
+        self._record = record
+        self.authority = _CachingAuthority(network.authority)
+
+    @property
+    def devices(self) -> Mapping[str, Host]:
+        """See :class:`mudkit.events.Network`."""
+        return self._network.devices
+
+    @property
+    def start_us(self) -> int:
+        """See :class:`mudkit.events.Network`."""
+        return self._network.start_us
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """See :class:`mudkit.events.Network`."""
+        return self._network.problems
+
+    def server(self, name: str) -> ObservedHost:
+        """See :class:`mudkit.events.Network`."""
+        return ObservedHost(self._network.server(name), self._record)
