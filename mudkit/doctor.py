@@ -196,7 +196,7 @@ def _disk(name: str, folder: Path) -> Check:
 
 
 def _cache(name: str) -> Check:
-    from mudkit.pipeline.launch.cache import usable, user_cache
+    from mudkit.files import usable, user_cache
 
     folder = user_cache()
     if folder is not None and usable(folder):

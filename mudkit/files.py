@@ -1,4 +1,4 @@
-"""Write files and folders so that they are there whole or not at all."""
+"""Files and folders that are written atomically, and the folders of mudkit's cache."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import os
 import platform
 import re
 import shutil
+import stat
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from pathlib import Path
 from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem, ParameterError
 
 __all__ = [
+    "cache_folder",
     "existing",
     "free_name",
     "output_problem",
@@ -28,6 +31,9 @@ __all__ = [
     "staged_file",
     "staged_folder",
     "sweep_killed",
+    "temporary_cache",
+    "usable",
+    "user_cache",
     "work_folder",
 ]
 
@@ -260,3 +266,59 @@ def _left(parent: Path, prefix: str) -> Iterator[Path]:
         pid = folder.name.removeprefix(prefix).split("-")[0]
         if pid.isdigit() and int(pid) != os.getpid() and not psutil.pid_exists(int(pid)):
             yield folder
+
+
+def user_cache() -> Path | None:
+    """Return the folder of mudkit's cache, which need not exist; None without a home folder.
+
+    ``XDG_CACHE_HOME`` is used on every platform, if it is an absolute path as its specification demands.
+    """
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(named).is_absolute():
+        return Path(named) / "mudkit"
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    platform: str = sys.platform  # widened: mypy would call the branches of other platforms unreachable
+    if platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "mudkit" / "Cache"
+    return home / ("Library/Caches" if platform == "darwin" else ".cache") / "mudkit"
+
+
+def usable(folder: Path) -> bool:
+    """Create a folder if needed, and check whether files can be written to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def temporary_cache() -> Path:
+    """Return a temporary folder that only this user can write to.
+
+    Scripts are run from it, so a folder of that name with another owner is not used.
+    """
+    uid = os.getuid() if hasattr(os, "getuid") else 0
+    folder = Path(tempfile.gettempdir()) / f"mudkit-{uid}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        private = os.name == "nt" or (status.st_uid == uid and not status.st_mode & 0o022)
+        if stat.S_ISDIR(status.st_mode) and private and usable(folder):
+            return folder
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="mudkit-"))
+
+
+def cache_folder(name: str) -> Path:
+    """Return an existing, writable folder of the cache, by its name."""
+    home = user_cache()
+    if home is not None and usable(home / name):
+        return home / name
+    folder = temporary_cache() / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

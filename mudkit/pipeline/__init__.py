@@ -5,20 +5,15 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.pipeline._cells import cells
-    from mudkit.pipeline._column import column
-    from mudkit.pipeline._ingest import IngestReport, ingest
+    from mudkit.pipeline._ingest import IngestReport, OpenTrace, ingest, open_trace
     from mudkit.pipeline._progress import progress
-    from mudkit.pipeline._propagation import propagation
     from mudkit.pipeline._session import session, stop
-    from mudkit.pipeline._spread import spread
+    from mudkit.pipeline.counts import cells, intervals, propagation, rows_by_time
+    from mudkit.pipeline.executors import spread
     from mudkit.pipeline.jobs import JobReport, run_job
-    from mudkit.pipeline.labels import label_reads
-    from mudkit.pipeline.open import OpenTrace, open_trace
-    from mudkit.pipeline.profile import intervals, rows_by_time
+    from mudkit.pipeline.labels import label_reads, label_writes
     from mudkit.pipeline.streaming import aggregate_stream, event_stream
-    from mudkit.pipeline.tables import read, write
-    from mudkit.pipeline.writes import label_writes
+    from mudkit.pipeline.tables import column, read, write
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 

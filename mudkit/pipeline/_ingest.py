@@ -1,7 +1,8 @@
-"""From a file of a public format to a trace folder, on Spark: file by file, then device by device."""
+"""From files of public formats to trace folders on Spark: file by file, then device by device."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import time
@@ -10,34 +11,40 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from mudkit import errors, words
-from mudkit.display import Displayed, View, first_rows
+from mudkit.display import Displayed, View, first_rows, shows_fields
+from mudkit.errors import TraceContentError
 from mudkit.files import existing, output_problem, staged_file
-from mudkit.pipeline.launch.shipping import provide
+from mudkit.pipeline.executors import provide
 from mudkit.pipeline.resume import Stage, resumable, sweep
+from mudkit.pipeline.tables import read
 from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import check_moves, check_plausible, clean
-from mudkit.trace.folder import OUTPUT_NAMES, is_trace, write_manifest
+from mudkit.trace.folder import OUTPUT_NAMES, is_trace, table_folder, write_manifest
 from mudkit.trace.formats import GZIP_FACTOR, Source
-from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit
+from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit, refuse_for_folder
 from mudkit.trace.parse import check_parsed, parsed_batches
 from mudkit.trace.schema import device_buckets
 
-__all__ = ["IngestReport", "ingest"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["IngestReport", "OpenTrace", "check_overlap", "ingest", "open_trace"]
 
 _Tally: TypeAlias = tuple[str, str, int, int, str]
 _TALLY_TYPES = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string())
 _BUCKET_BYTES = 64 << 20
-_MOST_BUCKETS = 1024
-_LEAST_GROUPS = 64  # where there are as many files: so that all cores have something to do
+_MAX_BUCKETS = 1024
+_MIN_GROUPS = 64  # where there are as many files: so that all cores have something to do
 _TALLY = "kind STRING, reason STRING, rows BIGINT, devices BIGINT, sample STRING"
 _FAILED = "failed"  # a kind that no row has: the task met an error of mudkit's
 
@@ -55,10 +62,9 @@ class IngestReport(Displayed):
     rejected : dict
         Rows set aside, by reason.
     duration_s : float
-        0 when the trace was there already, made from the same file with the same options.
+        0 when the trace already existed, from the same file with the same options.
     parts, parts_reused : int
-        Into how many tasks the work was divided (to parse files, to clean buckets), and how many of them a
-        stopped run had finished.
+        Number of tasks (to parse files, to clean buckets), and of those that a stopped run had finished.
     """
 
     path: Path
@@ -108,13 +114,13 @@ def ingest(
 ) -> IngestReport:
     """Convert a file into a trace folder, partitioned by date.
 
-    Rows, reasons and reads are those of :func:`mudkit.trace.load`, whose options these are; but a whole trace
-    never is in one place: files are parsed, many small ones in a task, into buckets by device, and buckets
-    are cleaned one a task. Executors read the source, and write the trace, under the same paths as the
-    driver. Rows stay in Arrow from file to file; through the JVM go only task numbers and counts.
+    Options, rows, reasons and reads are those of :func:`mudkit.trace.load`, but the trace need not fit in
+    memory: tasks parse files (many small ones a task) into buckets by device, then clean one bucket each.
+    Executors read the source, and write the trace, under the same paths as the driver. Rows stay in Arrow;
+    only task numbers and counts pass through the JVM.
 
-    After any stop (a kill, Ctrl-C, a lost cluster), it resumes at the next call with the same file and
-    options: files that were parsed and buckets that were cleaned are not done again.
+    After any stop (a kill, Ctrl-C, a lost cluster), the next call with the same file and options resumes:
+    parsed files and cleaned buckets are reused.
 
     Parameters
     ----------
@@ -122,7 +128,7 @@ def ingest(
     source : path-like
         A file or folder that :func:`mudkit.trace.load` reads.
     path : path-like
-        The trace folder to make. One that was made from the same file with the same options is left as it is.
+        The trace folder to create. One from the same file with the same options is left unchanged.
     format, table, columns, tz, time_unit, rule, box_km, window_s
         As for :func:`mudkit.trace.load`.
     overwrite : bool
@@ -141,7 +147,7 @@ def ingest(
         is writing there.
     """
     started = time.monotonic()
-    # Executors have folders of their own, in which a relative path means nothing.
+    # Absolute, because executors have other working directories.
     options = Options(format, table, tz, time_unit, columns, rule, box_km, window_s)
     plan = options.plan(existing(source, "trace").absolute())
     origin = plan.source
@@ -153,7 +159,7 @@ def ingest(
             sweep(path)
             return _report(path, manifest)
     sizes = _sizes(origin)
-    buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MOST_BUCKETS)  # so that one fits a task's memory
+    buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
     identity = {"job": "ingest", "buckets": buckets, **description}
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
         work = _Work(plan, stage, _groups(origin.files(), sizes), buckets)
@@ -196,7 +202,7 @@ def _report(
 
 
 def _sizes(origin: Source) -> list[int]:
-    """Give the bytes of each file, unpacked."""
+    """Return the uncompressed size of each file in bytes."""
     packed = (file.suffix == ".gz" or origin.format == "parquet" for file in origin.files())
     return [
         file.stat().st_size * (GZIP_FACTOR if is_packed else 1)
@@ -205,14 +211,14 @@ def _sizes(origin: Source) -> list[int]:
 
 
 def _groups(files: Sequence[Path], sizes: Sequence[int]) -> tuple[tuple[Path, ...], ...]:
-    """Divide the files, in their order, into what one task parses: of GeoLife's 18,670 many go together."""
-    most = min(max(sum(sizes) // _LEAST_GROUPS, 1), _BUCKET_BYTES)
+    """Divide the files, in order, into groups that one task parses; GeoLife has 18,670 files."""
+    max_bytes = min(max(sum(sizes) // _MIN_GROUPS, 1), _BUCKET_BYTES)
     groups: list[list[Path]] = []
     room = 0
     for file, size in zip(files, sizes, strict=True):
         if size > room:
             groups.append([])
-            room = most
+            room = max_bytes
         groups[-1].append(file)
         room -= size
     return tuple(map(tuple, groups))
@@ -220,7 +226,7 @@ def _groups(files: Sequence[Path], sizes: Sequence[int]) -> tuple[tuple[Path, ..
 
 @dataclass(frozen=True)
 class _Work:
-    """What the tasks do; it travels to the executors."""
+    """Work of the tasks; it is pickled to the executors."""
 
     plan: LoadPlan
     stage: Stage
@@ -267,7 +273,7 @@ class _Work:
 
 @dataclass(frozen=True)
 class _Result:
-    """What the tasks of one stage counted."""
+    """Counts of the tasks of one stage."""
 
     tallies: list[_Tally]
 
@@ -288,12 +294,12 @@ class _Result:
 
 
 def _part_of(file: Path) -> str:
-    """Name the part that a file of the stage belongs to."""
+    """Return the name of the part of a file."""
     return "-".join(file.name.split("-")[1:3])
 
 
 def _sort_out(stage: Stage) -> dict[str, Any]:
-    """Find the parts that are whole, and clear away what there is of others."""
+    """Return the complete parts, and remove the files of others."""
     manifest = stage.finished()
     stage.clear(lambda file: _part_of(file) not in manifest)
     return manifest
@@ -307,10 +313,7 @@ def _run(
     tasks: int,
     path: Path,
 ) -> _Result:
-    """Run those of the tasks 0, 1, … on Spark that are not done, and collect what all counted.
-
-    Raises the error that one of them met.
-    """
+    """Run the unfinished of the tasks 0, 1, … on Spark; return the counts of all, or raise an error."""
     manifest = stage.finished()
     names = [f"{kind}-{number:05d}" for number in range(tasks)]
     todo = [number for number, name in enumerate(names) if name not in manifest]
@@ -334,7 +337,7 @@ def _run(
     tallies: list[_Tally] = [tuple(tally) for name in names for tally in manifest.get(name, ())]
     if todo:
         provide(spark)
-        numbers = spark.range(0, len(todo), 1, min(len(todo), _MOST_BUCKETS))
+        numbers = spark.range(0, len(todo), 1, min(len(todo), _MAX_BUCKETS))
         tallies += [tuple(row) for row in numbers.mapInArrow(run, _TALLY).collect()]
     for which, _, _, _, text in tallies:
         if which == _FAILED:
@@ -346,3 +349,144 @@ def _run(
 def _files(stage: Stage, name: str) -> list[Path]:
     """List the files of a part."""
     return [file for folder in (stage.out, stage.work) for file in folder.rglob(f"part-{name}-*")]
+
+
+@shows_fields
+@dataclass(frozen=True)
+class OpenTrace:
+    """A trace ready for the jobs.
+
+    Attributes
+    ----------
+    positions, reads : DataFrame
+        The tables, with the schemas of :mod:`mudkit.trace.schema`.
+    rows : pandas.DataFrame
+        ``source, what, rows``: rows kept, and rows set aside by reason, of each source.
+    positions_path, reads_path : Path
+        Their trace folders, for :func:`mudkit.pipeline.run_job`; without a log the same one.
+    """
+
+    positions: DataFrame
+    reads: DataFrame
+    rows: pd.DataFrame
+    positions_path: Path
+    reads_path: Path
+
+
+def open_trace(
+    spark: SparkSession,
+    trace: str | os.PathLike[str],
+    work: str | os.PathLike[str],
+    *,
+    reads: str | os.PathLike[str] = "",
+    format: str = "auto",  # noqa: A002
+    columns: dict[str, str] | None = None,
+    reads_columns: dict[str, str] | None = None,
+    rule: str | None = None,
+    **options: Any,
+) -> OpenTrace:
+    """Open a trace, ingesting what is not a trace folder yet.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    trace : path-like
+        Positions: a file that :func:`mudkit.trace.load` reads, or a trace folder.
+    work : path-like
+        Folder for ingested traces.
+    reads : path-like, optional
+        Recorded reads: a file or a trace folder. By default those of the trace folder, or derived ones.
+    format, columns, rule
+        Options of ``trace``, as for :func:`mudkit.pipeline.ingest`.
+    reads_columns : dict, optional
+        Column mapping of ``reads``.
+    **options
+        ``tz, time_unit, box_km, window_s`` of both, as for :func:`mudkit.pipeline.ingest`.
+
+    Raises
+    ------
+    TraceContentError
+        There is no read, or the time ranges of positions and reads do not overlap.
+    InputMissing, TraceFormatError, ParameterError
+        As :func:`mudkit.pipeline.ingest`.
+    """
+    import pandas as pd  # loading it takes longer than loading all of mudkit
+
+    work = Path(work)
+    places = {"positions": existing(trace, "trace")}
+    if str(reads):
+        places["reads"] = existing(reads, "file of reads")
+        rule = "none"
+    counts: list[tuple[str, str, int]] = []
+    for table, place in places.items():
+        folder = place
+        if is_trace(place):
+            if table == "reads" or not str(reads):
+                sizes = {name: options.get(name) for name in ("box_km", "window_s")}
+                refuse_for_folder(place, rule=None if table == "reads" else rule, **sizes)
+        else:
+            folder = work / table
+            own = {"columns": columns, "rule": rule, "format": format}
+            if table == "reads":
+                own = {"columns": reads_columns}
+            ingest(spark, place, folder, table=table, **own, **options)  # type: ignore[arg-type]
+        places[table] = folder
+        counts += _row_counts(folder, table, with_reads=not str(reads))
+    rows = pd.DataFrame(counts, columns=["source", "what", "rows"])
+    reads_path = places.get("reads", places["positions"])
+    if not read_manifest(reads_path)["rows"].get("reads"):
+        raise TraceContentError(
+            "There is not one read in this trace.",
+            where=str(reads or trace),
+            found=", ".join(f"{n:,} {what}" for _, what, n in counts),
+            expected="reads: recorded ones, or at least one that the rule derives",
+            remedy="give an access log (reads=…), another rule (rule=trip_start(still_s=300)), or more days",
+        )
+    at = places["positions"]
+    if reads_path != at:
+        check_overlap(at, reads_path)
+    return OpenTrace(read(spark, at, "positions"), read(spark, reads_path, "reads"), rows, at, reads_path)
+
+
+def check_overlap(positions_path: Path, reads_path: Path) -> None:
+    """Raise TraceContentError if the time ranges of positions and of reads do not overlap."""
+    positions, reads = _ends(positions_path, "positions"), _ends(reads_path, "reads")
+    if positions is None or reads is None:
+        return
+    if reads[1] < positions[0] or reads[0] > positions[1]:
+        spans = (
+            f"{what} of {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
+            for what, (first, last) in (("positions", positions), ("reads", reads))
+        )
+        raise TraceContentError(
+            "The time ranges of the positions and the reads do not overlap.",
+            where=f"{positions_path.name} and {reads_path.name}",
+            found=" and ".join(spans),
+            expected="reads that ask for times within the positions'",
+            remedy="name files of the same period; check tz and time_unit",
+        )
+
+
+def _ends(trace: Path, table: str) -> tuple[dt.datetime, dt.datetime] | None:
+    """Return the first and the last time of rows, of reads with their window; None without rows."""
+    folder = table_folder(trace, table)
+    if folder is None:
+        return None
+    dates = sorted(folder.glob("date=*"))
+    first, last = (ds.dataset(date, format="parquet") for date in (dates[0], dates[-1]))
+    longest_s = 0.0
+    if table == "reads":
+        windows = ds.dataset(folder, format="parquet").to_table(columns=["window_s"])
+        longest_s = pc.max(windows["window_s"]).as_py()
+    begin = pc.min(first.to_table(columns=["ts"])["ts"]).as_py() - dt.timedelta(seconds=longest_s)
+    return begin, pc.max(last.to_table(columns=["ts"])["ts"]).as_py()
+
+
+def _row_counts(folder: Path, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:
+    manifest = read_manifest(folder)
+    name, rows = str(manifest.get("name", folder.name)), manifest["rows"]
+    counts = [(name, table, int(rows.get(table, 0)))]
+    if table == "positions" and with_reads:
+        rule = manifest.get("options", {}).get("rule", "")
+        counts.append((name, f"reads ({rule})" if rule else "reads", int(rows.get("reads", 0))))
+    return counts + [(name, f"rejected: {reason}", n) for reason, n in manifest.get("rejected", {}).items()]

@@ -1,4 +1,4 @@
-"""A bar that shows how far Spark is, for work that takes longer than a second."""
+"""Progress bar of Spark's tasks, for work that takes longer than a second."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _thread = threading.local()
 def progress(spark: SparkSession, description: str) -> Iterator[None]:
     """Show the progress of Spark's tasks while the body runs.
 
-    The bar comes after one second and goes with the body. It counts the tasks that are known so far: their
-    number grows as stages begin. Inside another `progress` of the same thread nothing more is shown. A
-    `KeyboardInterrupt` in the body cancels the jobs that it started.
+    The bar appears after one second and disappears with the body. Its total grows as stages start. Inside
+    another `progress` of the same thread nothing more is shown. A `KeyboardInterrupt` in the body cancels the
+    jobs that it started.
 
     Parameters
     ----------
     spark : SparkSession
         The session, of either kind.
     description : str
-        What the bar says in front.
+        Label of the bar.
     """
     if getattr(_thread, "inside", False):
         yield
@@ -58,7 +58,7 @@ def progress(spark: SparkSession, description: str) -> Iterator[None]:
 
 
 def _quietly(function: Callable[..., object], *arguments: object) -> bool:
-    """Call what must not disturb the work; say whether it went well."""
+    """Call a function and ignore its errors; return whether there was none."""
     try:
         function(*arguments)
     except Exception:
@@ -67,10 +67,10 @@ def _quietly(function: Callable[..., object], *arguments: object) -> bool:
 
 
 class _Source(Protocol):
-    """Where the numbers come from."""
+    """Source of the numbers of tasks."""
 
     def counts(self) -> tuple[int, int]:
-        """Return how many tasks are done, and how many are known."""
+        """Return the numbers of finished and of known tasks."""
         ...
 
     def close(self) -> None: ...
@@ -81,10 +81,10 @@ def _source(spark: SparkSession) -> _Source:
 
 
 class _Classic:
-    """Asks for the stages that run.
+    """Source that polls the running stages of a classic session.
 
-    The classic API has no call for progress but the context's status tracker, so this is the one place
-    outside the session's start that touches ``sparkContext``, and only where there is one.
+    The classic API has no other progress than the context's status tracker, so this is the only place outside
+    the session's start that uses ``sparkContext``.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -101,7 +101,7 @@ class _Classic:
             info = self._tracker.getStageInfo(stage)
             if info is not None:
                 self._counts[stage] = (info.numCompletedTasks, info.numTasks)
-        self._open = active  # one that ended was asked once more, for its last number
+        self._open = active  # a stage that ended has been polled once more, for its last number
         return _sums(self._counts.values())
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class _Classic:
 
 
 class _Connect:
-    """Is told by the client, in the thread that waits for the answer."""
+    """Source that receives counts from a Connect client, in the thread that waits for the answer."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -140,7 +140,7 @@ def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
 
 
 class _Bar:
-    """Draws from a thread of its own, since the work holds the caller's."""
+    """Progress bar drawn from its own thread, because the work blocks the caller's."""
 
     def __init__(self, source: _Source, description: str) -> None:
         self._source = source
@@ -165,7 +165,7 @@ class _Bar:
                 if drawn is not None:
                     _update(drawn, done, known)
                 over = self._over.wait(_PERIOD_S)
-        except Exception:  # a bar is never worth an error in the work: it just stands still
+        except Exception:  # an error of the bar must not disturb the work: it stands still
             self._over.wait()
         finally:
             if drawn is not None:
@@ -173,11 +173,11 @@ class _Bar:
 
 
 def _drawn(description: str, known: int) -> Any:
-    # Only what takes long pays for the import, which differs between a terminal and a notebook.
+    # Imported late, so that only long work pays for it.
     from tqdm.auto import tqdm
 
     class Bar(tqdm):  # type: ignore[type-arg]
-        monitor_interval = 0  # without a second thread, which tqdm would never end
+        monitor_interval = 0  # no monitor thread, which tqdm would never end
 
     return Bar(
         total=known,
@@ -192,11 +192,11 @@ def _drawn(description: str, known: int) -> Any:
 def _update(drawn: Any, done: int, known: int) -> None:
     drawn.n, drawn.total = done, known
     box = getattr(drawn, "container", None)
-    if box is not None:  # tqdm's notebook bar takes a new total only together with a new clock
+    if box is not None:  # tqdm's notebook bar would restart its clock with a new total
         box.children[1].max = known
     drawn.refresh()
 
 
 def _wipe(drawn: Any) -> None:
-    drawn.n = drawn.total  # what looks unfinished tqdm would leave behind in a notebook, in red
+    drawn.n = drawn.total  # tqdm would leave an unfinished bar in a notebook, in red
     drawn.close()

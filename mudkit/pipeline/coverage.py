@@ -1,12 +1,12 @@
-"""Which points the answer of each read holds, exactly, in NumPy: counted by read, or found by point.
+"""Exact membership of points in the answers of reads, in NumPy: counts by read, and the first read by point.
 
-A read that was asked at ``t`` holds the points of its box with times in ``(t - window, t]``. Points come in
-pieces, in any order; counts of disjoint pieces add up, which is what lets Spark spread them.
+The answer of a read at ``t`` has the points of its box with times in ``(t - window, t]``. Points are
+processed in pieces, in any order; counts of disjoint pieces add up, so Spark can distribute them.
 
-Within a piece every point gets three ranks (by time, latitude, longitude), so that each edge of a read is
-found once by binary search and membership is three comparisons of 16-bit integers. A read's points are one
-row of bits, and what two answers share is the population count of ``row & row``. The first read of a point is
-found by going through the reads in order of time, a few at once, with the points that are left.
+Within a piece every point has three ranks (by time, latitude, longitude): each edge of a read is found once
+by binary search, and membership is three comparisons of 16-bit integers. A read's points are one row of bits;
+the number of points that two answers share is the population count of ``row & row``. The first read of a
+point is found by iterating over the reads in order of time, a few at once, with the remaining points.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ from mudkit.units import US_PER_S, Box, box_bounds
 __all__ = ["NOTHING", "Counts", "Reads", "first_reads", "read_labels"]
 
 NOTHING = -1
-"""The number of no read."""
+"""Number that stands for no read."""
 
 _PIECE_POINTS = 4096  # ranks of a piece fit 16 bits, and a block of reads by a piece stays in cache
 _BLOCK_READS = 128
 _PAIR_ROWS = 4096
-_FIRST_POINTS = 2048  # a piece soon has its reads when it is short
-_FIRST_READS = 32
+_SEARCH_POINTS = 2048  # all points of a short piece soon have their first read
+_SEARCH_READS = 32
 _EDGE_READS = 1024
-
-
-_POINTS_AT_ONCE = 1 << 20  # more would hold the rows of bits of too many reads
+_SLICE_POINTS = 1 << 20  # more would need the bit rows of too many reads in memory
 
 
 def read_labels(positions: pa.Table, reads: pa.Table, horizon_s: float) -> pa.Table:
@@ -47,13 +45,13 @@ def read_labels(positions: pa.Table, reads: pa.Table, horizon_s: float) -> pa.Ta
     read_ids_, cached_ids = prepared.ids[read], prepared.ids[cached]
     parts = [_partial(prepared.ids, None), _partial(read_ids_, cached_ids)]
     positions = positions.select(["ts", "lat", "lon"]).sort_by("ts")
-    for first in range(0, len(positions), _POINTS_AT_ONCE):
-        some = positions.slice(first, _POINTS_AT_ONCE)
+    for first in range(0, len(positions), _SLICE_POINTS):
+        some = positions.slice(first, _SLICE_POINTS)
         places = (some[name].to_numpy() for name in ("lat", "lon"))
         parts += [_partial(*counts) for counts in prepared.count(epoch_us(some["ts"]), *places)]
     keys = ["read_id", "cached_read_id"]
-    sums = pa.concat_tables(parts).group_by(keys).aggregate([("points", "sum"), ("held", "sum")])
-    points, shared = sums["points_sum"].to_numpy(), sums["held_sum"].to_numpy()
+    sums = pa.concat_tables(parts).group_by(keys).aggregate([("points", "sum"), ("shared", "sum")])
+    points, shared = sums["points_sum"].to_numpy(), sums["shared_sum"].to_numpy()
     return pa.table(
         {
             **{key: sums[key] for key in keys},
@@ -65,7 +63,7 @@ def read_labels(positions: pa.Table, reads: pa.Table, horizon_s: float) -> pa.Ta
 
 
 def first_reads(positions: pa.Table, reads: pa.Table) -> pa.Table:
-    """Find the first read of each position in this process, as :func:`mudkit.pipeline.label_writes` does."""
+    """Label positions in this process as :func:`mudkit.pipeline.label_writes` does."""
     prepared = Reads.of(reads)
     order = np.argsort(epoch_us(positions["ts"]), kind="stable")
     points = positions.take(order)
@@ -93,45 +91,28 @@ def _partial(
             "read_id": read,
             "cached_read_id": pa.nulls(len(read), pa.int64()) if cached is None else pa.array(cached),
             "points": nothing if points is None else points,
-            "held": nothing if shared is None else shared,
+            "shared": nothing if shared is None else shared,
         }
     )
 
 
 class Counts(NamedTuple):
-    """Partial counts by read and by (read, cached read).
-
-    Attributes
-    ----------
-    read, cached : ndarray of int64
-        Ids; ``cached`` is None where nothing is cached.
-    points, held : ndarray of int64
-        How many points the read's answer has, and how many of them the cached answer has too.
-    """
+    """Partial counts by read id and by (read, cached read): points, and those also in the cached answer."""
 
     read: NDArray[np.int64]
     cached: NDArray[np.int64] | None
     points: NDArray[np.int64]
-    held: NDArray[np.int64]
+    shared: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Reads:
-    """Reads in order of time, and of ids at equal times, ready to be matched with points.
+    """Reads in order of time and id, prepared for matching with points.
 
-    Attributes
-    ----------
-    ids : ndarray of int64, shape (reads,)
-    start_us, end_us : ndarray of int64
-        The read holds times in ``(start_us, end_us]``; ``end_us`` ascends.
-    box : Box
-    by_device : ndarray of int64
-        Numbers of the reads, ordered by device and time.
-    first_earlier, past_earlier : ndarray of int64
-        Earlier reads of the same device within the horizon are
-        ``by_device[first_earlier[r]:past_earlier[r]]``. Of two reads at the same time neither is earlier.
-    first_counted : int
-        Reads before this number are not counted: they are there as the cached ones of others.
+    A read has times in ``(start_us, end_us]``; ``end_us`` ascends. `by_device` are numbers of reads by device
+    and time; earlier reads of the same device within the horizon are
+    ``by_device[first_earlier[r]:past_earlier[r]]``, of two reads at the same time neither is earlier. Reads
+    before `first_counted` are only there as cached ones of others.
     """
 
     ids: NDArray[np.int64]
@@ -145,16 +126,9 @@ class Reads:
 
     @classmethod
     def of(cls, table: pa.Table, horizon_s: float = 0.0, *, since_us: int | None = None) -> Reads:
-        """Prepare a table of reads.
+        """Prepare a table of reads; those before `since_us` only count as cached.
 
-        Parameters
-        ----------
-        table : pyarrow.Table
-            The reads: ``device, ts, lat, lon, box_km, window_s``; ``read_id`` is made if it is missing.
-        horizon_s : float
-            How far back an answer may lie to count as cached; 0: no answer does.
-        since_us : int, optional
-            Only reads from then on are to be counted.
+        `horizon_s` is the age up to which an answer counts as cached. A missing ``read_id`` is added.
         """
         if "read_id" not in table.column_names:
             table = table.append_column("read_id", pa.array(read_ids(table)))
@@ -186,20 +160,7 @@ class Reads:
     def count(
         self, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
     ) -> Iterator[Counts]:
-        """Count points against all reads that are to be counted.
-
-        Parameters
-        ----------
-        t_us : ndarray of int64
-            Times of the points, in any order.
-        lat, lon : ndarray of float64
-            Places, degrees.
-
-        Yields
-        ------
-        Counts
-            Partial counts by read id, zeros left out; those of the same (read, cached) add up.
-        """
+        """Count points, in any order, against all counted reads; yield partial counts without zeros."""
         if not len(t_us) or not len(self.ids):
             return
         order = np.argsort(t_us, kind="stable")
@@ -211,7 +172,7 @@ class Reads:
         points = np.zeros(past - first, dtype=np.int64)
         read, cached = self.pairs(counted, past)
         starts = np.searchsorted(read, np.arange(first, past + 1))
-        held = np.zeros(len(read), dtype=np.int64)
+        shared = np.zeros(len(read), dtype=np.int64)
         for rows in self._pieces(t_us, _PIECE_POINTS):
             a, b = self._of_times(t_us[rows])
             if max(a, counted) >= b:
@@ -221,35 +182,25 @@ class Reads:
             for j in range(starts[a - first], starts[b - first], _PAIR_ROWS):
                 some = slice(j, min(j + _PAIR_ROWS, starts[b - first]))
                 both = np.flatnonzero(cached[some] >= a) + j  # others were over before this piece began
-                held[both] += _ones(bits[read[both] - a] & bits[cached[both] - a])
+                shared[both] += _ones(bits[read[both] - a] & bits[cached[both] - a])
         points[: counted - first] = 0
         any_points = np.flatnonzero(points)
         nothing = np.zeros(len(any_points), dtype=np.int64)
         yield Counts(self.ids[first + any_points], None, points[any_points], nothing)
         of_read = points[read - first]
         pairs = np.flatnonzero(of_read)
-        yield Counts(self.ids[read[pairs]], self.ids[cached[pairs]], of_read[pairs], held[pairs])
+        yield Counts(self.ids[read[pairs]], self.ids[cached[pairs]], of_read[pairs], shared[pairs])
 
     def first(
         self, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """Find the first read whose answer holds each point.
+        """Return the number of the first read whose answer has each point, else :data:`NOTHING`.
 
-        Parameters
-        ----------
-        t_us : ndarray of int64
-            Times of the points, in any order; those of a long stretch at once are quickest in that order.
-        lat, lon : ndarray of float64
-            Places, degrees.
-
-        Returns
-        -------
-        ndarray of int64
-            Numbers of reads, :data:`NOTHING` where no answer holds the point.
+        A long stretch of points in order of time is fastest.
         """
         numbers = np.full(len(t_us), NOTHING, dtype=np.int64)
         order = np.argsort(t_us, kind="stable")
-        for some_rows in self._pieces(t_us[order], _FIRST_POINTS) if len(self.ids) else ():
+        for some_rows in self._pieces(t_us[order], _SEARCH_POINTS) if len(self.ids) else ():
             rows = order[some_rows]
             a, b = self._of_times(t_us[rows])
             if a == b:
@@ -258,8 +209,8 @@ class Reads:
             left = np.arange(len(rows))
             for c in range(a, b, _EDGE_READS):
                 edges = piece.edges(self, c, min(c + _EDGE_READS, b))
-                for j in range(0, len(edges.wraps), _FIRST_READS):
-                    inside = piece.inside(edges, slice(j, j + _FIRST_READS), left)
+                for j in range(0, len(edges.wraps), _SEARCH_READS):
+                    inside = piece.inside(edges, slice(j, j + _SEARCH_READS), left)
                     hit = inside.any(axis=0)
                     some = np.flatnonzero(hit)
                     numbers[rows[left[some]]] = c + j + inside[:, some].argmax(axis=0)
@@ -273,23 +224,23 @@ class Reads:
         return int(np.max(self.end_us - self.start_us))
 
     def _of_times(self, t_us: NDArray[np.int64]) -> tuple[int, int]:
-        """Limit the reads that may hold points of these times, which ascend."""
+        """Return the range of reads that may have points of these ascending times."""
         first = np.searchsorted(self.end_us, t_us[0])
         return int(first), int(np.searchsorted(self.end_us, t_us[-1] + self._longest_us))
 
     def _pieces(self, t_us: NDArray[np.int64], most: int) -> Iterator[slice]:
-        """Cut points, whose times ascend, so that no piece straddles many reads between two of its points.
+        """Cut points with ascending times so that no piece has many reads between two of its points.
 
-        Spark puts files of dates that are far apart into one partition.
+        A partition of Spark may have files of dates that are far apart.
         """
-        asked = np.searchsorted(self.end_us, t_us)
-        cuts = np.flatnonzero(np.diff(asked) > _BLOCK_READS) + 1
+        next_reads = np.searchsorted(self.end_us, t_us)
+        cuts = np.flatnonzero(np.diff(next_reads) > _BLOCK_READS) + 1
         for first, past in pairwise([0, *cuts.tolist(), len(t_us)]):
             for i in range(first, past, most):
                 yield slice(i, min(i + most, past))
 
     def _bits(self, first: int, past: int, piece: _Piece) -> NDArray[np.uint64]:
-        """Which of the points each read holds, a row of bits for each read ``first <= read < past``."""
+        """Return the points of each read ``first <= read < past`` as a row of bits."""
         n = len(piece.t_us)
         edges = piece.edges(self, first, past)
         packed = np.zeros((past - first, -(-n // 64) * 8), dtype=np.uint8)
@@ -300,7 +251,7 @@ class Reads:
 
 
 class _Edges(NamedTuple):
-    """Where the sides of reads lie among the ranks of a piece: ``low <= rank < low + width``."""
+    """Sides of reads among the ranks of a piece: ``low <= rank < low + width``."""
 
     low: list[NDArray[np.uint16]]
     width: list[NDArray[np.uint16]]
@@ -343,7 +294,7 @@ class _Piece:
     def inside(
         self, edges: _Edges, block: slice, points: NDArray[np.int64] | None = None
     ) -> NDArray[np.bool_]:
-        """Tell which points (all, or these) some of the reads hold: a row for each read."""
+        """Return which points (all, or the given ones) a block of reads has, a row for each read."""
         wraps = edges.wraps[block]
         inside = None
         for number, (rank, low, width) in enumerate(zip(self._ranks, edges.low, edges.width, strict=True)):
@@ -358,7 +309,7 @@ class _Piece:
 
 
 def _ranked(values: NDArray[np.float64]) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
-    """Give the rank of each value, and the values in order."""
+    """Return the rank of each value, and the sorted values."""
     order = np.argsort(values, kind="stable")
     rank = np.empty(len(values), dtype=np.uint16)
     rank[order] = np.arange(len(values), dtype=np.uint16)

@@ -1,7 +1,7 @@
-"""Jobs over a trace folder, some dates at a time: what is finished survives a kill, and is not done again.
+"""Resumable jobs over a trace folder, some dates at a time.
 
-Results are those of the same function over the whole trace: rows that belong to a part's dates are all in
-that part, and what they need of other dates (a window, a horizon, an interval over midnight) is read besides.
+Results equal those of the same function over the whole trace: all rows of a part's dates are in that part,
+and the rows that they need of other dates (a window, a horizon, an interval over midnight) are read, too.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from mudkit import words
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
-from mudkit.pipeline._cells import cells
+from mudkit.pipeline._ingest import check_overlap
 from mudkit.pipeline._progress import progress
-from mudkit.pipeline._propagation import propagation
+from mudkit.pipeline.counts import cells, propagation
 from mudkit.pipeline.coverage import Reads
-from mudkit.pipeline.labels import check_horizon, labels_of
-from mudkit.pipeline.open import check_they_meet
+from mudkit.pipeline.labels import check_horizon, labels_of, writes_of
 from mudkit.pipeline.resume import Stage, resumable
 from mudkit.pipeline.tables import OUTPUT_NAMES, read_folders, write_files, writing
-from mudkit.pipeline.writes import writes_of
 from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
 from mudkit.trace.folder import table_folder
@@ -60,7 +58,7 @@ class JobReport(Displayed):
     rows : int
         The number of rows in all of them.
     parts, parts_reused : int
-        Into how many groups of dates the work was divided, and how many a stopped run had finished.
+        Number of groups of dates, and of those that a stopped run had finished.
     duration_s : float
     """
 
@@ -86,26 +84,26 @@ class JobReport(Displayed):
 
 @dataclass(frozen=True)
 class _Span:
-    """The times ``[low_us, high_us)`` that one part is about; None: no limit."""
+    """Times ``[low_us, high_us)`` of one part; None: no limit."""
 
     low_us: int | None
     high_us: int | None
 
     def starting(self, every_s: int) -> _Span:
-        """Give the span of all intervals that start in this one."""
+        """Return the span of all intervals that start in this one."""
         return _Span(_multiple(self.low_us, every_s), _multiple(self.high_us, every_s))
 
 
 @dataclass(frozen=True)
 class _Trace:
-    """A trace folder, by date."""
+    """The tables of a trace by date, and the filter of positions."""
 
     spark: SparkSession
     tables: Mapping[str, Mapping[dt.date, Path]]
     where: str | Predicate | None
 
     def folders(self, table: str, low_us: int | None, high_us: int | None) -> list[Path]:
-        """List the folders of the dates that meet ``[low_us, high_us)``."""
+        """List the folders of the dates that overlap ``[low_us, high_us)``."""
         return [
             folder
             for date, folder in sorted(self.tables[table].items())
@@ -114,7 +112,7 @@ class _Trace:
         ]
 
     def frame(self, table: str, span: _Span) -> DataFrame:
-        """Read the rows of a span; only positions are chosen by ``where``."""
+        """Read the rows of a span; ``where`` filters positions only."""
         where = self.where if table == "positions" else None
         frame = read_folders(self.spark, self.folders(table, span.low_us, span.high_us), table, where=where)
         ts = F.col("ts")
@@ -125,7 +123,7 @@ class _Trace:
         return frame
 
     def reads(self, low_us: int | None, high_us: int | None) -> pa.Table:
-        """Read reads asked in ``[low_us, high_us)`` into memory."""
+        """Load the reads in ``[low_us, high_us)`` into memory."""
         folders = self.folders("reads", low_us, high_us)
         pieces = [ds.dataset(folder, schema=READS, format="parquet").to_table() for folder in folders]
         table = pa.concat_tables([READS.empty_table(), *pieces])
@@ -137,7 +135,7 @@ class _Trace:
 
     @cached_property
     def longest_window_us(self) -> int:
-        """Find how far back any read asks."""
+        """Length of the longest window of a read, rounded up."""
         longest_s = 0.0
         for folder in self.tables["reads"].values():
             for batch in ds.dataset(folder, format="parquet").to_batches(columns=["window_s"]):
@@ -197,10 +195,10 @@ def run_job(
     """Run a job over a trace folder and write its result; a stopped run resumes.
 
     The result is that of :func:`~mudkit.pipeline.cells`, :func:`~mudkit.pipeline.label_reads`,
-    :func:`~mudkit.pipeline.label_writes` or :func:`~mudkit.pipeline.propagation` over the whole trace, in
-    any order of rows. It appears at ``path`` when it is whole. Finished parts wait beside it meanwhile; the
-    next call with the same trace, job and options takes them over, any other sweeps them. Executors share
-    the file system with the driver.
+    :func:`~mudkit.pipeline.label_writes` or :func:`~mudkit.pipeline.propagation` over the whole trace, in any
+    order of rows. It appears at ``path`` when complete. Finished parts are stored beside it; the next call
+    with the same trace, job and options reuses them, any other removes them. Executors share the file system
+    with the driver.
 
     Parameters
     ----------
@@ -214,9 +212,9 @@ def run_job(
     reads : path-like, optional
         The trace folder of an access log; without it the reads are those of ``trace``.
     where : str or Predicate, optional
-        Which positions, as for :func:`mudkit.pipeline.read`.
+        Filter of positions, as for :func:`mudkit.pipeline.read`.
     dates : int, optional
-        How many dates make a part; by default as many as have about a million positions.
+        Number of dates of a part; by default as many as have about a million positions.
     overwrite : bool
         Replace the result of a job that is at ``path``.
     **options
@@ -247,12 +245,12 @@ def run_job(
             remedy="ingest it with an access log (table=reads) or a rule (rule=trip_start)",
         )
     if is_label and reads is not None:
-        check_they_meet(Path(trace), Path(reads))
+        check_overlap(Path(trace), Path(reads))
     spans = _spans(whole, dates)
     for key in ("zooms", "thresholds"):
         if key in options:
             options[key] = tuple(options[key])
-    # What is wrong with options or the predicate shows before anything is made.
+    # Raises errors of options or the predicate before anything is written.
     _ = whole.frame("positions", spans[0]) if is_label else JOBS[job](whole, spans[0], **options)
     identity = {
         "job": job,
@@ -331,7 +329,7 @@ def _open(
 
 
 def _spans(trace: _Trace, dates: int | None) -> list[_Span]:
-    """Divide the trace into parts: together they are all times."""
+    """Divide all times into parts."""
     sizes: dict[dt.date, int] = {}
     for folders in trace.tables.values():
         for date, folder in folders.items():
@@ -348,7 +346,7 @@ def _spans(trace: _Trace, dates: int | None) -> list[_Span]:
 
 
 def _files(trace: _Trace) -> list[tuple[str, str, int, int]]:
-    """Tell the trace's files from others of the same names."""
+    """Return what identifies the trace's files: date, name, size and time of modification."""
     return [
         (str(date), file.name, file.stat().st_size, file.stat().st_mtime_ns)
         for folders in trace.tables.values()
@@ -373,5 +371,5 @@ def _start_us(date: dt.date) -> int:
 
 
 def _multiple(t_us: int | None, every_s: int) -> int | None:
-    """Give the first multiple of an interval that is not before a time."""
+    """Return the first multiple of an interval that is not before a time."""
     return None if t_us is None else -(-t_us // (every_s * 1_000_000)) * every_s * 1_000_000

@@ -1,4 +1,4 @@
-"""Labels for learning: what each read's answer holds, and what an earlier answer already had of it."""
+"""Labels for learning: points of each read's answer, and the first read of each write."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.pipeline.batches import tables
-from mudkit.pipeline.coverage import Reads
-from mudkit.pipeline.launch.shipping import provide
+from mudkit.pipeline.coverage import NOTHING, Reads
+from mudkit.pipeline.executors import merged_batches, provide
 from mudkit.pipeline.tables import require_columns
 from mudkit.trace.options import MAX_WINDOW_S
+from mudkit.trace.schema import POSITIONS, epoch_us
 
-__all__ = ["check_horizon", "label_reads", "labels_of"]
+__all__ = ["check_horizon", "label_reads", "label_writes", "labels_of", "writes_of"]
 
 _FLUSH_POINTS = 1 << 20
 _FLUSH_LABELS = 1 << 18
@@ -26,19 +26,19 @@ _PARTIAL = pa.schema(
         ("read_id", pa.int64()),
         ("cached_read_id", pa.int64()),
         ("points", pa.int64()),
-        ("held", pa.int64()),
+        ("shared", pa.int64()),
     ]
 )
-_PARTIAL_DDL = "read_id BIGINT, cached_read_id BIGINT, points BIGINT, held BIGINT"
+_PARTIAL_DDL = "read_id BIGINT, cached_read_id BIGINT, points BIGINT, shared BIGINT"
 
 
 def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 7200.0) -> DataFrame:
-    """Label each read with its number of points, and with what each earlier answer lacks of them.
+    """Label each read with its number of points, and with the number missing in each earlier answer.
 
-    The answer of a read asked at ``t`` holds the points of its box with times in ``(t - window, t]``. Of
-    them the cached answer of an earlier read ``p`` of the same device has those that are also in ``p``'s box
-    and in ``(t_p - window, t_p]``. Counts are exact. Reads travel with the job (about 60 bytes each);
-    positions are read once, best in order of time, as a trace folder holds them.
+    The answer of a read at ``t`` has the points of its box with times in ``(t - window, t]``. The cached
+    answer of an earlier read ``p`` of the same device has those of them that are also in ``p``'s box and in
+    ``(t_p - window, t_p]``. Counts are exact. Reads are sent with the job (about 60 bytes each); positions
+    are read once, best in order of time, as in a trace folder.
 
     Parameters
     ----------
@@ -47,14 +47,14 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
     reads : DataFrame
         The reads: ``device, ts, lat, lon, box_km, window_s`` and, from a trace folder, ``read_id``.
     horizon_s : float
-        How far back an answer may lie to count as cached. Of two reads at the same time neither is earlier.
+        Age up to which an answer counts as cached. Of two reads at the same time neither is earlier.
 
     Returns
     -------
     DataFrame
         ``read_id, cached_read_id, points, missing, completeness``: for each read one row with
-        ``cached_read_id`` null (nothing cached: all points are missing) and one for each earlier read within
-        the horizon. ``completeness`` is ``1 - missing / points``, and 1 for an answer without points.
+        ``cached_read_id`` null (nothing cached, all points missing) and one for each earlier read within the
+        horizon. ``completeness`` is ``1 - missing / points``, and 1 for an answer without points.
 
     Raises
     ------
@@ -64,10 +64,7 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
         The horizon is not a number over 0.
     """
     check_horizon(horizon_s)
-    asked = ("device", "ts", "lat", "lon", "box_km", "window_s")
-    require_columns(reads, "reads", asked)
-    ids = ("read_id",) if "read_id" in reads.columns else ()
-    prepared = Reads.of(reads.select(*ids, *asked).toArrow(), horizon_s)
+    prepared = _prepared(reads, horizon_s)
     if not len(prepared.ids):
         raise TraceContentError(
             "There are no reads to label.",
@@ -79,12 +76,7 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
 
 
 def check_horizon(horizon_s: float) -> None:
-    """Refuse a horizon that cannot be.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Raise ParameterError if a horizon is out of range."""
     if not 0 < horizon_s <= MAX_WINDOW_S:
         raise ParameterError(
             "The horizon is not usable.",
@@ -95,13 +87,7 @@ def check_horizon(horizon_s: float) -> None:
 
 
 def labels_of(positions: DataFrame, prepared: Reads) -> DataFrame:
-    """Label reads as :func:`label_reads` does: those that are prepared to be counted.
-
-    Raises
-    ------
-    TraceContentError
-        Columns are missing.
-    """
+    """Label prepared reads as :func:`label_reads` does."""
     require_columns(positions, "positions", ("ts", "lat", "lon"))
     spark = positions.sparkSession
     provide(spark)
@@ -111,28 +97,28 @@ def labels_of(positions: DataFrame, prepared: Reads) -> DataFrame:
     numbers = spark.range(0, pieces, 1, pieces)
     every = numbers.mapInArrow(lambda batches: _zeros(prepared, pieces, batches), _PARTIAL_DDL)
     sums = counted.unionAll(every).groupBy("read_id", "cached_read_id")
-    total = sums.agg(F.sum("points").alias("points"), F.sum("held").alias("held"))
-    missing = F.col("points") - F.col("held")
-    share = F.when(F.col("points") == 0, 1.0).otherwise(F.col("held") / F.col("points"))
+    total = sums.agg(F.sum("points").alias("points"), F.sum("shared").alias("shared"))
+    missing = F.col("points") - F.col("shared")
+    share = F.when(F.col("points") == 0, 1.0).otherwise(F.col("shared") / F.col("points"))
     return total.select(
         "read_id", "cached_read_id", "points", missing.alias("missing"), share.alias("completeness")
     )
 
 
 def _count(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count the points of one partition, many at a time."""
-    for points in tables(batches, _FLUSH_POINTS):
+    """Count the points of one partition in large tables."""
+    for points in merged_batches(batches, _FLUSH_POINTS):
         yield from _count_table(reads, points)
 
 
 def _count_table(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:
     t_us, lat, lon = (points[name].to_numpy() for name in ("t_us", "lat", "lon"))
     for counts in reads.count(t_us, lat, lon):
-        yield from _batches(counts.read, counts.cached, counts.points, counts.held)
+        yield from _batches(counts.read, counts.cached, counts.points, counts.shared)
 
 
 def _zeros(reads: Reads, pieces: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give every label once with counts of zero, so that answers without points are there too."""
+    """Yield every label with counts of zero, so that answers without points are included."""
     edges = np.linspace(reads.first_counted, len(reads.ids), pieces + 1).astype(np.int64)
     for batch in batches:
         for piece in batch.column(0).to_pylist():
@@ -147,8 +133,83 @@ def _batches(
     read: NDArray[np.int64],
     cached: NDArray[np.int64] | None,
     points: NDArray[np.int64],
-    held: NDArray[np.int64],
+    shared: NDArray[np.int64],
 ) -> Iterator[pa.RecordBatch]:
     of = pa.nulls(len(read), pa.int64()) if cached is None else pa.array(cached)
-    table = pa.table([pa.array(read), of, pa.array(points), pa.array(held)], schema=_PARTIAL)
+    table = pa.table([pa.array(read), of, pa.array(points), pa.array(shared)], schema=_PARTIAL)
     yield from table.to_batches(max_chunksize=_FLUSH_LABELS)
+
+
+_FLUSH_WRITES = 1 << 19
+_BATCH_ROWS = 1 << 17
+_LABELS = "device STRING, ts TIMESTAMP, first_read_id BIGINT, first_read_ts TIMESTAMP"
+
+
+def label_writes(positions: DataFrame, reads: DataFrame) -> DataFrame:
+    """Find for each position the first read, of any device, whose answer has it.
+
+    The answer of a read at ``t`` has the positions in its box with times in ``(t - window, t]``, also one at
+    the time of the read. Of several first reads at the same time it is the one with the smallest ``read_id``.
+    The result is exact. A write may wait in a batch for ``first_read_ts - ts`` unnoticed (Mobius 6). Reads
+    are sent with the job (about 60 bytes each); positions are read once, best in order of time, as in a trace
+    folder.
+
+    Parameters
+    ----------
+    positions : DataFrame
+        The positions: ``device, ts, lat, lon``.
+    reads : DataFrame
+        The reads: ``device, ts, lat, lon, box_km, window_s`` and, from a trace folder, ``read_id``.
+
+    Returns
+    -------
+    DataFrame
+        ``device, ts, first_read_id, first_read_ts``, the last two null where no read has the position: one
+        row for each position, duplicates included, in any order.
+
+    Raises
+    ------
+    TraceContentError
+        Columns are missing.
+    """
+    return writes_of(positions, _prepared(reads))
+
+
+def _prepared(reads: DataFrame, horizon_s: float = 0.0) -> Reads:
+    columns = ("device", "ts", "lat", "lon", "box_km", "window_s")
+    require_columns(reads, "reads", columns)
+    ids = ("read_id",) if "read_id" in reads.columns else ()
+    return Reads.of(reads.select(*ids, *columns).toArrow(), horizon_s)
+
+
+def writes_of(positions: DataFrame, reads: Reads) -> DataFrame:
+    """Label positions as :func:`label_writes` does, with prepared reads."""
+    needed = ("device", "ts", "lat", "lon")
+    require_columns(positions, "positions", needed)
+    provide(positions.sparkSession)
+    return positions.select(*needed).mapInArrow(lambda batches: _label(reads, batches), _LABELS)
+
+
+def _label(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Label the positions of one partition in large tables."""
+    for points in merged_batches(batches, _FLUSH_WRITES):
+        yield from _label_table(reads, points)
+
+
+def _label_table(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:
+    first = reads.first(epoch_us(points["ts"]), points["lat"].to_numpy(), points["lon"].to_numpy())
+    never = first == NOTHING
+    if len(reads.ids):
+        ids, t_us = reads.ids[first], reads.end_us[first]
+    else:
+        ids = t_us = np.zeros(len(first), dtype=np.int64)
+    ts = POSITIONS.field("ts").type
+    labels = pa.table(
+        {
+            "device": points["device"],
+            "ts": points["ts"].cast(ts),
+            "first_read_id": pa.array(ids, mask=never),
+            "first_read_ts": pa.array(t_us, mask=never).cast(ts),
+        }
+    )
+    yield from labels.to_batches(max_chunksize=_BATCH_ROWS)

@@ -1,14 +1,14 @@
-"""Long outputs that survive a kill: what is finished waits beside the final place, and is not made again.
+"""Resumable output folders: finished parts survive a kill and are reused.
 
-Beside ``<place>`` stands, while a job works and after it was stopped, ``.<place>.resume-<digest>``::
+While a job works and after it was stopped, ``.<place>.resume-<digest>`` exists beside ``<place>``::
 
-    identity.json       what the job is: input, options, version; its digest is in the folder's name
+    identity.json       input, options and version of the job; its digest is in the folder's name
     out/                files as they will be at the final place
-    done/<name>.json    written when all files of one part are whole: what the part counted, and their sizes
-    work/               what nobody needs in the end
+    done/<name>.json    written when all files of a part are complete: the part's counts, and file sizes
+    work/               temporary files
 
-Whoever comes with the same identity goes on there; another identity sweeps it. The final place is filled
-at once, by a rename, when all is done.
+A job with the same identity resumes there; one with another identity removes it. The final place appears at
+once, by a rename, when all is done.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 from mudkit import __version__
 from mudkit.errors import MudkitError, OutputProblem
 from mudkit.files import output_problem, staged_file, staged_folder
-from mudkit.pipeline.launch.shipping import package_folder
+from mudkit.pipeline.executors import package_folder
 
 __all__ = ["Stage", "resumable", "sweep"]
 
@@ -38,45 +38,31 @@ _IDENTITY = "identity.json"
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a job works. It travels to the executors, who share the folder.
-
-    Attributes
-    ----------
-    folder : Path
-    """
+    """Folder of a job in progress; it is pickled to the executors, which share the file system."""
 
     folder: Path
 
     @property
     def out(self) -> Path:
-        """The files of the output; names that begin with a dot are left behind."""
+        """Files of the output; names that begin with a dot are not part of it."""
         return self.folder / "out"
 
     @property
     def work(self) -> Path:
-        """Whatever is needed on the way."""
+        """Temporary files."""
         return self.folder / "work"
 
     def finish(self, name: str, counted: Any, files: Iterable[Path]) -> None:
-        """Note that a part is whole.
-
-        Parameters
-        ----------
-        name : str
-        counted : JSON value
-            What is to be known of the part without making it again.
-        files : iterable of Path
-            All that it consists of, in :attr:`out` and :attr:`work`.
-        """
+        """Record that a part is complete, with its counts (a JSON value) and all its files."""
         sizes = {file.relative_to(self.folder).as_posix(): file.stat().st_size for file in files}
         with staged_file(self.folder / "done" / f"{name}.json") as place:
             place.write_text(json.dumps({"counted": counted, "files": sizes}), encoding="utf-8")
 
     def finished(self) -> dict[str, Any]:
-        """Read what is whole: what each part counted, by its name.
+        """Return the counts of complete parts by name.
 
-        A task that outlived its driver may have noted a part whose files were cleared away meanwhile, so
-        files are looked at.
+        A task that outlived its driver may have recorded a part whose files were removed meanwhile, so files
+        are checked.
         """
         parts = {}
         for file in sorted((self.folder / "done").glob("[!.]*.json")):
@@ -86,7 +72,7 @@ class Stage:
         return parts
 
     def clear(self, is_unfinished: Callable[[Path], bool]) -> None:
-        """Remove what stopped processes left of parts that are not whole, and their temporary files."""
+        """Remove files of incomplete parts and temporary files that stopped processes left."""
         for folder in (self.out, self.work):
             for file in list(folder.rglob("*")) if folder.is_dir() else []:
                 if file.is_file() and (file.name.startswith(".") or is_unfinished(file)):
@@ -97,28 +83,12 @@ class Stage:
 def resumable(
     path: str | os.PathLike[str], identity: Mapping[str, Any], *, overwrite: str | None = None
 ) -> Iterator[Stage]:
-    """Fill a folder in parts; it appears at its final place when the body ends well.
+    """Fill a folder in parts; it appears at its final place when the body ends without an error.
 
     A body that is killed, interrupted or failed by Spark leaves its finished parts to the next one with the
-    same identity. An error of mudkit's (the input or the disk is at fault) leaves nothing.
-
-    Parameters
-    ----------
-    path : path-like
-        The final place.
-    identity : mapping
-        All that the output depends on, as JSON values; mudkit's own code is added.
-    overwrite : str, optional
-        As for :func:`mudkit.files.staged_folder`.
-
-    Yields
-    ------
-    Stage
-
-    Raises
-    ------
-    OutputExists, OutputProblem
-        Something is at ``path``; it cannot be written; another process is writing it.
+    same identity (JSON values on which the output depends; mudkit's code is added). A MudkitError, about the
+    input or the disk, leaves nothing. Raises OutputExists or OutputProblem if something is at ``path``, if it
+    cannot be written, or if another process writes it.
     """
     path = Path(path).expanduser().absolute()
     whole = {**identity, "mudkit": __version__, "code": _code()}
@@ -139,7 +109,7 @@ def resumable(
 
 
 def sweep(path: str | os.PathLike[str]) -> None:
-    """Remove what stopped jobs left beside an output that needs nothing more; not while a job works there."""
+    """Remove the folders of stopped jobs beside a complete output, unless a job works there."""
     path = Path(path).expanduser().absolute()
     if any(_stages(path)):
         with suppress(OutputProblem), _locked(path):
@@ -158,7 +128,7 @@ def _stages(path: Path) -> Iterator[Path]:
 
 def _sweep(path: Path, keep: Path | None) -> None:
     for folder in _stages(path):
-        # One whose files are at the final place already was stopped on its last step.
+        # If its files are at the final place already, it was stopped in its last step.
         if folder != keep or _is_in_place(folder / "out", path):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -188,7 +158,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _link(out: Path, final: Path) -> None:
-    """Give all files a second name, so that whoever is killed now still finds them under the first."""
+    """Link all files to the final place; after a kill they still have their first name."""
     for file in _files(out):
         place = final / file.relative_to(out)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -200,7 +170,7 @@ def _link(out: Path, final: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keep other processes away from an output; the lock of one that is killed opens by itself."""
+    """Lock an output against other processes; the system releases the lock of a killed process."""
     file = path.parent / f".{path.name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +200,7 @@ def _take(file: Path) -> int | None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(handle), file.stat()):
                 return handle
-            os.close(handle)  # the one that held it before has removed it: take the one that is there now
+            os.close(handle)  # the previous owner has removed this file: lock the new one
         except FileNotFoundError:
             os.close(handle)
         except OSError as error:
@@ -242,7 +212,7 @@ def _take(file: Path) -> int | None:
 
 @functools.cache
 def _code() -> str:
-    """Digest of mudkit's own code: what other code began must not be finished by this one."""
+    """Return a digest of mudkit's code, because other code must not finish what this one began."""
     digest = hashlib.sha256()
     package = package_folder()
     for file in sorted(package.rglob("*.py")):

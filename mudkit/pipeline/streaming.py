@@ -1,55 +1,176 @@
-"""What waits for receivers, and when it goes, over a stream of events: pending queues as Spark state.
+"""Pending queues over a stream of events, as state of a Spark query.
 
-What holds the queues (for Radiator: Algorithm 3 for a share of the receivers) comes from above, as an
-:class:`Engine`. A query keeps one for each share of the receivers in the state of ``transformWithState``, and
-gives each of them every event:
+The caller supplies the queues as an :class:`Engine` (for Radiator: Algorithm 3 for a share of the receivers).
+A query has one for each share of the receivers in the state of ``transformWithState``; each processes every
+event:
 
 =============  ============================================================================================
-an event       waits until the watermark has reached it, and is taken then, in the order of (time, number),
-               whichever batches the events have come in
-a timer        of the engine is taken at its time between the events, after those of the same time; where no
-               event comes, a timer of Spark brings it about when the watermark has reached it
-a late event   not after the watermark that the batch before has known: left out, and counted
-the watermark  is so long behind the latest event (``delay_s``), in whole milliseconds
-a batch        is in the state, the result and the checkpoint together, or not at all
+an event       is pending until the watermark reaches it, and is processed in order of (time, number),
+               independent of its batch
+a timer        of the engine is processed at its time, after events of the same time; without events a timer
+               of Spark starts it when the watermark has reached it
+a late event   is not after the watermark of the batch before: dropped and counted
+the watermark  is ``delay_s`` behind the latest event, in whole milliseconds
+a batch        is in the state, the result and the checkpoint, or in none of them
 =============  ============================================================================================
 
-So the result is a function of the events alone, as long as none is late; also when the query is killed and
-started again.
+So the result is a function of the events alone if none is late, also when the query is killed and restarted.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from mudkit.errors import OutputExists, ParameterError
 from mudkit.files import existing, staged_file
 from mudkit.pipeline._progress import progress
-from mudkit.pipeline.keeper import WRITTEN, Engine, Event, Gone, Keeper, Start
-from mudkit.pipeline.launch.quiet_workers import hushed
-from mudkit.pipeline.launch.shipping import provide
+from mudkit.pipeline.executors import provide
+from mudkit.pipeline.launch.jvm import suppress_worker_output
 from mudkit.pipeline.tables import require_columns, writing
 
 __all__ = [
     "EVENTS",
+    "WRITTEN",
     "Batch",
     "Engine",
     "Event",
-    "Gone",
+    "Keeper",
+    "Released",
     "Start",
     "Streamed",
     "aggregate_stream",
     "event_stream",
 ]
+
+WRITTEN: Final = (
+    "t_us BIGINT, numbers ARRAY<BIGINT>, recipients ARRAY<STRING>, aggregate STRING, problem STRING, "
+    "watermark_us BIGINT"
+)
+"""Columns of the rows that a keeper returns."""
+_WAITING: Final = "t_us BIGINT, number BIGINT, client STRING, kind STRING, text STRING"
+
+_dumps: Callable[[Any], bytes] = cloudpickle.dumps
+
+
+class Event(NamedTuple):
+    """Event for the engines of all shares; `number` orders events of the same time, `text` is JSON."""
+
+    t_us: int
+    number: int
+    client: str
+    kind: str
+    text: str
+
+
+Released: TypeAlias = tuple[int, Sequence[int], Sequence[str], str | None, str | None]
+"""Time (µs), numbers of the messages, recipients, and the aggregate or, instead, a problem."""
+
+
+class Engine(Protocol):
+    """Pending queues of a share of the receivers, without a clock."""
+
+    @property
+    def due_us(self) -> float:
+        """Time of the next call of :meth:`fire`; infinity: none."""
+        ...
+
+    def handle(self, event: Event) -> Iterable[Released]:
+        """Process an event, and return what it releases."""
+        ...
+
+    def fire(self, now_us: int) -> Iterable[Released]:
+        """Return what the time releases."""
+        ...
+
+    def kept(self) -> object:
+        """Return the state to store after a batch; it is pickled."""
+        ...
+
+
+Start: TypeAlias = Callable[[int, int, Any], Engine]
+"""Factory of the engine of a share: its number, the number of shares, and the stored state, if any."""
+
+
+class Keeper(StatefulProcessor):
+    """Stateful processor that restores the engine of a share, processes a batch and stores the engine."""
+
+    def __init__(self, start: Start, shares: int) -> None:
+        self._start, self._shares = start, shares
+
+    def init(self, handle: Any) -> None:
+        """See :class:`StatefulProcessor`, also for the next methods."""
+        self._handle = handle
+        self._engine = handle.getValueState("engine", "kept BINARY")
+        self._waiting = handle.getListState("waiting", _WAITING)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Process incoming events."""
+        incoming = [Event(row.t_us, row.number, row.client, row.kind, row.text) for row in rows]
+        return self._advance(key[0], incoming, timerValues.getCurrentWatermarkInMs())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Process due timers without incoming events."""
+        return self._advance(key[0], [], timerValues.getCurrentWatermarkInMs())
+
+    def _advance(self, share: int, incoming: Sequence[Event], watermark_ms: int) -> Iterator[Row]:
+        """Process everything up to the watermark; yield what is released."""
+        until_us = watermark_ms * 1000
+        waiting = sorted([*(Event(*row) for row in self._waiting.get()), *incoming], key=_moment)
+        is_due = [event for event in waiting if event.t_us <= until_us]
+        rest = waiting[len(is_due) :]
+        kept = cloudpickle.loads(self._engine.get()[0]) if self._engine.exists() else None
+        engine = self._start(share, self._shares, kept)
+        released = _process(engine, is_due, until_us)
+        self._engine.update((_dumps(engine.kept()),))
+        if rest:
+            self._waiting.put(rest)
+        elif len(waiting) > len(incoming):
+            self._waiting.clear()
+        self._set_timer(min(engine.due_us, rest[0].t_us if rest else math.inf))
+        for t_us, numbers, recipients, aggregate, problem in released:
+            yield Row(
+                t_us=t_us,
+                numbers=list(numbers),
+                recipients=list(recipients),
+                aggregate=aggregate,
+                problem=problem,
+                watermark_us=until_us,
+            )
+
+    def _set_timer(self, next_us: float) -> None:
+        for timer_ms in list(self._handle.listTimers()):
+            self._handle.deleteTimer(timer_ms)
+        if next_us < math.inf:
+            self._handle.registerTimer(-int(-next_us // 1000))
+
+
+def _process(engine: Engine, events: Iterable[Event], until_us: int) -> list[Released]:
+    """Process events and the engine's timers in order of time."""
+    released: list[Released] = []
+    for event in events:
+        while (due_us := engine.due_us) < event.t_us:
+            released += engine.fire(int(due_us))
+        released += engine.handle(event)
+    while (due_us := engine.due_us) <= until_us:
+        released += engine.fire(int(due_us))
+    return released
+
+
+def _moment(event: Event) -> tuple[int, int]:
+    return event.t_us, event.number
+
 
 EVENTS: Final = "ts TIMESTAMP, number BIGINT, client STRING, kind STRING, text STRING"
 """Columns of a stream of events."""
@@ -65,13 +186,13 @@ class Batch:
     Attributes
     ----------
     number : int
-        Goes on where the query was stopped.
+        Continues the numbers of earlier runs.
     events : int
-        How many have come.
+        Number of incoming events.
     late, unusable : int
-        How many of them were left out: behind the watermark; without a time, number, client or kind.
+        Numbers of dropped events: behind the watermark; without a time, number, client or kind.
     latest_ts, watermark_ts : str or None
-        The latest event of it; up to where its events were taken. ISO 8601, UTC.
+        Latest event; time up to which events were processed. ISO 8601, UTC.
     duration_s : float
     """
 
@@ -86,13 +207,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Streamed:
-    """What a query has written, in this run and before.
+    """Result of a query, earlier runs included.
 
     Attributes
     ----------
     path : Path
     batches : tuple of Batch
-        Those of this run.
+        Batches of this run.
     """
 
     spark: SparkSession
@@ -101,15 +222,15 @@ class Streamed:
 
     @property
     def late(self) -> int:
-        """Events of this run that came behind the watermark and were left out."""
+        """Number of events of this run that were dropped behind the watermark."""
         return sum(batch.late for batch in self.batches)
 
     @property
     def aggregates(self) -> DataFrame:
-        """What has gone to whom.
+        """Released aggregates.
 
-        ``ts`` (of the event or timer that let it go), ``numbers`` (of the messages in it), ``recipients``
-        (sorted), ``aggregate`` (JSON), ``watermark_ts`` (up to where events were taken in its batch).
+        ``ts`` (of the event or timer that released it), ``numbers`` (of its messages), ``recipients``
+        (sorted), ``aggregate`` (JSON), ``watermark_ts`` (up to which its batch processed events).
         """
         rows = self._rows().where("problem IS NULL").groupBy("t_us", "numbers", "aggregate")
         together = rows.agg(
@@ -126,7 +247,7 @@ class Streamed:
 
     @property
     def problems(self) -> DataFrame:
-        """What went wrong with functions and events, each problem once: ``ts, problem``."""
+        """Problems with functions and events, each once: ``ts, problem``."""
         rows = self._rows().where("problem IS NOT NULL")
         first = rows.groupBy("problem").agg(F.min("t_us").alias("t_us"))
         return first.select(F.timestamp_micros("t_us").alias("ts"), "problem")
@@ -135,7 +256,7 @@ class Streamed:
         folder = self.path / "rows"
         if not (folder / "_spark_metadata").exists():
             return self.spark.createDataFrame([], WRITTEN)
-        # Spark reads there which files are whole; others are of batches that were not finished.
+        # Spark's metadata there lists the complete files; others belong to unfinished batches.
         return self.spark.read.schema(WRITTEN).parquet(str(folder))
 
 
@@ -148,14 +269,13 @@ def event_stream(
     ----------
     spark : SparkSession
     folder : path-like
-        The folder of files with the columns :data:`EVENTS`; they are taken in the order of their times of
-        modification.
+        Folder of files with the columns :data:`EVENTS`, read in order of modification.
     files_per_batch : int
 
     Returns
     -------
     DataFrame
-        A stream; also one of any other source will do that has these columns.
+        A stream. Any other stream with these columns works as well.
 
     Raises
     ------
@@ -177,24 +297,22 @@ def aggregate_stream(
 ) -> Streamed:
     """Run events through pending queues until all available events are processed.
 
-    Called again with the same path, it resumes where it was stopped or killed: nothing is lost and nothing
-    repeated. What waits at the end waits in the state, and so do the events of the last ``delay_s``: a later
-    event of any kind releases them.
+    A call with the same path resumes a stopped or killed query without loss or duplicates. Messages that are
+    pending at the end stay in the state, and so do the events of the last ``delay_s`` until a later event.
 
     Parameters
     ----------
     events : DataFrame
-        A stream with the columns :data:`EVENTS`: when, a number that ascends with the time, and what the
-        engine is to know.
+        A stream with the columns :data:`EVENTS`; numbers ascend with time.
     start : callable
-        Makes the engine of a share of the receivers, such as :class:`mudkit.systems.radiator.Shares`. It
-        travels by cloudpickle.
+        Factory of the engine of a share of the receivers, such as :class:`mudkit.systems.radiator.Shares`; it
+        is pickled by cloudpickle.
     path : path-like
         The folder for the result, the state and the checkpoint.
     delay_s : float
-        How far behind the latest event one may come and still be taken in its place.
+        How late an event may arrive and still be processed in order.
     shares : int
-        Into how many the receivers are divided, each worked on by one task; a folder keeps its number.
+        Number of shares of the receivers, one task each; fixed for a folder.
 
     Returns
     -------
@@ -216,30 +334,30 @@ def aggregate_stream(
     counted = events.observe("events", F.count_if(~F.expr(usable)).alias("unusable"))
     t_us = F.unix_micros("ts").alias("t_us")
     known = counted.where(usable).select("ts", t_us, "number", "client", "kind", "text")
-    each = F.explode(F.sequence(F.lit(0), F.lit(shares - 1)))
+    every_share = F.explode(F.sequence(F.lit(0), F.lit(shares - 1)))
     late_after = f"{round(delay_s * 1000)} milliseconds"
-    spread = known.withWatermark("ts", late_after).withColumn("share", each).groupBy("share")
-    gone = spread.transformWithState(Keeper(start, shares), WRITTEN, "append", "eventTime")
-    writer = gone.writeStream.format("parquet").outputMode("append").trigger(availableNow=True)
+    spread = known.withWatermark("ts", late_after).withColumn("share", every_share).groupBy("share")
+    released = spread.transformWithState(Keeper(start, shares), WRITTEN, "append", "eventTime")
+    writer = released.writeStream.format("parquet").outputMode("append").trigger(availableNow=True)
     writer = writer.option("path", str(path / "rows")).option("checkpointLocation", str(path / "checkpoint"))
     seen: dict[int, Any] = {}
-    with writing(path), progress(spark, "stream"), hushed():
+    with writing(path), progress(spark, "stream"), suppress_worker_output():
         with _settings(spark, shares):
             query = writer.start()
         try:
             while not query.awaitTermination(_POLL_S):
-                seen |= {each["batchId"]: each for each in query.recentProgress}
-            seen |= {each["batchId"]: each for each in query.recentProgress}
+                seen |= {batch["batchId"]: batch for batch in query.recentProgress}
+            seen |= {batch["batchId"]: batch for batch in query.recentProgress}
         finally:
             query.stop()
-    # A query that finds nothing to do tells of a batch that it has not run.
+    # A query without events reports a batch that it has not run.
     ran = [batch for _, batch in sorted(seen.items()) if "addBatch" in batch["durationMs"]]
     return Streamed(spark, path, tuple(_batch(batch, shares) for batch in ran))
 
 
 def _batch(progress: Mapping[str, Any], shares: int) -> Batch:
     late = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
-    # Of a batch without events Spark Connect has the name of what is observed and no value.
+    # For a batch without events Spark Connect has the observation's name and no value.
     observed = progress["observedMetrics"].get("events")
     unusable = (observed.asDict().get("unusable") or 0) if observed is not None else 0
     times = progress["eventTime"]
@@ -256,7 +374,7 @@ def _batch(progress: Mapping[str, Any], shares: int) -> Batch:
 
 @contextmanager
 def _settings(spark: SparkSession, shares: int) -> Iterator[None]:
-    """Set what a query takes over when it starts."""
+    """Set the settings that a query reads when it starts."""
     settings = {
         "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -296,12 +414,7 @@ def _check(events: DataFrame, delay_s: float, shares: int) -> None:
 
 
 def _settle(path: Path, settings: Mapping[str, Any]) -> None:
-    """Take a free folder, or one that a query with the same settings has begun.
-
-    Raises
-    ------
-    ParameterError, OutputExists, OutputProblem
-    """
+    """Check that a folder is free or of a query with the same settings, and store these."""
     file = path / _SETTINGS
     if file.is_file():
         offsets = json.loads(file.read_text())
@@ -314,7 +427,7 @@ def _settle(path: Path, settings: Mapping[str, Any]) -> None:
                 remedy="go on with these, or choose another folder",
             )
         return
-    if path.exists() and (not path.is_dir() or any(not each.name.startswith(".") for each in path.iterdir())):
+    if path.exists() and (not path.is_dir() or any(not file.name.startswith(".") for file in path.iterdir())):
         raise OutputExists(
             f"There is something at {path} already.",
             where=str(path),

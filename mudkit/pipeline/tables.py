@@ -1,4 +1,4 @@
-"""Tables of a trace as Spark DataFrames, and Spark's errors as mudkit's."""
+"""Tables of a trace as Spark DataFrames, predicates as columns, and Spark's errors as mudkit's."""
 
 from __future__ import annotations
 
@@ -7,24 +7,164 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
+from pyspark.sql.pandas.functions import arrow_udf
 
-from mudkit.errors import TraceContentError
+from mudkit.errors import PredicateError, TraceContentError
 from mudkit.files import output_problem, staged_folder
-from mudkit.pipeline._column import column
-from mudkit.predicates import Predicate
+from mudkit.pipeline._session import session
+from mudkit.predicates import Column as Place
+from mudkit.predicates import Layout, Predicate, tree
 from mudkit.trace.folder import columns_language, table_folder
 from mudkit.trace.schema import SCHEMAS
 
-__all__ = ["ddl", "read", "read_folders", "require_columns", "write", "write_files", "writing"]
+__all__ = ["column", "ddl", "read", "read_folders", "require_columns", "write", "write_files", "writing"]
+
+
+def column(p: Predicate, schema: DataFrame | T.StructType | Layout) -> Column:
+    """Build a Spark column that evaluates a predicate.
+
+    Parameters
+    ----------
+    p : Predicate
+    schema : DataFrame or StructType or Layout
+        Description of the columns. With a DataFrame or its schema, an attribute of the first scope is the
+        column of its name; the attributes of another scope are fields of the struct or ``VARIANT`` with the
+        scope's name (``receiver.age``: the field ``age`` of the column ``receiver``). Times are seconds since
+        1970 UTC; a struct with ``lat`` and ``lon`` or an array of two numbers may be a point; a ``VARIANT``
+        has a value of any kind; other types are NULL. A layout describes other cases:
+        ``Layout(record="data")`` for one ``VARIANT`` with all attributes.
+
+    Returns
+    -------
+    Column
+        TRUE, FALSE or NULL, exactly as in Python; ``frame.where(column(p, frame))`` keeps what matches.
+
+    Raises
+    ------
+    PredicateError
+        There is no such column (it suggests the nearest), a scope is not bound, or Spark has no form of a
+        function: ``lookup``, one of a user without ``spark=``, a time zone that is not constant.
+
+    Notes
+    -----
+    ``matches`` is the function ``mudkit_matches``, which is added to the session of the DataFrame, or else to
+    the one that is active. It needs ``google-re2`` on the executors, and not mudkit.
+
+    Over typed columns the SQL is short. Over a ``VARIANT`` it takes pages where the kinds on both sides are
+    unknown (``coalesce(a, b) = coalesce(c, d)``); Spark may then log that it could not compile Java code, and
+    interprets it. Its parser caches statements: a session of your own with hundreds of such predicates needs
+    ``spark.sql.parser.manageParserCaches``, which :func:`mudkit.pipeline.session` sets.
+    """
+    if isinstance(schema, Layout):
+        layout = schema
+    else:
+        types = getattr(schema, "schema", schema)
+        if not isinstance(types, T.StructType):
+            raise PredicateError(
+                "This is no schema.",
+                found=type(schema).__name__,
+                expected="a DataFrame, StructType or Layout",
+            )
+        layout = _layout(types, p.language.scopes.names)
+    written = p.sql("spark", layout)
+    if any(
+        isinstance(node, tree.Call) and node.function.name == "matches" for node in tree.walk(p.form.root)
+    ):
+        _register_matches(_session(schema))
+    return F.expr(written)
+
+
+def _layout(schema: T.StructType, scopes: tuple[str, ...]) -> Layout:
+    record: dict[str, str | Place] = {}
+    scope_columns: dict[str, str | dict[str, str | Place]] = {scopes[0]: record}
+    for top in schema.fields:
+        if top.name in scopes[1:] and isinstance(top.dataType, T.VariantType):
+            scope_columns[top.name] = top.name
+        elif top.name in scopes[1:] and isinstance(top.dataType, T.StructType):
+            inside: dict[str, str | Place] = {}
+            for field in top.dataType.fields:
+                _add(inside, "", top.name, (field.name,), field.dataType)
+            scope_columns[top.name] = inside
+        else:
+            _add(record, "", top.name, (), top.dataType)
+    return Layout(**scope_columns)
+
+
+def _add(
+    known: dict[str, str | Place], before: str, name: str, path: tuple[str, ...], kind: T.DataType
+) -> None:
+    """Add a column, and the fields of a struct."""
+    key = before + (path[-1] if path else name)
+    if "." in key.removeprefix(before):  # the language cannot express this name
+        return
+    known[key] = Place(name, _kind(kind), path)
+    if isinstance(kind, T.StructType):
+        for field in kind.fields:
+            _add(known, f"{key}.", name, (*path, field.name), field.dataType)
+
+
+def _kind(kind: T.DataType) -> str:
+    match kind:
+        case T.NumericType() | T.TimestampType():
+            return "number"
+        case T.DateType() | T.TimestampNTZType():
+            return "date"
+        case T.StringType():
+            return "string"
+        case T.BooleanType():
+            return "boolean"
+        case T.StructType():
+            return "struct"
+        case T.VariantType():
+            return "variant"
+        case T.ArrayType(elementType=T.NumericType() | T.TimestampType()):
+            return "pair"
+    return "null"
+
+
+def _session(schema: object) -> SparkSession:
+    if isinstance(schema, DataFrame):
+        return schema.sparkSession
+    return SparkSession.getActiveSession() or session()
+
+
+def _register_matches(spark: SparkSession) -> None:
+    # A nested function is pickled by value, so the executors need not import mudkit.
+    def mudkit_matches(texts, patterns):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        import pyarrow as pa
+        import re2
+
+        options = re2.Options()
+        options.log_errors = False
+        compiled: dict[str, Any] = {}
+        matches: list[bool | None] = []
+        for text, pattern in zip(texts.to_pylist(), patterns.to_pylist(), strict=True):
+            if pattern is not None and pattern not in compiled:
+                try:
+                    compiled[pattern] = re2.compile(pattern, options)
+                except re2.error:
+                    compiled[pattern] = None
+            known = compiled.get(pattern)
+            matches.append(None if text is None or known is None else known.search(text) is not None)
+        return pa.array(matches, pa.bool_())
+
+    # PySpark derives the kind of function from Arrow's types.
+    mudkit_matches.__annotations__ = dict.fromkeys(("texts", "patterns", "return"), pa.Array)
+    make: Any = arrow_udf
+    spark.udf.register("mudkit_matches", make(mudkit_matches, "boolean"))
+
 
 OUTPUT_NAMES = r"part-.*\.parquet"
-"""What is in the folder of a job's result; only a folder with nothing else in it is ever replaced."""
+"""Names in the folder of a job's result; a folder with other names is never replaced."""
 
 _TIMES = "spark.sql.parquet.outputTimestampType"
 _SPARK_TYPES = {
@@ -37,7 +177,7 @@ _SPARK_TYPES = {
 
 
 def ddl(schema: pa.Schema) -> str:
-    """Write an Arrow schema as Spark's."""
+    """Return an Arrow schema as Spark's DDL."""
     return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
 
 
@@ -75,13 +215,7 @@ def read(
 def read_folders(
     spark: SparkSession, folders: Sequence[Path], table: str, *, where: str | Predicate | None = None
 ) -> DataFrame:
-    """Read rows of one table from folders that are known to be there: a whole table, or some of its dates.
-
-    Raises
-    ------
-    PredicateError
-        ``where`` is no predicate over the table's columns.
-    """
+    """Read rows of one table from existing folders: of a whole table, or of some of its dates."""
     schema = ddl(SCHEMAS[table])
     if not folders:
         frame = spark.createDataFrame([], schema)
@@ -96,7 +230,7 @@ def read_folders(
 
 
 def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
-    """Write a job's result as a folder of Parquet files, whole or not at all.
+    """Write a job's result as a folder of Parquet files, atomically.
 
     Parameters
     ----------
@@ -127,9 +261,9 @@ def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = F
 
 
 def write_files(frame: DataFrame, folder: Path) -> list[Path]:
-    """Write a DataFrame into a folder that is not there yet, and list the files, in order.
+    """Write a DataFrame into a new folder, and list the files in order.
 
-    Times are microseconds in UTC, as in a trace; by itself Spark writes a type without a zone, which other
+    Times are microseconds in UTC, as in a trace. Spark's default is a type without a zone, which other
     programs take for local time and cannot read past the year 2262.
     """
     conf = frame.sparkSession.conf
@@ -143,12 +277,7 @@ def write_files(frame: DataFrame, folder: Path) -> list[Path]:
 
 
 def require_columns(frame: DataFrame, table: str, needed: tuple[str, ...]) -> None:
-    """Refuse a DataFrame that lacks columns of a table.
-
-    Raises
-    ------
-    TraceContentError
-    """
+    """Raise TraceContentError if a DataFrame lacks columns of a table."""
     if missing := [name for name in needed if name not in frame.columns]:
         raise TraceContentError(
             f"These are not {table}: columns are missing.",
@@ -160,12 +289,7 @@ def require_columns(frame: DataFrame, table: str, needed: tuple[str, ...]) -> No
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what Spark says of a full disk or a read-only folder into one clear error.
-
-    Raises
-    ------
-    OutputProblem
-    """
+    """Raise Spark's errors about a full disk or a read-only folder as OutputProblem."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:

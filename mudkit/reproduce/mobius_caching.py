@@ -41,8 +41,6 @@ CARS: Final = (20, 60, 200, 600)
 TOWNS: Final = (1, 20)
 DAYS: Final[Mapping[int, int]] = {20: 14, 60: 7, 200: 4, 600: 2}
 """Length of generated traces by cars: 60,000 to 250,000 positions, two or three minutes a row."""
-LONG_DAYS: Final[Mapping[int, int]] = dict.fromkeys(CARS, 14)
-"""Length of longer traces: half an hour a row."""
 _RECORDED: Final[Mapping[str, str]] = {
     "taxis of San Francisco": "cabspotting_sf/cabs.csv.gz",
     "buses of Austin": "capmetrics_austin/vehicle_positions.csv.gz",

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mudkit import __version__, words
 from mudkit.errors import ParameterError, did_you_mean
-from mudkit.files import staged_file
+from mudkit.files import cache_folder, staged_file
 from mudkit.reproduce import (
     contrail,
     lab,
@@ -273,8 +273,6 @@ def _measured(row: Row, say: Say, place: Path | None) -> Result:
 
 def results_folder() -> Path:
     """Return the folder of the last results, and create it if needed."""
-    from mudkit.pipeline.launch.cache import cache_folder  # loads all of pipeline: seconds
-
     return cache_folder("results")
 
 

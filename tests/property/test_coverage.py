@@ -58,7 +58,7 @@ def add(total, held, pieces):
     for counts in pieces:
         cached = [None] * len(counts.read) if counts.cached is None else counts.cached.tolist()
         for read, of, n, h in zip(
-            counts.read.tolist(), cached, counts.points.tolist(), counts.held.tolist(), strict=True
+            counts.read.tolist(), cached, counts.points.tolist(), counts.shared.tolist(), strict=True
         ):
             total[read, of] += n
             held[read, of] += h

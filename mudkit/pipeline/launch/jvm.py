@@ -1,8 +1,7 @@
-"""The JVM that Spark runs in: started for a session, and ended with it or with Python.
+"""Spark's JVM: its configuration, its end with the session or with Python, and Ctrl-C while it works.
 
-PySpark keeps one JVM, one context and one session in attributes of its classes, and has no call that gives a
-JVM up, dead or alive. This module is where mudkit touches those attributes (PySpark is pinned in
-``pyproject.toml``).
+PySpark keeps one JVM, one context and one session in attributes of its classes, and has no call that releases
+a JVM, dead or alive. Only this module touches those attributes (PySpark is pinned in ``pyproject.toml``).
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.clientserver import ClientServerConnection, JavaClient
 from pyspark.core.context import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.context import SQLContext
 
-from mudkit.pipeline.launch.archive import Archive, prepare
-from mudkit.pipeline.launch.java import find_java, launch_home
-from mudkit.pipeline.launch.settings import Wanted, memory
-from mudkit.pipeline.launch.shipping import package_folder
+from mudkit.pipeline.executors import package_folder
+from mudkit.pipeline.launch.java import Archive, find_java, launch_home, prepare
+from mudkit.pipeline.launch.settings import Target, memory
 
 __all__ = [
     "Jvm",
@@ -37,13 +36,15 @@ __all__ = [
     "environment",
     "forget",
     "jvm_config",
-    "meanwhile",
+    "make_interruptible",
+    "preloading",
+    "register_process",
     "running_process",
-    "see_out",
     "sigint_kept",
     "spark_home",
-    "start_room",
-    "started",
+    "suppress_worker_output",
+    "temporary_folder",
+    "wait_for_archives",
 ]
 
 _END_S = 10.0
@@ -55,27 +56,17 @@ _OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
     "-Xshare:auto",
-    "-Xlog:disable",  # an archive that does not fit any more is no news
+    "-Xlog:disable",  # no message about an archive that does not fit any more
 )
 _COLLECTOR = "-XX:+UseSerialGC"
 
 
 @dataclass
 class Jvm:
-    """What a session needs of its JVM, before it starts and until it ended.
+    """Configuration, environment, archive, temporary folder and process of a session's JVM.
 
-    Parameters
-    ----------
-    config : dict of str to str
-        Spark's configuration, without the caller's.
-    environ : dict of str to str or None
-        Variables of the environment to start it in; None removes one.
-    archive : Archive
-        The archive of Java's classes.
-    folder : Path
-        The folder for everything temporary; it goes with the JVM.
-    process : Popen or None
-        None before the start, and when somebody else started the JVM (`spark-submit`).
+    A value of None in `environ` removes a variable. `process` is None before the start, and when somebody
+    else started the JVM (`spark-submit`).
     """
 
     config: dict[str, str]
@@ -85,23 +76,23 @@ class Jvm:
     process: subprocess.Popen[bytes] | None = None
 
     @property
-    def dead(self) -> bool:
-        """Whether the process is known to have ended."""
+    def is_dead(self) -> bool:
+        """True if the process is known to have ended."""
         return self.process is not None and self.process.poll() is not None
 
 
 @dataclass
-class _Leaving:
-    """JVMs that still write their archive while the session that they served is gone."""
+class _Ending:
+    """JVMs that still write their archive after the end of their session."""
 
     jvms: list[Jvm] = field(default_factory=list)
 
 
-_LEAVING = _Leaving()
+_ENDING = _Ending()
 
 
-def start_room() -> Path:
-    """Make the folder for what is temporary."""
+def temporary_folder() -> Path:
+    """Create a temporary folder."""
     return Path(tempfile.mkdtemp(prefix="mudkit-spark-"))
 
 
@@ -110,36 +101,20 @@ def spark_home(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
-def jvm_config(wanted: Wanted, environ: Mapping[str, str], *, archived: bool = True) -> Jvm:
-    """Put together how the JVM of a session is to be started.
-
-    Parameters
-    ----------
-    wanted : Wanted
-    environ : mapping
-        The environment.
-    archived : bool
-        Use, or write, the archive of Spark's classes.
-
-    Raises
-    ------
-    EnvironmentProblem
-        Without a Java.
-    ParameterError
-        When the memory named in the environment is no amount.
-    """
+def jvm_config(target: Target, environ: Mapping[str, str], *, archived: bool = True) -> Jvm:
+    """Build the configuration of a session's JVM; `archived`: use or write the archive of Spark's classes."""
     heap = memory(environ)
     java = find_java()
-    archived = archived and _plain_classes(wanted, environ)
+    archived = archived and _plain_classes(target, environ)
     archive = prepare(java, spark_home(environ) / "jars") if archived else Archive()
-    theirs = wanted.config.get("spark.driver.extraJavaOptions", "")
+    theirs = target.config.get("spark.driver.extraJavaOptions", "")
     log = Path(__file__).with_name("log4j2.properties").as_uri()
-    folder = start_room()
+    folder = temporary_folder()
     ours = [
         f"-Djava.io.tmpdir={folder}",
         *_OPTIONS,
         *([] if "GC" in theirs else [_COLLECTOR]),
-        f"-XX:ErrorFile={tempfile.gettempdir()}/java_error_%p.log",  # not where the user works
+        f"-XX:ErrorFile={tempfile.gettempdir()}/java_error_%p.log",  # not in the working directory
         f"-Dlog4j2.configurationFile={log}",
         *archive.options,
     ]
@@ -158,7 +133,7 @@ def jvm_config(wanted: Wanted, environ: Mapping[str, str], *, archived: bool = T
             [option for option in launcher if not any(map(str.isspace, option))]
             + environ.get("SPARK_LAUNCHER_OPTS", "").split()
         ),
-        "PYSPARK_PYTHON": sys.executable if wanted.local else environ.get("PYSPARK_PYTHON") or sys.executable,
+        "PYSPARK_PYTHON": sys.executable if target.local else environ.get("PYSPARK_PYTHON") or sys.executable,
         # A session of another kind may have left these, and both Python and Java would heed them.
         "SPARK_REMOTE": None,
         "SPARK_CONNECT_MODE_ENABLED": None,
@@ -166,10 +141,10 @@ def jvm_config(wanted: Wanted, environ: Mapping[str, str], *, archived: bool = T
     if environ.get("PYTHONWARNINGS"):
         # Spark's workers, which take this over, leave files to the garbage collector in their own main.
         changes["PYTHONWARNINGS"] = environ["PYTHONWARNINGS"] + ",ignore::ResourceWarning:__main__"
-    if wanted.loopback:
+    if target.loopback:
         changes |= {"SPARK_LOCAL_IP": "127.0.0.1"}
         config |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    if wanted.local:
+    if target.local:
         paths = [str(package_folder().parent), environ.get("PYTHONPATH", "")]
         changes |= {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         config |= {
@@ -180,10 +155,10 @@ def jvm_config(wanted: Wanted, environ: Mapping[str, str], *, archived: bool = T
     return Jvm(config, changes, archive, folder)
 
 
-def _plain_classes(wanted: Wanted, environ: Mapping[str, str]) -> bool:
-    """Say whether Spark's class path holds its own classes only; an archive fits no other."""
+def _plain_classes(target: Target, environ: Mapping[str, str]) -> bool:
+    """Check that Spark's class path has its own classes only; an archive fits no other."""
     variables = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_HOME")
-    return not any(map(environ.get, variables)) and "spark.driver.extraClassPath" not in wanted.config
+    return not any(map(environ.get, variables)) and "spark.driver.extraClassPath" not in target.config
 
 
 def _quoted(option: str) -> str:
@@ -195,7 +170,7 @@ def _quoted(option: str) -> str:
 
 @contextlib.contextmanager
 def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """Change variables of the environment for as long as a JVM is being started."""
+    """Change variables of the environment while a JVM starts."""
     before = {name: os.environ.get(name) for name in changes}
     try:
         _set(changes)
@@ -214,7 +189,7 @@ def _set(values: Mapping[str, str | None]) -> None:
 
 @contextlib.contextmanager
 def sigint_kept() -> Iterator[None]:
-    """Take back the handler for SIGINT that PySpark installs (see `mudkit.pipeline.launch.interrupts`)."""
+    """Restore the handler of SIGINT that PySpark replaces."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -224,11 +199,10 @@ def sigint_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def meanwhile() -> Iterator[None]:
-    """Prepare, on the core that a start of Spark leaves idle, what its session would wait for at the end.
+def preloading() -> Iterator[None]:
+    """Load pandas and the JVM's Scala reflection on the core that a start of Spark leaves idle.
 
-    That is pandas, and in the JVM the reflection of Scala, by which Spark's session registers the functions
-    of its machine learning: together a third of a start. Nothing depends on it.
+    The session would load both at the end, in a third of the time of a start. Nothing depends on it.
     """
     started = threading.Event()
     threading.Thread(target=_prepare, args=(started,), daemon=True).start()
@@ -256,8 +230,8 @@ def running_process() -> subprocess.Popen[bytes] | None:
     return process
 
 
-def started(jvm: Jvm) -> None:
-    """Note the process of a JVM that has started, and let it tidy up should Python be killed."""
+def register_process(jvm: Jvm) -> None:
+    """Record the process of a started JVM, and register its temporary folder for deletion."""
     jvm.process = running_process()
     java: Any = SparkContext._jvm
     with contextlib.suppress(Exception):
@@ -266,7 +240,7 @@ def started(jvm: Jvm) -> None:
 
 
 def forget() -> None:
-    """Make PySpark forget its session, its context and its JVM, without a word to them."""
+    """Reset PySpark's session, context and JVM without calling them."""
     context: Any = SparkContext._active_spark_context
     if context is not None:
         context._jsc = None
@@ -284,13 +258,7 @@ def forget() -> None:
 
 
 def end(jvm: Jvm | None) -> None:
-    """End PySpark's JVM, whatever state it is in.
-
-    Parameters
-    ----------
-    jvm : Jvm or None
-        What belongs to it; None for a JVM that mudkit did not start.
-    """
+    """End PySpark's JVM in any state; None: mudkit did not start it."""
     gateway: Any = SparkContext._gateway
     process = running_process()
     if process is not None and process.poll() is None:
@@ -299,23 +267,23 @@ def end(jvm: Jvm | None) -> None:
     forget()
     if process is not None and process.stdin is not None:
         with contextlib.suppress(OSError):
-            process.stdin.close()  # it ends by itself when nothing can come any more
-    leaving = jvm or Jvm({}, {}, Archive(), start_room())
-    leaving.process = process
-    if leaving.archive.written is None or process is None or leaving.dead:
-        _see_out(leaving)
+            process.stdin.close()  # the JVM ends at the end of its input
+    ending = jvm or Jvm({}, {}, Archive(), temporary_folder())
+    ending.process = process
+    if ending.archive.written is None or process is None or ending.is_dead:
+        _wait_for_end(ending)
     else:
-        _LEAVING.jvms.append(leaving)
+        _ENDING.jvms.append(ending)
 
 
-def see_out() -> None:
+def wait_for_archives() -> None:
     """Wait for the JVMs that write their archive."""
-    while _LEAVING.jvms:
-        _see_out(_LEAVING.jvms.pop())
+    while _ENDING.jvms:
+        _wait_for_end(_ENDING.jvms.pop())
 
 
-def _see_out(jvm: Jvm) -> None:
-    """Wait for a JVM to end, and tidy up behind it."""
+def _wait_for_end(jvm: Jvm) -> None:
+    """Wait for a JVM to end, and remove its temporary files."""
     process = jvm.process
     if process is not None:
         try:
@@ -328,3 +296,89 @@ def _see_out(jvm: Jvm) -> None:
                 process.wait()
     jvm.archive.settle(good=process is not None and process.returncode == 0)
     shutil.rmtree(jvm.folder, ignore_errors=True)
+
+
+_ASK_FOR_RESULT = "\ngetResult\n"
+
+
+class _Interrupted(BaseException):
+    """Replacement of a `KeyboardInterrupt` inside py4j, which would log a page about one."""
+
+
+class _Connection(ClientServerConnection):  # type: ignore[misc]
+    def send_command(self, command: str) -> Any:
+        try:
+            return super().send_command(command)
+        except KeyboardInterrupt:
+            self.close()  # a late answer must not be taken for that of the next command
+            raise _Interrupted from None
+
+
+class _Client(JavaClient):  # type: ignore[misc]
+    context: Any = None  # Java's SparkContext
+
+    def _create_new_connection(self) -> Any:
+        connection = _Connection(self.java_parameters, self.python_parameters, self.gateway_property, self)
+        connection.connect_to_java_server()
+        self.set_thread_connection(connection)
+        return connection
+
+    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
+        if _ASK_FOR_RESULT in command and isinstance(sys.exc_info()[1], KeyboardInterrupt):
+            # PySpark was interrupted while reading a result from a socket, and would now wait for the job.
+            self._cancel()
+            raise KeyboardInterrupt
+        try:
+            return super().send_command(command, retry, binary)
+        except _Interrupted:
+            self._cancel()
+            raise KeyboardInterrupt from None
+
+    def _cancel(self) -> None:
+        context, self.context = self.context, None  # because cancelling sends commands, too
+        try:
+            with contextlib.suppress(Exception):
+                if context is not None:
+                    context.cancelAllJobs()
+        finally:
+            self.context = context
+
+
+def make_interruptible(spark: SparkSession) -> None:
+    """Cancel the jobs of a session with its own JVM on a `KeyboardInterrupt`, and keep the JVM.
+
+    Without this, a `KeyboardInterrupt` in a notebook leaves the job running on all cores, and the next action
+    hangs. Outside a notebook PySpark's handler of SIGINT uses the connection that is being read, and fails.
+    Both print pages of tracebacks. Spark Connect's client needs no such help.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    client = gateway._gateway_client
+    context = spark.sparkContext._jsc.sc()
+    open_connection = client.get_thread_connection()
+    client.__class__ = _Client
+    client.context = context
+    if open_connection is not None:
+        open_connection.__class__ = _Connection
+
+
+@contextlib.contextmanager
+def suppress_worker_output() -> Iterator[None]:
+    """Suppress the output of workers that Java starts meanwhile; Spark's log is not affected.
+
+    PySpark's worker that prepares a query with state prints five lines to its standard output, which Java
+    copies to its standard error. Errors of workers are raised as exceptions all the same.
+
+    Where Java runs elsewhere (a Connect server of another machine), nothing reaches this terminal anyway.
+    """
+    java: Any = SparkContext._jvm
+    if java is None:
+        yield
+        return
+    system = java.java.lang.System
+    before = system.err
+    system.setErr(java.java.io.PrintStream(java.java.io.OutputStream.nullOutputStream()))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # Java may be gone by now
+            system.setErr(before)

@@ -1,21 +1,32 @@
-"""What Spark is asked to be: where it runs and how it is configured, from arguments and the environment."""
+"""Settings of a Spark session from arguments and the environment, and whether its cluster is reachable."""
 
 from __future__ import annotations
 
 import re
+import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mudkit.errors import ParameterError
+from mudkit.errors import EnvironmentProblem, ParameterError
 
-__all__ = ["DEFAULT_MASTER", "MEMORY_VARIABLE", "Wanted", "memory", "resolve"]
+__all__ = [
+    "DEFAULT_MASTER",
+    "MASTER_TIMEOUT_S",
+    "MEMORY_VARIABLE",
+    "Target",
+    "addresses",
+    "check_reachable",
+    "memory",
+    "resolve",
+]
 
 DEFAULT_MASTER = "local[*]"
 MASTER_VARIABLE = "MUDKIT_SPARK_MASTER"
 REMOTE_VARIABLE = "SPARK_REMOTE"
 MEMORY_VARIABLE = "MUDKIT_SPARK_MEMORY"
-_LEAST_MIB = 512  # Spark itself refuses less than 450 MiB
+_MIN_MIB = 512  # Spark itself refuses less than 450 MiB
 
 _LOCAL = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?")
 _LOOPBACK = re.compile(r"spark://(127\.\d+\.\d+\.\d+|localhost):\d+")
@@ -23,22 +34,12 @@ _MASTERS = ("spark://", "yarn", "k8s://", "local-cluster[")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Where a session is to run, and with which configuration.
+class Target:
+    """Master or server of a session, and its configuration.
 
-    Parameters
-    ----------
-    url : str
-        A master, or the address of a Spark Connect server, or ``local[...]`` for a Connect server that is
-        started here.
-    connect : bool
-        Whether the session speaks Spark Connect.
-    named : str
-        Where the url was named: an argument, a key of the configuration, a variable; ``""`` by default.
-    explicit : bool
-        Whether this call named it, and not the environment.
-    config : dict of str to str
-        The caller's configuration, without master and remote.
+    `url` is a master, or with `connect` the address of a Connect server, or ``local[...]`` for a Connect
+    server that is started here. `named` is the argument, key or variable that named it, `explicit` whether
+    this call did and not the environment. `config` is the caller's, without master and remote.
     """
 
     url: str = DEFAULT_MASTER
@@ -49,22 +50,22 @@ class Wanted:
 
     @property
     def local(self) -> bool:
-        """Whether everything runs in one JVM on this machine."""
+        """True if everything runs in one JVM on this machine."""
         return _LOCAL.fullmatch(self.url) is not None
 
     @property
     def loopback(self) -> bool:
-        """Whether Spark and its executors are on this machine, and nobody else need reach them."""
+        """True if Spark and its executors run on this machine and only it needs to reach them."""
         return self.local or _LOOPBACK.fullmatch(self.url) is not None
 
     @property
     def starts_jvm(self) -> bool:
-        """Whether a JVM is started here (a Connect server elsewhere needs none)."""
+        """True if a JVM is started here; a Connect server elsewhere needs none."""
         return not self.url.startswith("sc://")
 
     @property
     def place(self) -> str:
-        """What people read about it."""
+        """Description for messages."""
         return f"Spark Connect at {self.url}" if self.connect else f"master {self.url}"
 
 
@@ -73,22 +74,10 @@ def resolve(
     remote: str | None,
     config: Mapping[str, object] | None,
     environ: Mapping[str, str],
-) -> Wanted:
-    """Settle where Spark runs: arguments, then the configuration, then the environment.
+) -> Target:
+    """Determine where Spark runs from arguments, then the configuration, then the environment.
 
-    Parameters
-    ----------
-    master, remote : str or None
-        The addresses, of which at most one is given; see `mudkit.pipeline.session`.
-    config : mapping or None
-        Keys of Spark's configuration.
-    environ : mapping
-        The environment: ``MUDKIT_SPARK_MASTER`` comes before ``SPARK_REMOTE``.
-
-    Raises
-    ------
-    ParameterError
-        When two places are named at once, or a name cannot be one.
+    Of the environment ``MUDKIT_SPARK_MASTER`` comes before ``SPARK_REMOTE``.
     """
     settings = _texts(config or {})
     arguments = {
@@ -97,25 +86,25 @@ def resolve(
         "config['spark.master']": (settings.pop("spark.master", None), False),
         "config['spark.remote']": (settings.pop("spark.remote", None), True),
     }
-    asked = {name: (url, connect) for name, (url, connect) in arguments.items() if url is not None}
-    if len(set(asked.values())) > 1:
+    named = {name: (url, connect) for name, (url, connect) in arguments.items() if url is not None}
+    if len(set(named.values())) > 1:
         raise ParameterError(
             "A session runs in one place.",
-            where=" and ".join(asked),
-            found=" and ".join(f"{name} {url!r}" for name, (url, _) in asked.items()),
+            where=" and ".join(named),
+            found=" and ".join(f"{name} {url!r}" for name, (url, _) in named.items()),
             expected="one of master= and remote=, or neither",
             remedy="leave out all but one",
         )
-    explicit = bool(asked)
-    if not asked:
+    explicit = bool(named)
+    if not named:
         for name, connect in ((MASTER_VARIABLE, False), (REMOTE_VARIABLE, True)):
             if environ.get(name, "").strip():
-                asked = {name: (environ[name].strip(), connect)}
+                named = {name: (environ[name].strip(), connect)}
                 break
-    for name, (url, connect) in asked.items():
+    for name, (url, connect) in named.items():
         _check_url(name, url, connect)
-        return Wanted(url, connect, name, explicit, settings)
-    return Wanted(config=settings)
+        return Target(url, connect, name, explicit, settings)
+    return Target(config=settings)
 
 
 def _texts(config: Mapping[Any, object]) -> dict[str, str]:
@@ -160,27 +149,58 @@ def _check_url(name: str, url: object, connect: bool) -> None:
 
 
 def memory(environ: Mapping[str, str]) -> str:
-    """Memory of Spark's JVM from ``MUDKIT_SPARK_MEMORY``, in the JVM's notation.
-
-    Returns
-    -------
-    str
-        The size as Spark takes it, for instance ``"1024m"``, which is also the default.
-
-    Raises
-    ------
-    ParameterError
-        When the variable holds no amount, or less than Spark starts with.
-    """
+    """Return the memory of Spark's JVM from ``MUDKIT_SPARK_MEMORY``, as Spark takes it: ``"1024m"``."""
     text = environ.get(MEMORY_VARIABLE, "").strip() or "1g"
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mgt])(?:i?b)?", text.lower())
     mib = float(match[1]) * {"m": 1, "g": 1 << 10, "t": 1 << 20}[match[2]] if match else 0.0
-    if mib < _LEAST_MIB:
+    if mib < _MIN_MIB:
         raise ParameterError(
             "Spark cannot start with this much memory." if match else "This is no amount of memory.",
             where=MEMORY_VARIABLE,
             found=repr(text),
-            expected=f"a number with a unit, {_LEAST_MIB}m or more: 512m, 1g, 1.5g",
+            expected=f"a number with a unit, {_MIN_MIB}m or more: 512m, 1g, 1.5g",
             remedy=f"export {MEMORY_VARIABLE}=1g",
         )
     return f"{int(mib)}m"
+
+
+MASTER_TIMEOUT_S = 10.0
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+):(?P<port>\d{1,5})")
+
+
+def addresses(url: str) -> list[tuple[str, int]]:
+    """Parse ``spark://host:port[,host:port]``; return no addresses when a part is invalid."""
+    matches = [_ADDRESS.fullmatch(part.strip()) for part in url.removeprefix("spark://").split(",")]
+    return (
+        [(match["host"].strip("[]"), int(match["port"])) for match in matches if match]
+        if all(matches)
+        else []
+    )
+
+
+def check_reachable(target: Target) -> None:
+    """Raise EnvironmentProblem if no master of a standalone cluster accepts a connection.
+
+    Spark itself tries for a minute, without a message, and then stops its context in the middle of its start.
+    """
+    if not target.url.startswith("spark://"):
+        return
+    past_s = time.monotonic() + MASTER_TIMEOUT_S
+    reasons = []
+    places = addresses(target.url)
+    for number, (host, port) in enumerate(places):
+        patience_s = max(1.0, (past_s - time.monotonic()) / (len(places) - number))
+        try:
+            socket.create_connection((host, port), patience_s).close()
+        except (OSError, OverflowError) as error:
+            reasons.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return
+    raise EnvironmentProblem(
+        "There is no Spark cluster at this address.",
+        where=target.named,
+        found=f"{target.url}: {'; '.join(reasons) or 'no address of a master'}",
+        expected=f"a master that takes a connection within {MASTER_TIMEOUT_S:g} s",
+        remedy="start it (Spark's `sbin/start-master.sh` and `start-worker.sh`), or correct the address "
+        "(spark://host:7077), or leave it out to run Spark on this machine",
+    )

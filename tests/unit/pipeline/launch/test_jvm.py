@@ -11,9 +11,9 @@ import pytest
 from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.pipeline._session import session
 from mudkit.pipeline.launch import jvm as jvms
-from mudkit.pipeline.launch.archive import Archive
+from mudkit.pipeline.launch.java import Archive
 from mudkit.pipeline.launch.jvm import environment, jvm_config
-from mudkit.pipeline.launch.settings import Wanted
+from mudkit.pipeline.launch.settings import Target
 
 sessions = sys.modules[session.__module__]  # the package's attribute of that name is the function
 
@@ -22,19 +22,19 @@ sessions = sys.modules[session.__module__]  # the package's attribute of that na
 def nothing_runs(monkeypatch, tmp_path):
     monkeypatch.setattr(jvms, "running_process", lambda: None)
     monkeypatch.setattr(jvms, "end", lambda _: None)
-    monkeypatch.setattr(jvms, "start_room", lambda: tmp_path / "room")
+    monkeypatch.setattr(jvms, "temporary_folder", lambda: tmp_path / "room")
     monkeypatch.setattr(jvms, "prepare", lambda *_: Archive(("-XX:Archive=/a b",), ("-XX:Base=/a b",)))
 
 
 def test_a_local_session_stays_on_this_machine():
-    jvm = jvm_config(Wanted(), {})
+    jvm = jvm_config(Target(), {})
     assert jvm.config["spark.driver.host"] == jvm.config["spark.driver.bindAddress"] == "127.0.0.1"
     assert jvm.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert jvm.config["spark.driver.memory"] == "1024m"
 
 
 def test_a_cluster_finds_the_driver_by_its_own_means():
-    jvm = jvm_config(Wanted("spark://h:7077"), {"PYSPARK_PYTHON": "/cluster/python"})
+    jvm = jvm_config(Target("spark://h:7077"), {"PYSPARK_PYTHON": "/cluster/python"})
     assert "spark.driver.host" not in jvm.config
     assert "spark.sql.warehouse.dir" not in jvm.config
     assert "SPARK_LOCAL_IP" not in jvm.environ
@@ -42,7 +42,7 @@ def test_a_cluster_finds_the_driver_by_its_own_means():
 
 
 def test_a_cluster_on_this_machine_finds_the_driver_here_and_nobody_else_does():
-    jvm = jvm_config(Wanted("spark://127.0.0.1:7077"), {})
+    jvm = jvm_config(Target("spark://127.0.0.1:7077"), {})
     assert jvm.config["spark.driver.host"] == jvm.config["spark.driver.bindAddress"] == "127.0.0.1"
     assert jvm.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert "PYTHONPATH" not in jvm.environ
@@ -50,20 +50,20 @@ def test_a_cluster_on_this_machine_finds_the_driver_here_and_nobody_else_does():
 
 
 def test_a_local_session_works_with_this_python():
-    assert jvm_config(Wanted(), {"PYSPARK_PYTHON": "/x"}).environ["PYSPARK_PYTHON"] == sys.executable
+    assert jvm_config(Target(), {"PYSPARK_PYTHON": "/x"}).environ["PYSPARK_PYTHON"] == sys.executable
 
 
 def test_the_callers_options_come_last_and_choose_the_collector():
-    plain = jvm_config(Wanted(), {}).config["spark.driver.extraJavaOptions"]
+    plain = jvm_config(Target(), {}).config["spark.driver.extraJavaOptions"]
     assert "-XX:+UseSerialGC" in plain
-    wanted = Wanted(config={"spark.driver.extraJavaOptions": "-XX:+UseG1GC -Dx=y"})
+    wanted = Target(config={"spark.driver.extraJavaOptions": "-XX:+UseG1GC -Dx=y"})
     theirs = jvm_config(wanted, {}).config["spark.driver.extraJavaOptions"]
     assert theirs.endswith(" -XX:+UseG1GC -Dx=y")
     assert "UseSerialGC" not in theirs
 
 
 def test_options_with_spaces_are_quoted_or_left_out():
-    jvm = jvm_config(Wanted(), {"SPARK_LAUNCHER_OPTS": "-Dtheirs=1"})
+    jvm = jvm_config(Target(), {"SPARK_LAUNCHER_OPTS": "-Dtheirs=1"})
     assert '"-XX:Archive=/a b"' in jvm.config["spark.driver.extraJavaOptions"]
     assert "Base" not in jvm.environ["SPARK_LAUNCHER_OPTS"]
     assert jvm.environ["SPARK_LAUNCHER_OPTS"].endswith("-Dtheirs=1")
@@ -78,13 +78,13 @@ def test_quoting(option, quoted):
 
 @pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_HOME"])
 def test_other_classes_need_no_archive(variable):
-    config = jvm_config(Wanted(), {variable: "/somewhere"})
+    config = jvm_config(Target(), {variable: "/somewhere"})
     assert config.archive == Archive()
 
 
 def test_a_bad_amount_of_memory_is_told_before_anything_starts():
     with pytest.raises(ParameterError):
-        jvm_config(Wanted(), {"MUDKIT_SPARK_MEMORY": "lots"})
+        jvm_config(Target(), {"MUDKIT_SPARK_MEMORY": "lots"})
 
 
 def test_variables_are_put_back(monkeypatch):
@@ -120,7 +120,7 @@ def starts(monkeypatch, tmp_path):
 
 def test_a_start_is_tried_again_without_the_archive(starts):
     starts.failures = 1
-    assert sessions._start(Wanted()) == "running"
+    assert sessions._start(Target()) == "running"
     assert starts.tried == [starts.used, None]
     assert not starts.used.exists()
 
@@ -128,12 +128,12 @@ def test_a_start_is_tried_again_without_the_archive(starts):
 def test_an_archive_is_kept_when_it_is_not_to_blame(starts):
     starts.failures = 2
     with pytest.raises(EnvironmentProblem):
-        sessions._start(Wanted())
+        sessions._start(Target())
     assert starts.used.exists()
 
 
 def test_a_jvm_that_came_up_is_not_tried_again(starts):
     starts.failures, starts.process = 1, object()
     with pytest.raises(EnvironmentProblem):
-        sessions._start(Wanted())
+        sessions._start(Target())
     assert len(starts.tried) == 1

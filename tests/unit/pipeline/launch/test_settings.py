@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from mudkit.errors import ParameterError
-from mudkit.pipeline.launch.settings import Wanted, memory, resolve
+from mudkit.errors import EnvironmentProblem, ParameterError
+from mudkit.pipeline.launch import settings
+from mudkit.pipeline.launch.settings import Target, addresses, check_reachable, memory, resolve
 
 
 def test_by_default_spark_runs_here():
-    wanted = resolve(None, None, None, {})
-    assert wanted == Wanted("local[*]")
-    assert wanted.local
-    assert wanted.starts_jvm
-    assert not wanted.explicit
+    target = resolve(None, None, None, {})
+    assert target == Target("local[*]")
+    assert target.local
+    assert target.starts_jvm
+    assert not target.explicit
 
 
 @pytest.mark.parametrize(
@@ -38,8 +41,8 @@ def test_by_default_spark_runs_here():
     ],
 )
 def test_the_first_that_names_a_place_wins(arguments, environ, url, connect, explicit):
-    wanted = resolve(*arguments, environ)
-    assert (wanted.url, wanted.connect, wanted.explicit) == (url, connect, explicit)
+    target = resolve(*arguments, environ)
+    assert (target.url, target.connect, target.explicit) == (url, connect, explicit)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +55,8 @@ def test_the_first_that_names_a_place_wins(arguments, environ, url, connect, exp
     ],
 )
 def test_kinds_of_masters(url, local, starts):
-    wanted = resolve(url, None, None, {})
-    assert (wanted.local, wanted.starts_jvm) == (local, starts)
+    target = resolve(url, None, None, {})
+    assert (target.local, target.starts_jvm) == (local, starts)
 
 
 @pytest.mark.parametrize(
@@ -152,3 +155,72 @@ def test_no_amounts_of_memory(text):
         memory({"MUDKIT_SPARK_MEMORY": text})
     assert caught.value.where == "MUDKIT_SPARK_MEMORY"
     assert repr(text) in caught.value.found
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("spark://h:7077", [("h", 7077)]),
+        ("spark://h:1, g.example.org:2", [("h", 1), ("g.example.org", 2)]),
+        ("spark://[::1]:7077", [("::1", 7077)]),
+        ("spark://h", []),
+        ("spark://", []),
+        ("spark://h:1,g", []),
+        ("spark://h:port", []),
+        ("spark://u@h:x:1", []),
+    ],
+)
+def test_addresses(url, expected):
+    assert addresses(url) == expected
+
+
+@pytest.fixture
+def listening():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def closed():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_one_master_of_two_is_enough(listening, closed):
+    check_reachable(Target(f"spark://127.0.0.1:{closed},127.0.0.1:{listening}"))
+
+
+def test_nobody_there(closed):
+    url = f"spark://127.0.0.1:{closed}"
+    with pytest.raises(EnvironmentProblem) as caught:
+        check_reachable(Target(url, named="MUDKIT_SPARK_MASTER"))
+    assert caught.value.where == "MUDKIT_SPARK_MASTER"
+    assert caught.value.found.startswith(f"{url}: 127.0.0.1:{closed}: ")
+    assert "refused" in caught.value.found
+    assert "on this machine" in caught.value.remedy
+
+
+@pytest.mark.parametrize("url", ["spark://h", "spark://127.0.0.1:99999", "spark://no-such-host.invalid:7077"])
+def test_addresses_that_lead_nowhere(url):
+    with pytest.raises(EnvironmentProblem) as caught:
+        check_reachable(Target(url))
+    assert url in caught.value.found
+
+
+def test_who_does_not_answer_is_not_waited_for_long(monkeypatch):
+    patience = []
+
+    def silent(address, timeout_s):
+        patience.append(timeout_s)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(settings.socket, "create_connection", silent)
+    with pytest.raises(EnvironmentProblem, match=r"a:1: timed out; b:2: timed out"):
+        check_reachable(Target("spark://a:1,b:2"))
+    assert patience[0] == pytest.approx(settings.MASTER_TIMEOUT_S / 2, abs=0.1)
+
+
+@pytest.mark.parametrize("url", ["local[2]", "yarn", "k8s://h", "local-cluster[1,1,1024]", "sc://h"])
+def test_other_places_are_not_asked(url, monkeypatch):
+    monkeypatch.setattr(settings.socket, "create_connection", lambda *_: pytest.fail("asked"))
+    check_reachable(Target(url))

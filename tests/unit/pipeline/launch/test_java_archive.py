@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mudkit.pipeline.launch import archive as archives
-from mudkit.pipeline.launch.archive import Archive, prepare
-from mudkit.pipeline.launch.java import Java
+from mudkit.pipeline.launch import java as javas
+from mudkit.pipeline.launch.java import Archive, Java, prepare
 
 WHOLE = b"\xa8\xab\x0b\xf0" + b"classes" * 10
 UNFINISHED = b"\0" * 8 + b"classes" * 10
@@ -179,11 +178,11 @@ def test_a_cache_whose_name_java_would_misread_is_not_used(monkeypatch, java, ja
 
 
 def test_without_room_nothing_is_written(cache, java, jars, monkeypatch):
-    monkeypatch.setattr(archives, "_ROOM_BYTES", 1 << 60)
+    monkeypatch.setattr(javas, "_MIN_FREE_BYTES", 1 << 60)
     assert prepare(java, jars) == Archive()
 
 
-def test_old_archives_go(cache, java, jars):
+def test_old_javas_go(cache, java, jars):
     prepare(java, jars).settle(good=False)
     for age in range(6):
         path = cache / f"spark-{age}-1.jsa"

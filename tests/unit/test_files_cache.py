@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudkit.pipeline.launch.cache import cache_folder, temporary_cache, usable, user_cache
+from mudkit.files import cache_folder, temporary_cache, usable, user_cache
 
 
 @pytest.mark.parametrize(
