@@ -28,7 +28,7 @@ import numpy as np
 
 from mudkit.errors import ParameterError, brief, did_you_mean
 
-__all__ = ["annotations_of", "check_arguments", "check_calls", "check_init", "fits"]
+__all__ = ["annotations_of", "check_arguments", "check_calls", "check_init", "check_options", "fits"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -172,6 +172,24 @@ def check_init(kind: type[C]) -> type[C]:
     """Decorate a class: its constructor checks its arguments as :func:`check_arguments` does."""
     setattr(kind, "__init__", check_arguments(vars(kind)["__init__"]))  # noqa: B010 - mypy refuses the assignment
     return kind
+
+
+def check_options(call: C) -> C:
+    """Decorate a function or a class: an unknown option raises a ParameterError with a suggestion."""
+    if inspect.isclass(call):
+        setattr(call, "__init__", check_options(vars(call)["__init__"]))  # noqa: B010 - mypy refuses the assignment
+        return call
+    function: Any = call
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            _bind(function, args, kwargs)  # raises if the arguments do not fit the signature
+            raise
+
+    return checked  # type: ignore[return-value]
 
 
 def check_calls(kind: type[C]) -> type[C]:

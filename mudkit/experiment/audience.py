@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Typ
 
 import numpy as np
 
+from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
@@ -78,6 +79,7 @@ class AudienceRun(NamedTuple):
         }
 
 
+@check_options
 @dataclass(frozen=True)
 class Audience:
     """Plan of a moving audience, and of what is written for it.

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import intervals, learning
+from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.learning import Batch, BatchTree, Tree, cache_completeness, min_sent_share
@@ -92,6 +93,7 @@ class CommutersRun(NamedTuple):
     written: pd.DataFrame | None = None
 
 
+@check_options
 @dataclass(frozen=True)
 class Commuters:
     """Plan of cars that report, and of drivers that query.

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit import intervals, words
+from mudkit.arguments import check_options
 from mudkit.display import MAX_COLUMNS, MAX_ROWS, Align, Cell, Displayed, Table, View
 from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.experiment.adapters import ADAPTERS
@@ -128,6 +129,7 @@ def _difference_cell(row: Mapping[Any, Any], label: words.Label, places: int) ->
     return Cell(f"{sign}{words.number(value, places)}{unit}", note)
 
 
+@check_options
 def sweep(
     play: Callable[..., Mapping[str, Mapping[str, float]]],
     name: str,
@@ -178,6 +180,7 @@ def sweep(
     return pd.DataFrame(rows)
 
 
+@check_options
 def compare(
     plan: Scenario | Task,
     systems: Mapping[str, Callable[[Testbed], Adapter]],
@@ -368,6 +371,7 @@ class Scoreboard(Displayed):
         return self._by_task[task]
 
 
+@check_options
 def scoreboard(
     tasks: Iterable[Task],
     systems: Mapping[str, Callable[[Testbed], Adapter]] = ADAPTERS,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 import msgspec
 import numpy as np
 
+from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.errors import SimulationProblem
 from mudkit.experiment.privacy import ledger
@@ -136,6 +137,7 @@ class AfternoonRun:
         return {"by traffic": right, "by silence": 1 - right, "always at home": float((~away).mean())}
 
 
+@check_options
 @dataclass(frozen=True)
 class Afternoon:
     """Plan of an afternoon: Alice wants to know when her child leaves an area (Contrail 5.2).

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from mudkit.arguments import check_options
 from mudkit.lab import Lab
 from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.streams import Stream
@@ -27,6 +28,7 @@ _REFUSED: Final = -1
 """Older than any version: an edit that took no effect."""
 
 
+@check_options
 @dataclass(frozen=True)
 class Journal:
     """Plan of edits, reads and faults.

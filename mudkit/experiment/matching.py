@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.sources.parameters import one_of, whole_number
 from mudkit.units import KM_PER_DEGREE
@@ -76,6 +77,7 @@ Shape: TypeAlias = Literal["box", "ranges", "wide", "skewed", "near"]
 """Form of the subscriptions: a key of :data:`READ_PREDICATES`."""
 
 
+@check_options
 @dataclass(frozen=True)
 class MatchingLoad:
     """Random subscriptions in a square of one degree at the equator, and records that each match about five.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.sources.parameters import check_ranges, rate
@@ -27,6 +28,7 @@ _MINUTES_PER_DAY: Final = 1440.0
 _LOOK, _ARTICLE = "look", "article"
 
 
+@check_options
 @dataclass(frozen=True)
 class NewsReader:
     """Plan of the looks of one phone, and of the articles that are written meanwhile.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow.compute as pc
 
+from mudkit.arguments import check_options
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, brief
 from mudkit.experiment.tasks import SETTLE_S, Item, Scenario, Task
@@ -203,6 +204,7 @@ class Run(Displayed):
         return {name: measures[name] for name in MEASURES}
 
 
+@check_options
 def run(
     plan: Scenario | Task,
     system: Callable[[Testbed], Adapter],

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 
+@check_options
 @dataclass(frozen=True)
 class Scenario:
     """Plan of a run, whatever the system.
@@ -303,6 +305,7 @@ ProfilesOf: TypeAlias = Callable[[int, Sequence[str], Sequence[str]], Sequence[M
 """Function of the seed, phones and senders; returns the profile of each phone's user."""
 
 
+@check_options
 @dataclass(frozen=True)
 class Task:
     """Items that are useful to the users of a fleet, and when the users look.

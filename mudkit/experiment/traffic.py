@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.errors import ParameterError
 from mudkit.lab import Lab
@@ -91,6 +92,7 @@ class TrafficRun:
         }
 
 
+@check_options
 @dataclass(frozen=True)
 class Traffic:
     """Plan of cars that report their speeds.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.sources.ecg import ecg_mv, encode_ecg
@@ -51,6 +52,7 @@ class Alarm(NamedTuple):
     until_s: float
 
 
+@check_options
 @dataclass(frozen=True)
 class Ward:
     """Patients, doctors and access points.

@@ -20,6 +20,7 @@ from public_faces import FACES
 
 import mudkit
 from mudkit.arguments import annotations_of
+from mudkit.errors import ParameterError
 
 PACKAGES = ["mudkit"] + [
     each.name for each in pkgutil.walk_packages(mudkit.__path__, "mudkit.") if each.ispkg
@@ -141,6 +142,23 @@ def test_a_misspelt_name_gets_a_suggestion(package, given, meant):
     module = importlib.import_module(package)
     with pytest.raises(AttributeError, match=rf"{given}'; did you mean '{meant}'"):
         getattr(module, given)
+
+
+@pytest.mark.parametrize(
+    ("face", "name", "given", "meant"),
+    [
+        ("experiment", "Scenario", "device", "devices"),
+        ("experiment", "Ward", "patient", "patients"),
+        ("experiment", "run", "sed", "seed"),
+        ("experiment", "scoreboard", "seed", "seeds"),
+        ("figures", "history", "titel", "title"),
+        ("figures", "update_pareto", "labls", "labels"),
+    ],
+)
+def test_a_misspelt_option_gets_a_suggestion(face, name, given, meant):
+    call = getattr(importlib.import_module(f"mudkit.{face}"), name)
+    with pytest.raises(ParameterError, match=f"did you mean '{meant}'"):
+        call(**{given: 1})
 
 
 def test_a_name_like_no_other_gets_none():
