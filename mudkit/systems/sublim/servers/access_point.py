@@ -180,18 +180,25 @@ class AccessPointMachine:
         """Ask subscribers to attach that have not since the start."""
         effects: list[Effect] = []
         for name in names:
-            agent = self._agents.get(name)
-            if agent is not None and agent.is_confirmed:
-                self._sought.pop(name, None)
-            places = {agent.record.address: agent.record.incarnation} if agent is not None else {}
-            if name in self._sought:
-                places[self._sought[name].address] = self._sought[name].incarnation
-            if not places or (agent is not None and agent.is_confirmed):
-                effects += self._unconfirmed.answered(now_us, name)
-            else:
-                effects += [Send(address, Identify(incarnation)) for address, incarnation in places.items()]
-                effects += self._unconfirmed.sent(now_us, name)
+            places = self._places(name)
+            effects += [Send(address, Identify(incarnation)) for address, incarnation in places.items()]
+            effects += (self._unconfirmed.sent if places else self._stop_asking_if_found)(now_us, name)
         return effects
+
+    def _places(self, name: str) -> dict[str, str]:
+        """Return the addresses at which a subscriber may be that has not attached, with its incarnations."""
+        agent = self._agents.get(name)
+        known = [] if agent is None else [self._where(agent)]
+        sought = [self._sought[name]] if name in self._sought else []
+        is_found = agent is not None and agent.is_confirmed
+        return {} if is_found else {where.address: where.incarnation for where in [*known, *sought]}
+
+    def _stop_asking_if_found(self, now_us: int, name: str) -> Sequence[Effect]:
+        """Stop asking a subscriber that has attached, here or elsewhere."""
+        if self._places(name):
+            return ()
+        self._sought.pop(name, None)
+        return self._unconfirmed.answered(now_us, name)
 
     def _seek(self, now_us: int, served: Mapping[str, Whereabouts]) -> Sequence[Effect]:
         """Ask subscribers that the publish server names to attach, unless the store has the same address."""
@@ -273,7 +280,7 @@ class AccessPointMachine:
             is_new = agent.name not in self._moved
             self._moved[agent.name] = None
             moved = [*moved, *([Send(self._server, self._have())] if is_new else [])]
-        return [*moved, *self._identify(now_us, list(self._unconfirmed)), *self._catch_up(now_us)]
+        return [*moved, *self._stop_asking_if_found(now_us, message.subscriber), *self._catch_up(now_us)]
 
     def _is_readable(self, state: StateTransfer) -> bool:
         """Return whether a subscriber can be served from a transferred state: policy, order of the queue."""

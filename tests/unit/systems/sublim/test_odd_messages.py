@@ -9,7 +9,7 @@ import pytest
 from mudkit.events import Ports, Received, Send
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim.device import ClientMachine, PlainClientMachine
-from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Have
+from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Have, Identify
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.plain_access_point import PlainAccessPointMachine
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
@@ -130,6 +130,25 @@ def test_the_publish_server_is_told_only_of_subscribers_that_it_can_find(lacking
         effects += machine.handle(0, Received("server", messages))
         told = [each.message for each in effects if isinstance(each, Send) and each.to == "server"]
         assert any(isinstance(message, Have) and message.moved for message in told) == is_told
+
+
+def test_a_subscriber_that_has_left_causes_no_question_to_others():
+    """Each answer would cause two questions if two subscribers had one address."""
+    machine = AccessPointMachine(ports("other"), "server", {}, SITES)
+    where = {"address": "ann/sublim", "incarnation": "0123abcd"}
+    messages = {
+        "kind": "messages",
+        "last": 0,
+        "first": 1,
+        "messages": [],
+        "served": {"ann": where, "bob": where},
+    }
+    asked = [each for each in machine.handle(0, Received("server", messages)) if isinstance(each, Send)]
+    assert sum(isinstance(each.message, Identify) for each in asked) == 2
+    left = {"kind": "left", "subscriber": "ann", "incarnation": "0123abcd", "epoch": 3}
+    for _ in range(2):
+        effects = machine.handle(0, Received("ann/sublim", left, "ann"))
+        assert not [each for each in effects if isinstance(each, Send) and isinstance(each.message, Identify)]
 
 
 def test_a_plain_predicate_that_fails_ends_its_own_wish_only():
