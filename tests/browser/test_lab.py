@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 import nbformat
 import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
+from playwright.sync_api import expect
 
 pytestmark = [
     pytest.mark.browser,
@@ -513,8 +514,9 @@ def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab
         page.keyboard.press("Control+s")
         page.locator(".jp-mod-dirty").wait_for(state="detached")
         page.reload()
-        marks.first.wait_for()
-        assert marks.all_text_contents() == answer
+        expect(marks).to_have_text(
+            answer, timeout=60_000
+        )  # the saved state is shown until the kernel answers
         assert page.locator(".jupyter-widgets .js-plotly-plot .scatterlayer .trace").count() > 0
 
 
