@@ -3,6 +3,7 @@
 A scenario, a system and a seed make a run; runs on the same seeds make a comparison. A task states which
 items are useful to whom, and a scoreboard compares what each system takes to do it. Two systems on one seed
 get the same devices, moves, outages, items and reads. What parties learnt is computed from what they held.
+A parameter of the wrong kind or out of range raises a :class:`~mudkit.errors.ParameterError`.
 
 Importing the package loads none of its modules; the first use of a name loads its module.
 """

@@ -57,12 +57,8 @@ class AudienceRun(NamedTuple):
     def measures(self) -> dict[str, float]:
         """Return how many readers were notified, and the bytes and energy of their devices.
 
-        Returns
-        -------
-        dict of str to float
-            Over all writes, numbers of readers: ``notified``, ``notified_intended``,
-            ``missed_intended``. Of the devices of readers: ``up_bytes, down_bytes``, and for each reader and
-            write ``reader_bytes, reader_j`` (energy of the radio).
+        Readers over all writes: ``notified, notified_intended, missed_intended``. Of their devices:
+        ``up_bytes, down_bytes``, and for each reader and write ``reader_bytes, reader_j`` (of the radio).
         """
         bill = self.lab.bill()
         bill = bill[bill["device"].isin(self.readers["reader"])]
@@ -86,22 +82,14 @@ class Audience:
 
     Parameters
     ----------
-    readers : int
-        Devices that move in the streets around the writer (Manhattan model).
-    city_km : float
-        Side of the square of streets.
-    reach_km : float
-        Largest distance of an intended reader from the writer.
-    adult_years : int
-        Lowest age of an intended reader; ages are drawn from 10 to 69.
-    writes : int
-        Number of writes of one record.
-    every_minutes : float
-        Time between two writes.
+    readers, city_km
+        Devices that move in the streets around the writer (Manhattan model), and side of their square.
+    reach_km, adult_years
+        Largest distance from the writer, and lowest age, of an intended reader; ages are drawn from 10 to 69.
+    writes, every_minutes, article_bytes
+        Number of writes of one record, time between two of them, and size of the record.
     update_s : float
         Time between two reports of a reader's place.
-    article_bytes : int
-        Size of the record.
     lat, lon : float
         Place of the writer, degrees.
 

@@ -1,7 +1,6 @@
 """Cache policies for many costs: trees are grown once from a labelled trace, and pruned for each cost matrix.
 
-Growing takes seconds, pruning and replay less than one, so that a control can change the costs. The decisions
-for a device are those of trees that have not seen it.
+Pruning and replay take less than a second. Decisions for a device are those of trees that have not seen it.
 """
 
 from __future__ import annotations
@@ -100,8 +99,6 @@ class CacheBench:
 
         Raises
         ------
-        ParameterError
-            The threshold is not usable.
         TraceContentError
             There is nothing to learn from: see :meth:`mudkit.learning.Tree.learn`.
         """
@@ -114,17 +111,7 @@ class CacheBench:
         return cls(pairs, stale, trees)
 
     def run(self, cost: Costs | FixedRule) -> CachingRun:
-        """Replay the tree for a cost matrix, or the fixed rule.
-
-        Parameters
-        ----------
-        cost : str, CostMatrix, array_like or FixedRule
-
-        Raises
-        ------
-        ParameterError
-            The costs are not usable.
-        """
+        """Replay the tree for a ``cost`` matrix, or the fixed rule."""
         if isinstance(cost, FixedRule):
             return CachingRun(self._reads(replay(self.pairs, cost.local(self.pairs))))
         costs = read_costs(cost)
@@ -135,17 +122,9 @@ class CacheBench:
     def by_age(self, edges_min: Sequence[float], cost: CostMatrix) -> pd.DataFrame:
         """Return the good and the stale cached answers by age, and the decision of a leaf with them.
 
-        Parameters
-        ----------
-        edges_min : sequence of float
-            Bounds of the ages, minutes, ascending.
-        cost : CostMatrix
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``from_min, to_min``, counts ``good, stale``, their cost if they are used (``cost_of_using``) and
-            if the server is asked (``cost_of_asking``), and ``decision``.
+        A row for each interval of the ascending ``edges_min``: ``from_min, to_min``, counts ``good, stale``,
+        their ``cost`` if they are used and if the server is asked (``cost_of_using, cost_of_asking``), and
+        ``decision``.
         """
         import pandas as pd
 
@@ -169,20 +148,13 @@ class CacheBench:
         ----------
         devices : int
             Number of devices to learn from, drawn by the seed: at least 2, fewer than there are.
-        cost : CostMatrix
-            Costs of the tree.
-        rule : FixedRule
-        seed : int
+        cost, rule, seed
+            Costs of the tree, and the fixed rule.
 
         Returns
         -------
         dict
             Of ``rule`` and ``tree``: ``sent_share, stale_share``, and ``cost_per_read``, in queries.
-
-        Raises
-        ------
-        ParameterError
-            There are too few devices.
         """
         known = np.unique(self.pairs.device)
         whole_number("devices", devices, 2, len(known) - 1)
@@ -207,29 +179,15 @@ class CacheBench:
         return replace(self, pairs=self.pairs.of_devices(devices), stale=self.stale[kept])
 
     def bound(self, max_stale_share: float) -> pd.DataFrame:
-        """Return the smallest share of queries of any policy, by the share of stale answers.
+        """Return the smallest share of queries of any policy: ``stale_share, sent_share``.
 
-        Parameters
-        ----------
-        max_stale_share : float
-            Largest share of stale answers.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``stale_share, sent_share``, with fewer stale answers first.
-
-        Raises
-        ------
-        ParameterError
-            It is no share.
+        Rows are ordered by the share of stale answers, which is at most ``max_stale_share``.
         """
         import pandas as pd
 
         count = len(self.pairs.device)
-        largest = int(
-            number("max_stale_share", max_stale_share, 0.0, 1.0) * count + 1e-6
-        )  # a share of reads may be rounded
+        share = number("max_stale_share", max_stale_share, 0.0, 1.0)
+        largest = int(share * count + 1e-6)  # a share of reads may be rounded
         sends = fewest_sends_by_stale(self.pairs, self.stale, largest)
         budgets = np.unique(np.linspace(0, largest, _BOUNDS).astype(int))
         sent = sends[np.minimum(budgets, len(sends) - 1)]
@@ -266,12 +224,7 @@ class ShuffledLabels:
     seed: int = 0
 
     def learn(self, pairs: Pairs, stale: NDArray[np.bool_], by: Groups = "device") -> LearntReads:
-        """Train on the same pairs, each with the label of another; see :meth:`mudkit.learning.Tree.learn`.
-
-        Raises
-        ------
-        ParameterError, TraceContentError
-        """
+        """Train on the same pairs, each with the label of another; see :meth:`mudkit.learning.Tree.learn`."""
         order = np.argsort(Stream(self.seed, "shuffled labels").uniform(0, np.arange(len(stale))))
         return self.tree.learn(pairs, stale[order], by)
 

@@ -1,7 +1,4 @@
-"""Commuters: cars that report, drivers who query (Mobius 7.3), and policies learnt from them.
-
-A closed loop teaches policies by a lab's trace, lets the cloud ship them, and watches for drift.
-"""
+"""Commuters: cars that report and drivers who query (Mobius 7.3); policies learnt, shipped and watched."""
 
 from __future__ import annotations
 
@@ -71,7 +68,6 @@ class CommutersRun(NamedTuple):
     Parameters
     ----------
     lab : Lab
-        The lab at the end of the days, with its trace and its bill.
     reads : pandas.DataFrame
         A row for each read that was answered: ``device, at_s, lat, lon, is_sent, points`` (that its answer
         should hold), ``missing`` of them, ``completeness``, and ``cache_completeness``: that of a cache of
@@ -100,9 +96,7 @@ class Commuters:
 
     Parameters
     ----------
-    cars : int
-        Commuters of one town.
-    days : int
+    cars, days : int
     every_s : float
         Time between two reports of a car.
     reads_per_day : float
@@ -111,10 +105,8 @@ class Commuters:
         Box and time of a query.
     link : str
         Link profile with a latency.
-    query_when : {'any time', 'driving'}
-        With ``driving``, only the queries count before which the car has moved since its last report.
-    report_when : {'any time', 'driving'}
-        With ``driving``, a car that has not moved since its last report does not report.
+    query_when, report_when : {'any time', 'driving'}
+        With ``driving``, a car that has not moved since its last report does not query, or not report.
     """
 
     cars: int = rate(12, 1, 10_000)
@@ -149,12 +141,10 @@ class Commuters:
             Same seed, same people; other days are other drives.
         start : str
             The first day.
-        read_policy : ReadPolicy, ShippedPolicy or None
-            Read policy of every client.
+        read_policy, write_policy : ReadPolicy or WritePolicy, ShippedPolicy or None
+            Policies of every client; without a write policy, writes go at once.
         ship : Artefact or sequence of Artefact, optional
             Policies that the cloud ships as the days begin.
-        write_policy : WritePolicy, ShippedPolicy or None
-            Write policy of every client; None: writes go at once.
         """
         run = Drive(self, seed, start, read_policy, write_policy)
         for artefact in [ship] if isinstance(ship, Artefact) else ship or ():
@@ -330,39 +320,15 @@ class LabelledRun(NamedTuple):
     """Operations of the clients, with the labels that Spark computes."""
 
     positions: pa.Table
-    """Writes."""
     reads: pa.Table
     labels: pa.Table
-    """Labels of the reads, see ``pipeline.label_reads``."""
     first_reads: pa.Table
-    """Labels of the writes, see ``pipeline.label_writes``."""
+    """Labels of the positions, see ``pipeline.label_writes``."""
 
 
 @shows_fields
 class Loop(NamedTuple):
-    """Result of the comparison.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        A row for ``before`` and ``after``, on the same days, and between them ``reads learnt`` when writes
-        are learnt, too: ``policy, reads``; ``sent_share, stale_share, missed_share`` (answers that lack any
-        point that was written by then), ``completeness``; of the cars' bill ``messages`` and
-        ``sent_messages`` (those up), ``bytes, radio_j``; ``point_share`` (writes that came to the cloud
-        before the days ended). ``bound_share`` is the smallest share that could have been sent with as many
-        stale answers, each from the last fetched answer, and ``regret`` the share sent above it.
-        ``full_cache_share`` and ``full_cache_regret`` are the same for a cache of all answers, which no
-        policy beats. A client answers from all that it holds, so ``regret`` may be negative;
-        ``full_cache_regret`` is not.
-    policy : GeneratedPolicy
-        The read policy, and the promise of its replay.
-    alarm : DriftAlarm
-        State after the days with the shipped policies.
-    versions, write_versions : list of int
-        Versions of the read and the write policy that the devices use in the end.
-    writes : Artefact or None
-        The write policy, if one was learnt.
-    """
+    """Result of :func:`close_the_loop`; ``alarm`` and versions are those at the end of the days."""
 
     table: pd.DataFrame
     policy: GeneratedPolicy
@@ -392,11 +358,10 @@ def generate_policy(
         All writes.
     completeness : float
         Below it an answer is stale.
-    cost : str, CostMatrix or array_like
+    cost, features
+        As for :class:`mudkit.learning.Tree`.
     arrival_us : ndarray of int64, shape (positions,), optional
         Times at which the positions come to the cloud; by default at once.
-    features : {'paper', 'extended', 'dense'}
-        Features of the tree.
 
     Raises
     ------
@@ -414,10 +379,7 @@ def generate_policy(
 
 
 def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the 95 % confidence interval of the share of stale answers.
-
-    It covers the intervals over devices and over reads, since none of a few devices may have been stale.
-    """
+    """Return the hull of the 95 % intervals of the share of stale answers over devices and over reads."""
     of_devices = intervals.mean([stale[rows].mean() for rows in pairs.devices()])
     of_reads = intervals.share(int(np.count_nonzero(stale)), len(stale))
     return float(np.fmin(of_devices.low, of_reads.low)), float(np.fmax(of_devices.high, of_reads.high))
@@ -448,15 +410,23 @@ def close_the_loop(
     ----------
     traffic : Commuters
     seed : int
-    completeness : float
-        Below it an answer is stale.
-    cost : str, CostMatrix or array_like
-        The costs of the mistakes of reads.
+    completeness, cost, features
+        As for :func:`generate_policy`.
     writes : Batch, optional
         Fixed delay of writes before; with the learnt tree no more reads miss a write. By default writes go at
         once, and no tree is learnt for them.
-    features : {'paper', 'extended', 'dense'}
-        Features of the tree for reads.
+
+    Returns
+    -------
+    Loop
+        Its ``table`` has a row for ``before`` and ``after``, on the same days, and between them ``reads
+        learnt`` when writes are learnt, too: ``policy, reads``; ``sent_share, stale_share, missed_share``
+        (answers that lack any point written by then), ``completeness``; of the cars' bill ``messages``,
+        ``sent_messages`` (those up), ``bytes, radio_j``; ``point_share`` (writes that came to the cloud
+        before the end). ``bound_share`` is the smallest share that could have been sent with as many stale
+        answers, each from the last fetched answer, and ``regret`` the share sent above it; negative if a
+        client that answers from all that it holds does better. ``full_cache_share, full_cache_regret``: the
+        same for a cache of all answers, which no policy beats.
 
     Raises
     ------
@@ -503,16 +473,11 @@ def close_the_loop(
 
 
 def label_run(run: CommutersRun) -> LabelledRun:
-    """Label the operations of a run's clients with Spark.
+    """Label the positions and reads of a run's clients with Spark.
 
     Parameters
     ----------
     run : CommutersRun
-
-    Returns
-    -------
-    LabelledRun
-        Positions, reads, and the labels of both.
     """
     from mudkit import pipeline  # loads Spark
 
@@ -573,7 +538,7 @@ class DriftAlarm:
     Parameters
     ----------
     low, high : float
-        GeneratedPolicy interval of the share.
+        Promised interval of the share.
     reads, stale : int
         Reads and stale answers so far.
     min_reads : int

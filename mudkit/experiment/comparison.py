@@ -92,11 +92,6 @@ class Comparison(Displayed):
         -------
         pandas.DataFrame
             ``system, measure, baseline, mean, difference, difference_low, difference_high, seeds``.
-
-        Raises
-        ------
-        ParameterError
-            The confidence is not between 0 and 1.
         """
         import pandas as pd
 
@@ -270,7 +265,7 @@ RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 
 @dataclass(frozen=True, repr=False)
 class Scoreboard(Displayed):
-    """Result of the comparison.
+    """Measures of systems on several tasks and seeds.
 
     Parameters
     ----------
@@ -317,19 +312,8 @@ class Scoreboard(Displayed):
         """Return a task's measures: ``system, measure, mean, low, high, seeds``.
 
         The mean of a ratio is that of all seeds together (:data:`RATIOS`): a seed without a useful delivery
-        has no cost per delivery of its own, and what it took counts all the same.
-
-        Parameters
-        ----------
-        task : str
-        confidence : float
-            Confidence of the intervals, bootstrapped over the seeds: the range with fewer than five seeds,
-            NaN with one.
-
-        Raises
-        ------
-        ParameterError
-            There is no such task here.
+        has no cost per delivery of its own, and what it took counts all the same. ``confidence`` is that of
+        the intervals, as in :meth:`Comparison.differences`. An unknown ``task`` raises a ParameterError.
         """
         import pandas as pd
 
@@ -342,10 +326,7 @@ class Scoreboard(Displayed):
         return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
 
     def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-        """Return one row per system and one column for each of ``measures``, means of the seeds.
-
-        Ratios are those of all seeds together (:data:`RATIOS`).
-        """
+        """Return one row per system and one column for each of ``measures``, means as of :meth:`measured`."""
         import pandas as pd
 
         runs = dict(list(self._of(task).groupby("system", sort=False)))
@@ -385,13 +366,10 @@ def scoreboard(
     Parameters
     ----------
     tasks : iterable of Task
-    systems : mapping of str to callable
-        As in :func:`compare`.
-    seeds : iterable of int
+    systems, seeds, map
+        As for :func:`compare`.
     privacy : bool
         Whether the runs of the first seed keep what each party held.
-    map : callable
-        As in :func:`compare`.
 
     Raises
     ------

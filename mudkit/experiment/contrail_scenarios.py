@@ -1,8 +1,4 @@
-"""Scenarios of Contrail: an afternoon of places, one sender with its receivers, and what each party sees.
-
-Places are filtered at the sender or in the cloud; a sender and receivers that poll show latency, traffic and
-radio power; of one item, what its sender, the relay and its receiver see is searched for in what they held.
-"""
+"""Scenarios of Contrail: an afternoon of places, one sender with its receivers, and what each party sees."""
 
 from __future__ import annotations
 
@@ -69,7 +65,6 @@ class AfternoonRun:
     Parameters
     ----------
     lab : Lab
-        Records what parties received and stored.
     places : pandas.DataFrame
         A row for each place that the child's phone published: ``at, lat, lon``, ``is_sent`` (to a server) and
         ``is_away`` (outside of the area).
@@ -78,7 +73,7 @@ class AfternoonRun:
     predicate : str
         Alice's filter.
     interval_s : float
-        Time between two places, in seconds.
+        Time between two places.
     """
 
     lab: Lab
@@ -95,13 +90,9 @@ class AfternoonRun:
     def measures(self) -> dict[str, Any]:
         """Return the numbers of places sent, their cost, and the shares that servers could read.
 
-        Returns
-        -------
-        dict
-            ``places``, ``outside`` and ``sent``, their numbers; ``child_kb`` and ``child_radio_j``; the
-            shares of the places outside and inside that a server could read, ``outside_read_share`` and
-            ``inside_read_share``, from a sample of about 20; and ``filter_read``, whether it could read the
-            filter.
+        Numbers: ``places, outside, sent``; cost: ``child_kb, child_radio_j``; of a sample of about 20 places
+        outside and inside ``outside_read_share, inside_read_share``; ``filter_read``: whether the filter is
+        readable.
         """
         bill = self.lab.bill().query("device == 'child'")[["bytes", "radio_mj"]].sum()
         searched = self.places[self.places["lat"].astype(str).str.len() >= _MIN_DIGITS]
@@ -119,13 +110,9 @@ class AfternoonRun:
         }
 
     def relay_guesses(self) -> dict[str, float]:
-        """Return how often a relay that reads nothing is right about whether the child is away.
+        """Return how often a relay that reads nothing is right about whether the child is away, as shares.
 
-        Returns
-        -------
-        dict of str to float
-            Shares of the places: ``by traffic`` (away if something comes), ``by silence`` (away if nothing
-            does) and ``always at home``.
+        ``by traffic``: away if something comes; ``by silence``: away if nothing does; ``always at home``.
         """
         import pandas as pd
 
@@ -144,14 +131,12 @@ class Afternoon:
 
     Parameters
     ----------
-    hours : float
-        Virtual time.
-    publish_minutes : float
-        Time between two places that the child's phone publishes, in minutes.
+    hours, publish_minutes : float
+        Virtual time, and time between two places that the child's phone publishes.
     area_km, roam_km : float
-        Sides of the square in which the child may be, and of that in which it is, in km.
+        Sides of the square in which the child may be, and of that in which it is.
     polling_s, filter_polling_s : float
-        Polling intervals of Alice's phone for places and of the child's for filters, in seconds.
+        Polling intervals of Alice's phone for places and of the child's for filters.
     link : str
         Link profile of both phones.
 
@@ -285,22 +270,17 @@ def interest_costs(
     Parameters
     ----------
     share : float
-        Probability with which a friend is interested in an item, from 0 to 1.
-    seed : int
-    friends, items : int
-    every_s : float
-        Time between two items, in seconds.
-    size_bytes : int
-    filter_polling_s : float
-        Interval at which the sender asks for new filters, in seconds. Without filters it never does.
+        Probability with which a friend is interested in an item.
+    seed, friends, items, size_bytes : int
+    every_s, filter_polling_s : float
+        Time between two items, and interval at which the sender asks for new filters, if there are any.
     link : str
-        Link profile of all phones.
 
     Returns
     -------
     dict
-        For "sender filters" and "all is sent": ``sender_j`` and ``friend_j``, the radio energy of the sender
-        and of a friend, and ``uploads``, the number of items that left the sender.
+        For "sender filters" and "all is sent": radio energy ``sender_j, friend_j`` (of the sender, of one
+        friend), and ``uploads``, the number of items that left the sender.
     """
     number("share", share, 0.0, 1.0)
     whole_number("friends", friends, 1, 1000)
@@ -353,8 +333,8 @@ def album_keys(seed: int) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A row per photo: ``event`` (the event), ``photo``, ``key`` (number of the key that encrypts it),
-        ``ann_keys, bob_keys`` (numbers of all keys that each has been sent).
+        A row per photo: ``event, photo, key`` (number of the key that encrypts it), ``ann_keys, bob_keys``
+        (numbers of all keys that each has been sent).
     """
     import pandas as pd
 
@@ -392,16 +372,13 @@ class ContrailPair:
 
     Parameters
     ----------
-    seed : int
-        Seed of the lab.
+    seed, receivers : int
+        All receivers subscribe alike.
     polling_s, idle_s : float
-        Polling interval of a receiver, and how long it keeps an idle connection, in seconds.
+        Polling interval of a receiver, and how long it keeps an idle connection.
     link : str
         Link profile of all devices.
-    receivers : int
-        Number of receivers; all of them subscribe alike.
     encrypted : bool
-        Whether items are encrypted.
     """
 
     def __init__(
@@ -480,15 +457,12 @@ def item_latencies_s(
 
     Parameters
     ----------
-    seed : int
-    polling_s, idle_s : float
+    seed, polling_s, idle_s, link
         As for :class:`ContrailPair`.
     count : int
         Number of items.
     pause_s : float
-        Mean time between an arrival and the next item, in seconds. With 0, sending follows the polls.
-    link : str
-        Link profile of all devices.
+        Mean time between an arrival and the next item. With 0, sending follows the polls.
     """
     pair = ContrailPair(seed, polling_s, idle_s, link=link)
     pair.sender_port.polling_interval_ms = 2000.0  # so that its radio does not fall asleep between two items
@@ -502,11 +476,10 @@ def receiver_radio_mw(
 
     Parameters
     ----------
-    seed : int
-    polling_s, idle_s, hours : float
-        As for :class:`ContrailPair`; and how long items are sent, in hours.
-    link : str
-        Link profile of all devices.
+    seed, polling_s, idle_s, link
+        As for :class:`ContrailPair`.
+    hours : float
+        Time for which items are sent.
     """
     pair = ContrailPair(seed, polling_s, idle_s, link=link)
     device = pair.lab.devices["receiver-0"]
@@ -563,7 +536,6 @@ class PartyViews:
     rows : tuple of PartyView
     published : Published
     lab : Lab
-        The lab in which it was sent.
     """
 
     rows: tuple[PartyView, ...]
@@ -603,12 +575,10 @@ def party_views(
     item : Item
     predicate : str, optional
         Filter that Alice's device installs on the child's; None: none.
-    item_id : str
-    encrypted : bool
     polling_s : float
-        Polling interval of Alice's device, in seconds, at most 3,600.
-    link : str
-    seed : int
+        Polling interval of Alice's device, at most 3,600 s.
+    item_id, encrypted, link, seed
+        As for ``Port.publish`` and :class:`ContrailPair`.
 
     Raises
     ------

@@ -37,18 +37,11 @@ class Journal:
 
     Parameters
     ----------
-    minutes : float
-        Virtual time of the operations.
-    operations : int
-        Edits and reads, at times and on devices that are drawn evenly.
-    edit_share : float
-        Share of edits among the operations; every edit is conditional.
-    cut_minutes : float
-        Length of a cut.
-    restart_s : float
-        Time from the kill of a phone to its restart.
-    replica_lag_s : float
-        Lag of the store's replicas.
+    minutes, operations, edit_share
+        Virtual time, number of edits and reads, at times and on devices that are drawn evenly, and the share
+        of edits; every edit is conditional.
+    cut_minutes, restart_s, replica_lag_s : float
+        Length of a cut, time from the kill of a phone to its restart, and lag of the store's replicas.
     fresh_s : float
         Largest age of a record with which a device answers by itself.
 
@@ -94,7 +87,7 @@ class Journal:
     def run(
         self, seed: int, reads: Literal["uncommitted", "committed", "committed_wio"], *, latest: bool = False
     ) -> Lab:
-        """Run the plan until every operation is answered.
+        """Run the plan until every operation is answered, and return the lab at the end.
 
         Parameters
         ----------
@@ -103,11 +96,6 @@ class Journal:
             Type of the reads.
         latest : bool
             Whether they ask for the store's latest version.
-
-        Returns
-        -------
-        Lab
-            The lab at the end, with its history and its bill.
         """
         lab = Lab(seed)
         cloud = Cloud(lab, replicas=2, replica_lag_s=self.replica_lag_s)
@@ -139,18 +127,9 @@ class Journal:
     def measures(lab: Lab) -> dict[str, float]:
         """Return what the looks of a run took, and how many of them were stale.
 
-        A look is stale if it lacks an edit that was committed before the look, or shows one that is refused
-        later.
-
-        Parameters
-        ----------
-        lab : Lab
-            As :meth:`run` returns it.
-
-        Returns
-        -------
-        dict of str to float
-            ``bytes, messages`` of all devices; ``mean_wait_s, longest_wait_s`` of looks; ``stale_share``.
+        ``bytes, messages`` are those of all devices of the ``lab``, ``mean_wait_s, longest_wait_s,
+        stale_share`` those of looks. A look is stale if it lacks an edit that was committed before it, or
+        shows one that is refused later.
         """
         bill, table = lab.bill(), lab.history()
         table = table[table["status"].isin(["ok", "failed"])]

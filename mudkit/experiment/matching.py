@@ -84,19 +84,10 @@ class MatchingLoad:
 
     Parameters
     ----------
-    subscriptions : int
-        The number of subscriptions, at least 1.
-    topics : int
-        The number of topics over which they are spread, at least 1.
-    seed : int
-        The same seed, 0 or more, draws the same subscriptions.
+    subscriptions, topics, seed : int
+        Number of subscriptions, at least 1, and of the topics over which they are spread.
     shape : {"box", "ranges", "wide", "skewed", "near"}
         Form of the subscriptions, see :data:`READ_PREDICATES`.
-
-    Raises
-    ------
-    ParameterError
-        The shape is unknown, or a number is out of its range.
     """
 
     subscriptions: int
@@ -192,12 +183,7 @@ def _index_of(subscriptions: Iterable[Subscription]) -> SubscriptionIndex:
 
 
 def paper_messages_per_s(subscriptions: int) -> float:
-    """Return the paper's curve: 5,000 messages/s at one subscription, 70,000 evaluations/s above it.
-
-    Notes
-    -----
-    A fit to the text of section 7.4 of Mobius (MobiSys 2012); Figure 5 itself is missing there.
-    """
+    """Return the paper's curve, fitted to the text of section 7.4 of Mobius (MobiSys 2012)."""
     return 1 / (_MESSAGE_S + (subscriptions - 1) * _EVALUATION_S)
 
 
@@ -235,11 +221,6 @@ def matching_times(
         ``scanned``, subscriptions evaluated per record, mean over some records; ``matched``, subscriptions
         matched per record, mean; ``records``; ``agreement``, share of the records evaluated one by one for
         which this method finds the same. Also :data:`PAPER_CURVE`, with the first three columns only.
-
-    Raises
-    ------
-    ParameterError
-        A number is not positive.
     """
     import pandas as pd
 

@@ -1,8 +1,4 @@
-"""A phone that looks at the news: each look is answered by the cloud, or by the phone itself.
-
-The moments of looks and articles are a function of the seed alone, so that read policies can be compared on
-the same ones (Mobius 6).
-"""
+"""A phone that looks at the news: each look is answered by the cloud, or by the phone itself (Mobius 6)."""
 
 from __future__ import annotations
 
@@ -42,11 +38,6 @@ class NewsReader:
     link : str
         Link of the phone, as in :meth:`mudkit.lab.Lab.device`.
 
-    Raises
-    ------
-    ParameterError
-        A value is out of range.
-
     Examples
     --------
     >>> from mudkit.systems.mud import AlwaysRemote
@@ -63,14 +54,11 @@ class NewsReader:
         check_ranges(self)
 
     def run(self, policy: ReadPolicy, seed: int = 0) -> dict[str, float]:
-        """Run the plan with a read policy on the phone.
+        """Run the plan with a read ``policy`` on the phone; same ``seed``: same looks and articles.
 
-        Returns
-        -------
-        dict of str to float
-            Number of ``looks``; the shares of them sent to the cloud (``sent_share``), and answered without
-            an article that was committed before (``stale_share``); the phone's ``messages, bytes, wakeups,
-            radio_j``, and the energy of its radio for each look (``j_per_look``).
+        The result has the number of ``looks``; the shares of them sent to the cloud (``sent_share``), and
+        answered without an article that was committed before (``stale_share``); the phone's ``messages,
+        bytes, wakeups, radio_j``, and the energy of its radio for each look (``j_per_look``).
         """
         lab = Lab(seed, record_messages=False)
         cloud, token = Cloud(lab), lab.token(app=_APP)
@@ -103,17 +91,9 @@ class NewsReader:
         }
 
     def compare(self, policies: Mapping[str, ReadPolicy], seed: int = 0) -> pd.DataFrame:
-        """Run the plan with several policies on the same looks and articles.
+        """Run the plan with each of ``policies``: a row of ``policy`` and the measures of :meth:`run`.
 
-        Returns
-        -------
-        pandas.DataFrame
-            ``policy`` and the measures of :meth:`run`, one row per policy.
-
-        Raises
-        ------
-        ParameterError
-            There is no policy.
+        Without a policy, it raises a ParameterError.
         """
         import pandas as pd
 

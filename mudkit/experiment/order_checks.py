@@ -88,15 +88,8 @@ class Trace:
             size_bytes=60,
             start=_START,
         )
-        return Task(
-            "a story",
-            "Who is old enough?",
-            "me.age >= item.least",
-            scenario,
-            self._about,
-            self._readers,
-            feeds,
-        )
+        predicate = "me.age >= item.least"
+        return Task("a story", "Who is old enough?", predicate, scenario, self._about, self._readers, feeds)
 
     def _about(self, seed: int, sender: str, number: int, loc: Any) -> Mapping[str, Any]:
         feed = int(sender.rsplit("-", 1)[1])
@@ -121,11 +114,7 @@ class _Moments:
 
 
 def traces(count: int, seed: int = 0, *, hides: bool = True) -> Iterator[Trace]:
-    """Draw traces: few items and many, anywhere, in crowds and far apart; writers may hide items.
-
-    Items are published in different minutes, in the first seconds of each. So a few seconds on the way do not
-    change which of two limits an item keeps.
-    """
+    """Draw traces: few items and many, anywhere, in crowds and far apart; writers may hide items."""
     for number in range(count):
         stream = Stream(seed, f"story {number}")
         # Every other trace is large: many items break some promises, few in the right places others.
@@ -142,6 +131,7 @@ def traces(count: int, seed: int = 0, *, hides: bool = True) -> Iterator[Trace]:
             minutes = begin + stream.integers(1, steps, 0, _MAX_MINUTES // 4)
         else:
             minutes = begin + np.cumsum(stream.integers(1, steps, _MAX_MINUTES // 6, _MAX_MINUTES // 4))
+        # Different minutes, first seconds: a few seconds on the way do not change which limits an item keeps.
         minutes = np.unique(minutes[minutes < _MAX_MINUTES])
         minutes = minutes[minutes != MIDNIGHT_MIN]
         steps = np.arange(len(minutes))
@@ -393,11 +383,7 @@ _RULES_TOLD: Final = dict(
 
 
 def _promises(names: Sequence[str]) -> tuple[str, ...]:
-    """Return what systems promise together.
-
-    Limits leave items out, and so does waiting for people. So only pairs without these promise to leave
-    nothing out, and Radiator, whose paper says so.
-    """
+    """Return what systems promise together: only pairs without limits and waiting leave nothing out."""
     promises = [promise for name in names for promise in _SYSTEMS[name].promises]
     limits = tuple(sorted(name for name in names if name in ("Last hop", "SUBLIM")))
     if limits and not any(name.startswith("Radiator") for name in names):
@@ -452,11 +438,10 @@ def check_orders(
     ----------
     compositions : iterable of str, optional
         Names of compositions, of :data:`PAIRS`; by default all.
-    scenarios : int
-        Random traces on which each is checked, the same for all orders of a composition.
-    seed : int
+    scenarios, seed : int
+        Number of random traces on which each is checked, the same for all orders of a composition.
     map : callable
-        As in :func:`mudkit.experiment.scoreboard`.
+        As for :func:`mudkit.experiment.compare`.
 
     Returns
     -------
@@ -497,7 +482,7 @@ def commutativity(table: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     table : pandas.DataFrame
-        Result of :func:`orders`.
+        Result of :func:`check_orders`.
 
     Returns
     -------
@@ -510,9 +495,8 @@ def commutativity(table: pd.DataFrame) -> pd.DataFrame:
 
     rows = []
     for name, part in table[table["composition"] != ALONE].groupby("composition", sort=False):
-        kept = part[part["promise"] != SAME_AS_FIRST].pivot(
-            index="promise", columns="order", values="is_kept"
-        )
+        promises = part[part["promise"] != SAME_AS_FIRST]
+        kept = promises.pivot(index="promise", columns="order", values="is_kept")
         counts = kept.sum()
         best = [str(order) for order in part["order"].unique() if counts[order] == counts.max()]
         rows.append(

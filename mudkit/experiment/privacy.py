@@ -40,16 +40,15 @@ def contacts(lab: Lab) -> pd.DataFrame:
     Parameters
     ----------
     lab : Lab
-        A lab that keeps what parties held; of a run, ``run.lab``.
+        Lab with ``record_exposure=True``; of a run, ``run.lab``.
 
     Returns
     -------
     pandas.DataFrame
         One row for each device that a message has named: ``party`` (who received the message), ``system``,
         ``source`` and ``destination`` (for a server, the device that sent it and the one it named; a device
-        learns who writes to it), ``field`` (that named it), ``ts``, ``clear_bytes``, ``ciphertext_bytes`` (of
-        the whole message). A server also knows what it sends to a device in clear. Messages between servers
-        are left out.
+        learns who writes to it), ``field`` (that named it), ``ts, clear_bytes, ciphertext_bytes`` (of the
+        message). A server also knows what it sends in clear. Messages between servers are left out.
     """
     import pandas as pd
 
@@ -72,7 +71,7 @@ def contacts(lab: Lab) -> pd.DataFrame:
 
 
 def party_knowledge(lab: Lab) -> pd.DataFrame:
-    """Sum up what each party learnt, for the table of a scoreboard.
+    """Return what each party learnt, summed up from :func:`contacts`.
 
     Parameters
     ----------
@@ -83,8 +82,7 @@ def party_knowledge(lab: Lab) -> pd.DataFrame:
     pandas.DataFrame
         One row per (system, party), where ``party`` is a device, or ``servers`` for all of them together:
         ``devices`` and ``pairs`` (of whom it was told, and who talks with whom), ``messages`` (that told it),
-        ``first``, ``last``, ``clear_bytes`` and ``ciphertext_bytes`` (of these messages), ``stored_bytes``
-        (of everything).
+        ``first, last, clear_bytes, ciphertext_bytes`` (of these), ``stored_bytes`` (of everything).
     """
     import pandas as pd
 
@@ -153,12 +151,11 @@ _NEEDLE: Final = 24
 
 
 def knowledge(run: Run) -> pd.DataFrame:
-    """Return what parties know after a task.
+    """Return what parties know after a task; a run without ``record_exposure=True`` raises a ParameterError.
 
     Parameters
     ----------
     run : Run
-        Run with ``record_exposure=True``.
 
     Returns
     -------
@@ -167,11 +164,6 @@ def knowledge(run: Run) -> pd.DataFrame:
         and ``a phone`` (means over the phones). Columns: ``items_read`` (held in clear),
         ``items_not_for_it`` (of these, those that it neither wanted nor published), ``devices`` and ``pairs``
         (named to it in clear), ``clear_kb`` and ``ciphertext_kb`` (received, after unpacking).
-
-    Raises
-    ------
-    ParameterError
-        The lab does not keep what parties held.
     """
     import pandas as pd
 
@@ -247,7 +239,7 @@ def disclosures(run: Run) -> pd.DataFrame:
     Parameters
     ----------
     run : Run
-        Run with ``record_exposure=True``.
+        As for :func:`knowledge`.
 
     Returns
     -------
@@ -256,7 +248,6 @@ def disclosures(run: Run) -> pd.DataFrame:
         phones, ``places`` (at least one place of the phone, without those of items) and ``interests`` (the
         longest text in which its user says what she wants, unless the party wants the same). NaN where the
         task has no places, or no such texts.
-
     """
     import pandas as pd
 

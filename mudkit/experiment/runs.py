@@ -76,15 +76,8 @@ class Run(Displayed):
     ----------
     task : Task
         For a run of a scenario, :meth:`Task.addressed <mudkit.experiment.Task.addressed>` of it.
-    system : str
-        Its name.
-    seed : int
-    testbed : Testbed
-
-    Attributes
-    ----------
-    lab : Lab
-        The lab at the end of the run.
+    system, seed, testbed
+        Name of the system, and what it ran with; ``lab`` is the lab at the end of the run.
     """
 
     def __init__(self, task: Task, system: str, seed: int, testbed: Testbed) -> None:
@@ -113,10 +106,7 @@ class Run(Displayed):
         return self.lab.bill()
 
     def energy(self) -> pd.DataFrame:
-        """Return the energy of all radios by state (ramp, active, tail): ``state, energy_j, energy_share``.
-
-        The states are integrated over time, and add up to the bill.
-        """
+        """Return the billed radio energy by state (ramp, active, tail): ``state, energy_j, energy_share``."""
         import pandas as pd
 
         radios = pd.concat([self.lab.radio(name) for name in self.lab.devices])
@@ -151,16 +141,12 @@ class Run(Displayed):
         return digest.hexdigest()
 
     def measures(self) -> dict[str, float]:
-        """Return the measures of the run.
+        """Return the measures of the run; NaN without a value.
 
-        Returns
-        -------
-        dict of str to float
-            Of a task the :data:`MEASURES`. Of a scenario, over all devices: ``messages``, ``bytes``,
-            ``radio_j``, ``wakeups``, ``j_per_read``; of all items and receivers the shares delivered and read
-            before they expired (``delivered_share``, ``read_share``), and expired (``expired_share``); of
-            those delivered, and read, in time the medians ``latency_s`` and ``staleness_s``. NaN without a
-            value.
+        Of a task the :data:`MEASURES`. Of a scenario, over all devices: ``messages, bytes, radio_j, wakeups,
+        j_per_read``; of all items and receivers the shares delivered and read before they expired
+        (``delivered_share, read_share``), and expired (``expired_share``); of those delivered, and read, in
+        time the medians ``latency_s`` and ``staleness_s``.
         """
         return self._scenario_measures() if self.task.is_addressed else self._task_measures()
 
@@ -220,8 +206,7 @@ def run(
     ----------
     plan : Scenario or Task
     system : callable
-        Returns an adapter for a testbed, for instance the class
-        :class:`mudkit.experiment.StoreAndForward`, or one of :data:`mudkit.experiment.ADAPTERS`.
+        Returns an adapter for a testbed: one of :data:`mudkit.experiment.ADAPTERS`, or another class.
     seed : int
         Same plan, system and seed: same run.
     name : str, optional
@@ -365,19 +350,15 @@ class _Play:
 
     def _draw_receivers(self, sender: str, number: int) -> list[str]:
         """Draw distinct devices other than the sender; a single device sends to itself."""
-        names, count, receivers = (
-            self._testbed.phones,
-            len(self._testbed.phones),
-            self._task.scenario.receivers,
-        )
-        row = self._rows[sender]
+        names, receivers = self._testbed.phones, self._task.scenario.receivers
+        count = len(names)
         if count == 1:
             return [sender]
         device = self._lab.devices[sender].number
         # The devices with the lowest draws would be a draw for each of them; this is one for each receiver.
         steps = number * receivers + np.arange(receivers)
         draws = self._receivers.integers(device, steps, 0, count - 1 - np.arange(receivers))
-        taken = [row]
+        taken = [self._rows[sender]]
         for draw in draws.tolist():
             for other in sorted(taken):
                 draw += draw >= other

@@ -53,34 +53,28 @@ class Scenario:
 
     Parameters
     ----------
-    devices : int
-    hours : float
-        Virtual time.
+    devices, hours
+        Phones, and virtual time.
     link, outage, mobility, battery_j, every_s
         As in :meth:`mudkit.lab.Lab.fleet`.
-    items : Workload
-        When each device publishes an item.
-    receivers : int
-        How many others each item is for, drawn evenly.
-    size_bytes : int
+    items, reads, queries : Workload
+        When each device publishes an item, and its user looks at what has arrived, or asks for what is around
+        her (a row of the trace's ``reads``; needs a mobility). Queries may be None.
+    receivers, size_bytes : int
+        How many others each item is for, drawn evenly, and its size.
     expires_s : float, optional
         Time after its creation in which an item is worth reading; None: for ever.
-    reads : Workload
-        When each device's user looks at what has arrived.
-    queries : Workload, optional
-        When each device's user asks for what is around her (a row of the trace's ``reads``); needs a
-        mobility.
     box_km, window_s : float
         What a query asks for.
     loss_share, repeat_share, delay_share, delay_s : float
-        What goes wrong with messages, see :meth:`mudkit.fleet.Faults.messages`.
+        As in :meth:`mudkit.fleet.Faults.messages`.
     start : str
         As in :class:`mudkit.lab.Lab`.
 
     Raises
     ------
     ParameterError
-        A value is of the wrong kind or out of range, or queries are asked where there is no mobility.
+        A value is not usable, or queries are asked where there is no mobility.
     """
 
     devices: int = 20
@@ -131,9 +125,8 @@ class Scenario:
             every_s=self.every_s, battery_j=self.battery_j, base_mw=BASE_MW, context={},
         )  # fmt: skip
         if self.queries is not None:
-            _require_mobility(
-                self, "queries", "A query asks for what is around a device, which has no place."
-            )
+            summary = "A query asks for what is around a device, which has no place."
+            _require_mobility(self, "queries", summary)
 
     def describe(self) -> dict[str, str]:
         """Return all parameters of a run, in words."""
@@ -259,10 +252,8 @@ class Item(NamedTuple):
 
     Parameters
     ----------
-    name : str
-        Unique in the run.
-    sender : str
-        A phone, or a feed.
+    name, sender : str
+        The name is unique in the run; the sender is a phone, or a feed.
     metadata : mapping of str to object
         Metadata, which wants are about; always with ``who`` (the sender) and ``rank``.
     size_bytes : int
@@ -312,10 +303,7 @@ class Task:
 
     Parameters
     ----------
-    name : str
-    question : str
-        One sentence.
-    predicate : str
+    name, question, predicate : str
         Predicate of the users to whom an item is useful (:class:`Interest`), evaluated at publication.
     scenario : Scenario
         The phones, and when items are published; ``receivers`` is not used.
@@ -324,14 +312,13 @@ class Task:
         (:data:`ProfilesOf`).
     feeds : int
         Senders that are no phones: always connected, without a battery. 0: the phones send.
-    is_shown : bool
-        Whether an item is seen on arrival; else when the user looks (``scenario.reads``).
+    is_shown, is_addressed : bool
+        Whether an item is seen on arrival; else when the user looks (``scenario.reads``). Whether each item
+        names its receivers, see :meth:`addressed`.
     max_shown : int or None
         Items that a user sees at one look, highest ranks first; None: all.
     renew_s, renew_km : float
         Shortest time and distance between two reports of a phone whose want depends on its place.
-    is_addressed : bool
-        Whether each item names its receivers, see :meth:`addressed`.
     """
 
     name: str
@@ -382,12 +369,7 @@ class Task:
         )
 
     def over(self, **changes: Any) -> Task:
-        """Return the task with other parameters of its scenario, for instance ``devices=200, hours=24``.
-
-        Parameters
-        ----------
-        **changes
-            Parameters of :class:`~mudkit.experiment.Scenario`, with new values.
+        """Return the task with ``changes`` of its scenario, for instance ``devices=200, hours=24``.
 
         Raises
         ------

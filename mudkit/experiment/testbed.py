@@ -5,9 +5,6 @@ item's content must stand in one message that came over the phone's link since t
 must have left its sender over the sender's link in the same way before. It may stand there as it is, among
 others, or packed as :mod:`mudkit.fleet.unpacking` can open it. A ciphertext counts as an item if it is at
 least as long as the content can be written (six bits a letter); none of its bytes counts for two items.
-
-Deliveries stand in the trace's table under the system :data:`APP`, one row for each phone that wanted the
-item and for each that received it. Records of the machines stand there under their own names.
 """
 
 from __future__ import annotations
@@ -246,6 +243,9 @@ class Adapter(Protocol):
 class Testbed:
     """Devices, wants and deliveries of a run.
 
+    Deliveries stand in the trace's table under the system :data:`APP`, one row for each phone that wanted the
+    item and for each that received it. Records of the machines stand there under their own names.
+
     Parameters
     ----------
     task : Task
@@ -293,16 +293,12 @@ class Testbed:
         return profile
 
     def record_arrival(self, phone: str, item: str) -> None:
-        """Record that an item has arrived on a phone.
-
-        Repeated arrivals, and those on the sender, do not count. A message must have carried all of the
-        item's content from its sender, and one to this phone, since it was published: as it is, with others,
-        packed, or sealed.
+        """Record that an item has arrived on a phone; not again, and not on its sender.
 
         Raises
         ------
         ParameterError
-            There is no such phone or item, or no message has brought it there.
+            There is no such phone or item, or no message has brought all of its content there.
         """
         if phone not in self._profiles or item not in self._items:
             raise ParameterError(
@@ -327,14 +323,7 @@ class Testbed:
         self._note(item, phone, row)
 
     def show(self, phone: str, chosen: Collection[str] | None = None) -> None:
-        """Show the user of a phone the best items that have arrived and not expired.
-
-        Parameters
-        ----------
-        phone : str
-        chosen : collection of str, optional
-            Items among which to choose; by default all that have arrived.
-        """
+        """Show a phone's user the best arrived items that have not expired, of those ``chosen`` or of all."""
         now_us = self.lab.world.now_us
         waiting = [
             name

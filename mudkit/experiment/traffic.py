@@ -63,22 +63,9 @@ class TrafficRun:
     def measures(self, near_km: float = 1.0) -> dict[str, float]:
         """Return what the run cost and how late messages were, by measure.
 
-        Parameters
-        ----------
-        near_km : float
-            Cells up to this distance from the receiver are near, in km.
-
-        Returns
-        -------
-        dict of str to float
-            ``server_kb``, sent by the server; ``phones_kb``, sent by all phones; ``aggregates``;
-            ``mean_delay_s``, the mean over all messages and receivers; ``near_delay_s, far_delay_s``, the
-            same for cells near the receiver and beyond.
-
-        Raises
-        ------
-        ParameterError
-            The distance is not usable.
+        ``server_kb`` and ``phones_kb`` are sent by the server and by all phones. ``mean_delay_s`` is the mean
+        over all messages and receivers; ``near_delay_s, far_delay_s`` are those of :meth:`delays`;
+        ``aggregates`` is the number of aggregates that the server sent.
         """
         bill = self.lab.bill()
         near_s, far_s = self.delays(near_km)
@@ -101,18 +88,13 @@ class Traffic:
 
     Parameters
     ----------
-    cars : int
-    minutes : float
-        Virtual time.
-    every_s : float
-        Time between two contexts of a car.
+    cars, minutes, every_s
+        Number of cars, virtual time, and time between two contexts of a car.
     mobility : str or Mobility
         As in :meth:`mudkit.lab.Lab.fleet`; with :class:`mudkit.sources.mobility.Replay`, cars report the
         speeds of a recorded trace where it has them.
-    far_km : float
-        Distance between the listeners downtown and out of town.
-    jam_km : float
-        Radius of the added jam; 0: none.
+    far_km, jam_km : float
+        Distance between the listeners downtown and out of town, and radius of the added jam; 0: none.
 
     Examples
     --------
@@ -141,10 +123,7 @@ class Traffic:
     def reports(self, seed: int) -> pd.DataFrame:
         """Return the reports of a ``seed`` in order: ``t_s, car, lat, lon, speed_kmh``.
 
-        Raises
-        ------
-        ParameterError
-            There is no report with a speed.
+        Without a report that has a speed, it raises a ParameterError.
         """
         lab = Lab(seed)
         self._fleet(lab)
@@ -202,12 +181,10 @@ class Traffic:
 
         Parameters
         ----------
-        seed : int
-        aggregability : callable
-        cell_km : float
-            Side of the cells whose mean speeds are propagated.
-        max_retention_s : float
-            Longest time that a message waits.
+        seed, aggregability
+            Aggregability function of the server.
+        cell_km, max_retention_s : float
+            Side of the cells whose mean speeds are propagated, and longest time that a message waits.
         **settings
             Settings of :class:`~mudkit.systems.radiator.Server`, for instance ``chain``.
         """
@@ -266,10 +243,8 @@ class Traffic:
 
         Parameters
         ----------
-        reports : pandas.DataFrame
-            Result of :meth:`reports`.
-        aggregability, cell_km, max_retention_s
-            As for :meth:`run`.
+        reports, aggregability, cell_km, max_retention_s
+            Result of :meth:`reports`, and settings as for :meth:`run`.
 
         Returns
         -------

@@ -59,26 +59,21 @@ class Ward:
 
     Parameters
     ----------
-    patients : int
-        Patients, numbered from 1, and assigned to the doctors in turn.
-    doctors : int
-    hours : float
-    every_s : float
-        Interval between two messages of a patient's monitor, each with the electrocardiogram of that time.
-    alarms_per_day : float
-        Mean number of alarms of a patient.
-    alarm_minutes : float
-        Mean length of an alarm.
-    edge_m : float
-        Side of the square of the ward, with four access points in it.
-    range_m : float
-        Range of an access point's Wi-Fi; beyond it, a doctor's device uses EDGE.
+    patients, doctors : int
+        Patients are numbered from 1, and assigned to the doctors in turn.
+    hours, every_s : float
+        Virtual time, and interval between two messages of a patient's monitor, each with the
+        electrocardiogram of that time.
+    alarms_per_day, alarm_minutes : float
+        Mean number of a patient's alarms, and their mean length.
+    edge_m, range_m : float
+        Side of the square of the ward, and range of the Wi-Fi of each of the four access points in it; beyond
+        it, a doctor's device uses EDGE.
     outage : float
         Share of time without any network.
-    battery_j, base_mw : float
-        A doctor's device: energy of its battery at the beginning, and power without its radio (idle with the
-        display off, Carroll and Heiser, USENIX ATC 2010).
-    display_px : int
+    battery_j, base_mw, display_px
+        A doctor's device: energy of its battery at the beginning, power without its radio (idle with the
+        display off, Carroll and Heiser, USENIX ATC 2010), and display.
 
     Examples
     --------
@@ -130,9 +125,8 @@ class WardRun(NamedTuple):
 
     Parameters
     ----------
-    system : str
-    seed : int
-    lab : Lab
+    system, seed, lab
+        What was run, and the lab at the end.
     alarms : pandas.DataFrame
         A row for each alarm and doctor: ``patient, doctor, from_s, until_s, shown_s`` (NaN: not before its
         end).
@@ -152,12 +146,8 @@ class WardRun(NamedTuple):
     def measures(self) -> dict[str, float]:
         """Return the measures over all doctors.
 
-        Returns
-        -------
-        dict of str to float
-            ``megabytes`` and ``messages`` both ways, ``alarm_s`` (median) and ``alarm_p95_s`` from the first
-            low pulse to the first on a doctor's device, the shares of :meth:`alarm_shares`, ``battery_h``
-            (mean).
+        ``megabytes`` and ``messages`` both ways, ``alarm_s`` (median) and ``alarm_p95_s`` from the first low
+        pulse to the first on a doctor's device, the shares of :meth:`alarm_shares`, ``battery_h`` (mean).
         """
         bill = self.lab.bill()
         delay = self.alarms["shown_s"] - self.alarms["from_s"]
@@ -171,19 +161,10 @@ class WardRun(NamedTuple):
         }
 
     def alarm_shares(self, until_h: float = math.inf) -> dict[str, float]:
-        """Return which share of the alarms is not shown in time, and why.
+        """Return the shares of alarms that begin before ``until_h`` and are not shown in time, and why.
 
-        Parameters
-        ----------
-        until_h : float
-            Only alarms that begin before this hour are counted; by default all.
-
-        Returns
-        -------
-        dict of str to float
-            ``missed_share`` of alarms that a device does not show before their end; it is the sum of
-            ``off_share`` (the battery was empty when the alarm began) and ``late_share`` (it was not).
-            All are 0 if there was no alarm.
+        ``missed_share`` of alarms that a device does not show before their end is the sum of ``off_share``
+        (the battery was empty when the alarm began) and ``late_share``. All are 0 if there was no alarm.
         """
         alarms = self.alarms[self.alarms["from_s"] < until_h * 3600.0]
         if not len(alarms):
@@ -206,11 +187,8 @@ def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
     Parameters
     ----------
     ward : Ward
-        Number and rate of the messages, and the rate of alarms.
-    seed : int
-        Seed of the ward.
-    patient : int
-        Number of the patient, from 0.
+    seed, patient : int
+        Seed of the run, and number of the patient.
 
     Returns
     -------
@@ -278,8 +256,7 @@ class _Shift:
             world.ask_at(round(self.offsets_s[patient] * _S), self._publish, (patient, 0))
         world.at(0, self._roam)
         self.lab.run(hours=ward.hours)
-        columns = ["doctor", "patient", "at_s", "pulse", "ecg_bytes"]
-        shown = pd.DataFrame(self.shown, columns=columns)
+        shown = pd.DataFrame(self.shown, columns=["doctor", "patient", "at_s", "pulse", "ecg_bytes"])
         hours = pd.Series({name: self._hours(name) for name in self.names})
         return WardRun(self.system, self.seed, self.lab, self._alarms(shown), shown, hours)
 

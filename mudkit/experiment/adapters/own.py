@@ -184,22 +184,10 @@ ITEMS: Final = "items"
 
 
 class Here:
-    """Context of a machine; created again when the machine is restarted.
+    """Context of a machine on the host with the address ``me``; created again when the machine is restarted.
 
-    Parameters
-    ----------
-    me : str
-        Name and address of its host.
-    store : Store
-        Durable state: all that one call of ``handle`` puts there is stored, or nothing of it.
-    want : Interest
-
-    Attributes
-    ----------
-    relay : str
-        The relay's address.
-    memory : dict
-        Volatile state, lost at a restart.
+    All that one call of ``handle`` puts into the durable ``store`` is stored, or nothing of it. ``memory`` is
+    lost at a restart.
     """
 
     __slots__ = ("_want", "me", "memory", "relay", "store")
