@@ -44,16 +44,3 @@ def test_what_relays_held_of_the_items_is_ciphertext(done):
     assert held[held.party.str.startswith("contrail-") & (held.form == "ciphertext")].bytes.sum() > 100_000
     for private in ("x" * 77, "destination"):
         assert not [party for party, *_ in done.trace.exposure.find(private) if party.startswith("contrail-")]
-
-
-def test_friends_who_have_asked_beforehand_get_the_first_item_sooner():
-    scenario = Scenario(devices=2, hours=1.0, items=Poisson(per_day=48), size_bytes=20)
-    names = ["phone-00000", "phone-00001"]
-    friends = {names[0]: [names[1]], names[1]: [names[0]]}
-    cold, warm = (
-        run(scenario, lambda lab, known=known: Contrail(lab, known, polling_interval_ms=300_000), seed=4)
-        for known in ({}, friends)
-    )
-    first = [each.deliveries.latency_s.iloc[0] for each in (cold, warm)]
-    assert first[0] > first[1]
-    assert warm.deliveries.latency_s.max() < 301
