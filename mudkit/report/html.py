@@ -154,9 +154,9 @@ def export_html(
 ) -> None:
     """Write an executed notebook as one HTML file that opens without a network.
 
-    Plotly figures work as in JupyterLab, with one copy of plotly.js; folium maps keep their page, and ask the
-    tile server of ``tiles=``. Outputs of widgets and progress bars are left out, mathematics stays LaTeX
-    text, pictures from the network become links; scripts, styles and frames from there are removed.
+    Plotly figures work as in JupyterLab, with one copy of plotly.js; folium maps keep their page.
+    Outputs of widgets and progress bars are left out, mathematics stays LaTeX text, pictures from the network
+    become links; scripts, styles and frames from there are removed.
     """
     shown = copy.deepcopy(notebook)
     figures = replace_outputs(shown)

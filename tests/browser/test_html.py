@@ -76,7 +76,7 @@ def test_figures_and_maps_are_drawn_without_a_network(open_report):
     picture.wait_for()
     assert picture.evaluate("element => element.decode().then(() => element.naturalWidth)") > 100
     assert picture.bounding_box()["height"] > 100
-    assert page.locator("iframe").bounding_box()["height"] == 300
+    assert page.locator("iframe").bounding_box()["height"] == 480
     whole = page.locator("main").bounding_box()["width"]
     for selector in ("iframe", ".mudkit-figure"):
         assert page.locator(selector).first.bounding_box()["width"] > 0.94 * whole

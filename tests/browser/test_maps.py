@@ -35,7 +35,7 @@ def base_map(positions):
     """The ground of a map alone."""
     ground = places(positions, "positions")
     everywhere = np.ones(len(ground[0]))
-    return map_with_ground("Map of positions", [ground], ground, 480, None, everywhere)[0]
+    return map_with_ground("Map of positions", [ground], ground, everywhere)[0]
 
 
 @pytest.fixture

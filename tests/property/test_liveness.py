@@ -125,7 +125,7 @@ def place_of_sublim() -> Place:
     place.asks = {
         of_sublim.Publish: (net, of_sublim.Publish({"n": 1}, None)),
         of_sublim.ReadState: (point, of_sublim.ReadState("doctor")),
-        of_sublim.InstallPolicy: (doctor, of_sublim.InstallPolicy(ward.describe())),
+        of_sublim.InstallPolicy: (doctor, of_sublim.InstallPolicy(ward.to_dict())),
         of_sublim.Read: (doctor, of_sublim.Read()),
     }
 
