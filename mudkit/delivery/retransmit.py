@@ -36,8 +36,7 @@ class RetransmitTimer(Generic[_K]):
 
     The timeout of an item is the link time of all items in flight (``us_per_byte``) plus ``timeout_us``,
     which doubles at each retransmission up to ``max_timeout_us``. Twice the last measured answer time is
-    added, because answers take longer when a server's link is saturated; at most half of ``max_timeout_us``,
-    because one answer that an outage has held back must not delay what is lost later.
+    added, because answers take longer when a server's link is saturated.
     """
 
     __slots__ = (
@@ -87,8 +86,7 @@ class RetransmitTimer(Generic[_K]):
         times, since_us = (0, now_us) if before is None else (before.times, before.sent_us)
         self.size_bytes += size_bytes - (0 if before is None else before.size_bytes)
         wait_us = min(self._timeout_us << min(times, 10), self._max_timeout_us)
-        answer_us = min(2 * self._took_us, self._max_timeout_us // 2)
-        due_us = now_us + wait_us + self._us_per_byte * self.size_bytes + answer_us
+        due_us = now_us + wait_us + self._us_per_byte * self.size_bytes + 2 * self._took_us
         self._waiting[key] = _Waiting(due_us, since_us, times + 1, size_bytes)
         if self._set_us is not None and self._set_us <= due_us:
             return ()

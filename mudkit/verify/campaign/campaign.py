@@ -23,8 +23,10 @@ __all__ = ["BURST_S", "MINUTES", "SETTLE_HOURS", "Campaign"]
 MINUTES: Final = (12, 75)
 """Lengths of runs; in the longer ones, notification servers give up silent devices."""
 SETTLE_HOURS: Final = 1.5
-BURST_S: Final = 60.0
-"""Time within which messages lost in a burst are retransmitted and answered."""
+BURST_S: Final = 180.0
+"""Time, in seconds, within which what a burst of losses has lost arrives: the three minutes that are promised.
+
+An answer that was late before the burst moves the first deadline."""
 
 
 class Campaign:

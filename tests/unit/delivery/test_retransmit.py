@@ -26,15 +26,6 @@ def test_what_is_sent_later_does_not_move_a_deadline_and_an_answer_touches_only_
     assert timer.answered(8 * S, "a") == timer.fired(9 * S) == ()
 
 
-def test_one_answer_that_an_outage_held_back_does_not_delay_what_is_lost_later() -> None:
-    timer: RetransmitTimer[str] = RetransmitTimer("t")
-    timer.sent(0, "held back")
-    timer.answered(1000 * S, "held back")
-    timer.sent(1000 * S, "lost")
-    assert timer.overdue(1034 * S) == []
-    assert timer.overdue(1035 * S) == ["lost"]
-
-
 def test_who_waits_for_much_waits_longer() -> None:
     timer: RetransmitTimer[str] = RetransmitTimer("t")
     timer.sent(0, "long", 100_000)
