@@ -24,7 +24,7 @@ MINUTES: Final = (12, 75)
 """Lengths of runs; in the longer ones, notification servers give up silent devices."""
 SETTLE_HOURS: Final = 1.5
 BURST_S: Final = 180.0
-"""Time, in seconds, within which what a burst of losses has lost arrives: the three minutes that are promised.
+"""Time, in seconds, within which what a burst of losses has lost arrives: the promised three minutes.
 
 An answer that was late before the burst moves the first deadline."""
 
