@@ -79,11 +79,10 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
         for accepts, value in zip(by_place, args):  # noqa: B905 - there may be fewer arguments
             if accepts is not None and not accepts(value):
                 _refuse(function, args, kwargs)
-        if kwargs:
-            for name, value in kwargs.items():
-                accepts = by_name.get(name, rest)
-                if accepts is not None and not accepts(value):
-                    _refuse(function, args, kwargs)
+        for name in kwargs:
+            accepts = by_name.get(name, rest)
+            if accepts is not None and not accepts(kwargs[name]):
+                _refuse(function, args, kwargs)
         try:
             return function(*args, **kwargs)
         except TypeError:

@@ -7,10 +7,11 @@ import os
 import shutil
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.feather as feather
 
 from mudkit.errors import ParameterError, SimulationProblem, brief
-from mudkit.events import Record
+from mudkit.events import Call, Record
 from mudkit.files import work_folder
 from mudkit.fleet.device import Device
 from mudkit.fleet.energy import RADIOS, Carried, Stretch, timeline
@@ -40,6 +41,8 @@ TABLES: Final = (
 """Names of the tables of a recorder."""
 
 _ROWS_IN_MEMORY: Final = 1 << 18
+_MAX_ANSWERS: Final = 64
+"""Operations that are made into rows at once: one after the other, they take half the time."""
 _CONTENT: Final = 200
 _DETAIL: Final = 1000
 
@@ -69,11 +72,51 @@ def _text(value: Any) -> str | None:
 
 def _merged(details: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return the descriptions of an operation by record: a later one updates the earlier."""
+    if len(details) == 1:
+        return details
     merged: dict[tuple[Any, Any], Mapping[str, Any]] = {}
     for row in details:
         place = row.get("table"), row.get("key")
         merged[place] = {**merged[place], **row} if place in merged else row
     return list(merged.values())
+
+
+_Answer: TypeAlias = tuple[Process, int, Call, int, int | None, str, Sequence[Mapping[str, Any]] | None]
+"""What the rows of an operation are made of: not its result, which may be large."""
+
+
+def _answer_of(operation: Operation) -> _Answer:
+    return (
+        operation.process, operation.session, operation.call, operation.invoked_us, operation.responded_us,
+        operation.status, operation.details,
+    )  # fmt: skip
+
+
+def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
+    """Return the rows of operations: one for each record that one concerns."""
+    rows: list[tuple[Any, ...]] = []
+    for process, session, call, invoked_us, responded_us, status, details in answers:
+        called, host, name = call.operation, process.host.name, call.name
+        argument = call.arguments.get if isinstance(called, str) else partial(_field, called)
+        for detail in _NO_DETAILS if details is None else _merged(details):
+            described = detail.get
+            table = described("table") or argument("table")
+            key = described("key") or argument("key")
+            kind = described("type") or argument("type")
+            hashed = described("value_hash")
+            rows.append((
+                host, session, call.op_id, name,
+                table if type(table) is str else _text(table),
+                key if type(key) is str else _text(key),
+                kind if type(kind) is str else _text(kind),
+                invoked_us, responded_us, status, described("version"),
+                hashed() if callable(hashed) else hashed,
+            ))  # fmt: skip
+    return rows
+
+
+def _field(operation: Any, name: str) -> Any:
+    return getattr(operation, name, None)
 
 
 def _is_time(value: Any) -> bool:
@@ -180,6 +223,8 @@ class Recorder:
         self._devices = _Devices(world)
         self._open: dict[Operation, None] = {}
         """Operations without an answer, including lost ones, in order of their calls."""
+        self._answers: list[_Answer] = []
+        """Answered operations that are not rows yet."""
         world.on_link = self._link
         world.on_incident = self._incident
         world.on_failure = self._failure
@@ -331,41 +376,25 @@ class Recorder:
 
     def _answered(self, operation: Operation) -> None:
         del self._open[operation]
+        answered = self._answers
+        answered.append(_answer_of(operation))
+        if len(answered) >= _MAX_ANSWERS:
+            self._take_answers()
+
+    def _take_answers(self) -> None:
+        """Move the answered operations into rows."""
         rows = self._rows["operations"]
-        rows += self._operations(operation)
+        rows += _operation_rows(self._answers)
+        self._answers.clear()
         if len(rows) >= _ROWS_IN_MEMORY:
             self._spill("operations", self._take("operations"))
-
-    def _operations(self, operation: Operation) -> list[tuple[Any, ...]]:
-        """Return the rows of an operation: one for each record that it concerns."""
-        call, details = operation.call, operation.details or _NO_DETAILS
-        called = call.operation
-        if isinstance(called, str):
-            argument = call.arguments.get
-            of_table, of_key, of_type = argument("table"), argument("key"), argument("type")
-        else:
-            of_table, of_key = getattr(called, "table", None), getattr(called, "key", None)
-            of_type = getattr(called, "type", None)
-        if len(details) > 1:
-            details = _merged(details)
-        rows: list[tuple[Any, ...]] = []
-        for detail in details:
-            described = detail.get
-            key, hashed = described("key", of_key), described("value_hash")
-            rows.append((
-                operation.process.host.name, operation.session, call.op_id, call.name,
-                _text(described("table", of_table)),
-                key if type(key) is str else _text(key),
-                _text(described("type", of_type)),
-                operation.invoked_us, operation.responded_us, operation.status, described("version"),
-                hashed() if callable(hashed) else hashed,
-            ))  # fmt: skip
-        return rows
 
     # -- what goes out
 
     def pieces(self, name: str) -> Iterator[pa.Table]:
         """Yield a table in pieces, each with its schema; open rows are in the last one."""
+        if name == "operations":
+            self._take_answers()
         for file in self._files[name]:
             yield feather.read_table(file)
         if name == "positions":
@@ -385,7 +414,7 @@ class Recorder:
             elif name == "links":
                 more = list(self._links.values())
             elif name == "operations":
-                more = [row for operation in self._open for row in self._operations(operation)]
+                more = _operation_rows(map(_answer_of, self._open))
             yield self._table(name, self._rows[name] + more)
 
     def table(self, name: str) -> pa.Table:

@@ -127,7 +127,7 @@ class Predicate:
             raise _misnamed(parsed, parameters)
         constants = []
         for slot, source in enumerate(parsed.sources):
-            if isinstance(source, Parameter):
+            if type(source) is Parameter:
                 constants.append(_constant(parameters[source.name], source.name, parsed, slot))
             elif isinstance(source, ListOf):
                 constants.append(_list_of(parsed, slot, source, parameters))
