@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 else:
     Value = Any  # msgspec has no recursive types
 
+_SINGLE: Final = frozenset({bool, int, float, str, bytes, type(None)})
+"""Types of most values: they hold no others."""
+
 Fields: TypeAlias = Mapping[str, Value]
 """Mapping of an application: content of a message, columns of a row, attributes of a context."""
 
@@ -23,10 +26,8 @@ MAX_MESSAGE_DEPTH: Final = 128
 
 def wire_fields(message: Any) -> Mapping[str, Any]:
     """Return the fields of a message by wire name, its kind first; empty for a value without fields."""
-    if isinstance(message, Mapping):
-        return message
     if not isinstance(message, msgspec.Struct):
-        return {}
+        return message if isinstance(message, Mapping) else {}
     config = message.__struct_config__
     fields = {config.tag_field: config.tag} if config.tag_field is not None else {}
     for name, wire_name in zip(message.__struct_fields__, message.__struct_encode_fields__, strict=True):
@@ -49,11 +50,11 @@ def is_too_deep(message: Any) -> bool:
     for _ in range(MAX_MESSAGE_DEPTH + 1):
         inner: list[Any] = []
         for value in level:
-            if value is None or isinstance(value, str | int | float | bytes):
+            if type(value) in _SINGLE:
                 continue
-            if isinstance(value, list | tuple | set | frozenset):
+            if isinstance(value, (list, tuple, set, frozenset)):
                 inner += value
-            elif isinstance(value, Mapping | msgspec.Struct):
+            elif isinstance(value, (msgspec.Struct, Mapping)):
                 inner += wire_fields(value).values()
         if not inner:
             return False

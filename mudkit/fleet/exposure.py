@@ -146,16 +146,16 @@ def _add_fields(fields: list[tuple[str, str, bytes]], value: Any, field: str, bu
             fields.append((field, "clear", value.encode()))
         else:
             _add_unpacked(fields, value.encode(), "clear", field, budget)
-    elif value is None or isinstance(value, int | float):
+    elif value is None or isinstance(value, (int, float)):
         fields.append((field, "clear", _encode(value)))
     elif isinstance(value, Ciphertext):
         _add_unpacked(fields, bytes(value), "ciphertext", field, budget)
-    elif isinstance(value, bytes | bytearray | memoryview):
+    elif isinstance(value, (bytes, bytearray, memoryview)):
         _add_unpacked(fields, bytes(value), "clear", field, budget)
-    elif isinstance(value, list | tuple | set | frozenset):
+    elif isinstance(value, (list, tuple, set, frozenset)):
         for inner in value:
             _add_fields(fields, inner, f"{field}[]", budget)
-    elif isinstance(value, Mapping | msgspec.Struct):
+    elif isinstance(value, (msgspec.Struct, Mapping)):
         for name, inner in wire_fields(value).items():
             _add_fields(fields, inner, f"{field}.{name}" if field else str(name), budget)
     else:
