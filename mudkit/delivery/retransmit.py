@@ -96,9 +96,9 @@ class RetransmitTimer(Generic[_K]):
     def expedite(self, now_us: int, key: _K, within_us: int) -> Sequence[Effect]:
         """Bring the deadline of a lost item forward to ``within_us`` from now, unless it is earlier."""
         waiting = self._waiting.get(key)
-        if waiting is None or waiting.due_us <= now_us + within_us:
+        if waiting is None:
             return ()
-        waiting.due_us = now_us + within_us
+        waiting.due_us = min(waiting.due_us, now_us + within_us)
         if self._set_us is not None and self._set_us <= waiting.due_us:
             return ()
         self._set_us = waiting.due_us
@@ -128,10 +128,9 @@ class RetransmitTimer(Generic[_K]):
         for key in self.overdue(now_us):
             self.sent(now_us, key, self._waiting[key].size_bytes)
         if not self._waiting:
-            self._set_us = None
             return ()
         self._set_us = min(item.due_us for item in self._waiting.values())
-        return (SetTimer(self.name, max(self._set_us - now_us, 0)),)
+        return (SetTimer(self.name, self._set_us - now_us),)
 
     def clear(self) -> Sequence[Effect]:
         """Remove all items, as when the link is down."""

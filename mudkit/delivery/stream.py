@@ -121,5 +121,5 @@ class Incoming(Generic[_T]):
     @property
     def missing(self) -> Sequence[int]:
         """Missing sequence numbers before the last buffered message, in order."""
-        newest = max(self._ahead, default=0)
+        newest = max(self._ahead, default=self.last_seq)
         return [seq for seq in range(self.last_seq + 1, newest) if seq not in self._ahead]

@@ -82,7 +82,7 @@ def _merged(details: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]
 
 
 _Answer: TypeAlias = tuple[Process, int, Call, int, int | None, str, Sequence[Mapping[str, Any]] | None]
-"""What the rows of an operation are made of: not its result, which may be large."""
+"""Source of the rows of an operation, without its result, which may be large."""
 
 
 def _answer_of(operation: Operation) -> _Answer:

@@ -39,6 +39,15 @@ def test_an_incarnation_and_a_sender_has_numbers_of_its_own_that_outlive_the_mac
     assert Inbox(store, "other").last_seq("ann", "0a") == 0
 
 
+def test_an_item_that_was_taken_before_is_not_written_again() -> None:
+    store = MemoryStore()
+    inbox = Inbox(store)
+    inbox.take("ann", "0a", 3)
+    store.commit()
+    inbox.take("ann", "0a", 3)
+    assert not store.is_dirty
+
+
 def test_what_a_receiver_has_lost_is_next_again() -> None:
     inbox = Inbox(MemoryStore())
     for name in ("ann", "bob"):

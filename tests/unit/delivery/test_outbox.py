@@ -69,6 +69,14 @@ class Kept(RuleBasedStateMachine):
         self.store.rollback()
         self.outbox = Outbox(ports(self.store), Text, max_items=MOST)
 
+    @rule(text=st.text(max_size=3), place=st.integers(0, MOST - 1))
+    def replace(self, text: str, place: int) -> None:
+        if place < len(self.waiting):
+            seq = list(self.waiting)[place]
+            self.waiting[seq] = Text(text)
+            self.outbox.replace(seq, Text(text))
+            self.store.commit()
+
     @rule(seq=st.integers(-1, 30))
     def ack(self, seq: int) -> None:
         assert self.outbox.ack(seq) == self.waiting.pop(seq, None)

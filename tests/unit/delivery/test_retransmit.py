@@ -57,6 +57,28 @@ def test_what_did_not_arrive_is_due_soon_and_what_is_due_sooner_stays() -> None:
     assert timer.overdue(S) == ["a"]
 
 
+def test_an_earlier_deadline_sets_the_timer_and_an_equal_or_later_one_does_not() -> None:
+    timer: RetransmitTimer[str] = RetransmitTimer("t")
+    timer.sent(0, "a")
+    assert timer.sent(0, "b") == ()
+    assert timer.expedite(0, "a", 5 * S) == ()  # it is due then
+    assert timer.expedite(0, "a", 2 * S) == (SetTimer("t", 2 * S),)
+    assert timer.expedite(0, "b", 2 * S) == timer.expedite(0, "b", 3 * S) == timer.sent(0, "c") == ()
+    assert timer.expedite(0, "c", S) == (SetTimer("t", S),)
+    assert timer.expedite(0, "b", S) == ()
+    assert ("c" in timer, "d" in timer) == (True, False)
+
+
+def test_twice_the_time_of_the_last_answer_is_waited_for_longer() -> None:
+    timer: RetransmitTimer[str] = RetransmitTimer("t")
+    timer.sent(S, "a")
+    timer.answered(4 * S, "a")
+    assert timer.sent(4 * S, "b") == (SetTimer("t", DEFAULT_TIMEOUT_US + 2 * 3 * S),)
+    timer.sent(10 * S, "b")
+    timer.answered(30 * S, "b")  # it is unknown which of the two was answered
+    assert timer.sent(30 * S, "c") == (SetTimer("t", DEFAULT_TIMEOUT_US + 2 * 3 * S),)
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["send", "answer", "expedite", "clear"]),

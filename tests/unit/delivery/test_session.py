@@ -196,3 +196,10 @@ def test_a_follower_remembers_the_last_starts() -> None:
     for number in range(70):
         assert follower.hear({f"{number}": 1}, 1)
     assert follower.former == [f"{number}" for number in range(5, 69)]
+
+
+def test_a_lineage_remembers_the_last_64_starts() -> None:
+    lineage: dict[str, int] = {}
+    for number in range(70):
+        lineage = continued(lineage, number, f"{number}")
+    assert list(lineage) == [f"{number}" for number in range(6, 70)]

@@ -305,3 +305,8 @@ def test_an_answer_does_not_read_the_whole_queue():
     assert [item.seq for item in out.missing({900, 0, 1001, 3})] == [3, 900]
     assert out.acked(2) == [1, 2]
     assert [item.seq for item in out.missing({2, 3, 900})] == [3, 900]
+
+
+def test_a_receiver_has_all_items_before_the_first_unacknowledged_one():
+    assert Incoming(5).ack("s").seq == 4
+    assert Incoming().ack("s").seq == 0

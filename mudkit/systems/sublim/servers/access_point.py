@@ -18,7 +18,7 @@ It asks a client to attach (Identify) whose state is lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import UNSET
@@ -119,8 +119,8 @@ class AccessPointMachine:
         """Subscribers that the publish server knows at another address than the store."""
         self._noted: dict[str, Whereabouts] = {}
         """Addresses that the publish server has noted since the start."""
-        self._moved: dict[str, None] = {}
-        """Subscribers whose address it may not have noted."""
+        self._moved: dict[str, Whereabouts] = {}
+        """Subscribers whose address it may not have noted, and the address last told."""
         self._is_awake = False
 
     def overview(self) -> View:
@@ -277,9 +277,10 @@ class AccessPointMachine:
         self._behind.add(message.subscriber)
         agent = self._agents.get(message.subscriber)
         if agent is not None and agent.is_confirmed and self._noted.get(agent.name) != self._where(agent):
-            is_new = agent.name not in self._moved
-            self._moved[agent.name] = None
-            moved = [*moved, *([Send(self._server, self._have())] if is_new else [])]
+            where = self._where(agent)
+            if self._moved.get(agent.name) != where:
+                self._moved[agent.name] = where
+                moved = [*moved, Send(self._server, self._have([agent.name]))]
         return [*moved, *self._stop_asking_if_found(now_us, message.subscriber), *self._catch_up(now_us)]
 
     def _is_readable(self, state: StateTransfer) -> bool:
@@ -325,17 +326,19 @@ class AccessPointMachine:
         if message.noted is not UNSET:
             self._noted |= message.noted
         flooded = self._plain.flood(message)
-        return [*effects, *flooded, *self._catch_up(now_us), Send(self._server, self._have())]
+        have = Send(self._server, self._have(list(self._moved)))
+        return [*effects, *flooded, *self._catch_up(now_us), have]
 
-    def _have(self) -> Have:
-        """Acknowledge messages; name subscribers whose address the publish server has not noted."""
-        moved = {name: self._where(self._agents[name]) for name in self._moved if name in self._agents}
-        moved = {
-            name: where
-            for name, where in moved.items()
-            if where.address and where.incarnation and self._noted.get(name) != where
-        }
-        self._moved = dict.fromkeys(moved)
+    def _have(self, names: Iterable[str]) -> Have:
+        """Acknowledge messages; name those subscribers whose address the publish server has not noted."""
+        moved: dict[str, Whereabouts] = {}
+        for name in names:
+            agent = self._agents.get(name)
+            where = None if agent is None else self._where(agent)
+            if where is None or not where.address or not where.incarnation or self._noted.get(name) == where:
+                del self._moved[name]
+            else:
+                moved[name] = self._moved[name] = where
         return Have(self._log.last_seq or 0, last_start(self._log.lineage) or UNSET, moved or UNSET)
 
     def _catch_up(self, now_us: int) -> Sequence[Effect]:

@@ -132,6 +132,22 @@ def test_the_publish_server_is_told_only_of_subscribers_that_it_can_find(lacking
         assert any(isinstance(message, Have) and message.moved for message in told) == is_told
 
 
+def test_each_address_is_told_once_before_the_next_message():
+    """Naming all subscribers at each attachment makes the work of an opening quadratic."""
+    machine = AccessPointMachine(ports("other"), "server", {}, SITES)
+    messages = {"kind": "messages", "last": 0, "first": 1, "messages": []}
+    effects = list(machine.handle(0, Received("server", messages)))
+    names = [f"phone {number}" for number in range(9)]
+    for name in names:
+        parcel = {**PARCEL, "subscriber": name, "record": {**RECORD, "address": f"{name}/sublim"}}
+        effects += machine.handle(0, Received("ap/sublim", parcel))
+    told = [each.message for each in effects if isinstance(each, Send) and isinstance(each.message, Have)]
+    assert [list(have.moved) for have in told if have.moved] == [[name] for name in names]
+    effects = machine.handle(0, Received("server", messages))  # none of these is noted yet
+    [have] = [each.message for each in effects if isinstance(each, Send) and isinstance(each.message, Have)]
+    assert list(have.moved) == names
+
+
 def test_a_subscriber_that_has_left_causes_no_question_to_others():
     """Each answer would cause two questions if two subscribers had one address."""
     machine = AccessPointMachine(ports("other"), "server", {}, SITES)
