@@ -57,14 +57,9 @@ def test_what_did_not_arrive_is_due_soon_and_what_is_due_sooner_stays() -> None:
     assert timer.overdue(S) == ["a"]
 
 
+_WHAT = st.sampled_from(["send", "answer", "expedite", "clear"])
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["send", "answer", "expedite", "clear"]),
-        st.integers(0, 3),
-        st.integers(0, 5000),
-        st.integers(0, 20 * S),
-    ),
-    max_size=40,
+    st.tuples(_WHAT, st.integers(0, 3), st.integers(0, 5000), st.integers(0, 20 * S)), max_size=40
 )
 
 
