@@ -212,7 +212,7 @@ def _try(mutant: Mutant | None, seeds: int, says: Connection) -> None:
         others = [
             each
             for each in sorted(UNIT.rglob("test_*.py"))
-            if each != own and any(lab in each.read_text() for lab in ("Lab(", "Place("))
+            if each != own and any(lab in each.read_text() for lab in ("Lab(", "Place(", "(place"))
         ]
         killer = (
             (_tests_fail([own]) if own.exists() else None)

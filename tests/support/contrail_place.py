@@ -8,7 +8,10 @@ from mudkit.systems.contrail import Item, Module, Relay
 from mudkit.systems.contrail.messages import Deliver
 from mudkit.wire import as_wire
 
-__all__ = ["Place", "marked"]
+__all__ = ["EVERYTHING", "Place", "arranged", "marked", "opened", "payloads"]
+
+EVERYTHING = "what > ''"
+"""A filter that matches all items of these tests."""
 
 
 class Place:
@@ -71,13 +74,31 @@ class Place:
         """The servers of all relays."""
         return [name for name in self.lab.world.hosts if name.startswith("relay")]
 
-    def bytes_up(self, name):
+    def kill(self, relay):
+        """Kill the servers of a relay."""
+        for name in self.cloud():
+            if name.startswith(relay):
+                self.lab.faults.kill(name)
+
+    def restart_cloud(self):
+        for name in self.cloud():
+            self.lab.faults.restart(name)
+
+    def store(self, host):
+        return self.lab.world.hosts[host].processes[0].store
+
+    def close(self):
+        """Close the stores of all devices, for another process."""
+        for device in self.lab.devices.values():
+            for process in device.processes:
+                process.store.close()
+
+    def bytes_up(self, name, direction="up"):
         bill = self.lab.bill()
-        return int(bill[(bill.device == name) & (bill.direction == "up")].bytes.sum())
+        return int(bill[(bill.device == name) & (bill.direction == direction)].bytes.sum())
 
     def bytes_down(self, name):
-        bill = self.lab.bill()
-        return int(bill[(bill.device == name) & (bill.direction == "down")].bytes.sum())
+        return self.bytes_up(name, "down")
 
     def seen_by_relays(self):
         """Which of the secrets a relay has ever held, as bytes."""
@@ -111,3 +132,24 @@ class Place:
 def marked(text, **metadata):
     """Make an item whose payload and metadata can be recognised."""
     return Item({"what": f"metadata of {text}", **metadata}, f"payload of {text}".encode())
+
+
+def opened(make, names, **more):
+    """Return a place, and an open port of each device."""
+    there = make(names, **more)
+    return there, *(there.port(name) for name in names.split())
+
+
+def arranged(make, names, **more):
+    """Return a place, and a port of each device: all others have asked for everything that Ann publishes."""
+    there, ann, *others = opened(make, names, **more)
+    for port in others:
+        there.install(port, EVERYTHING, to=("ann", "app"))
+    return there, ann, *others
+
+
+def payloads(port):
+    """Collect the payloads that arrive at a port from now on."""
+    result = []
+    port.on_item(lambda item: result.append(item.payload))
+    return result

@@ -1,4 +1,4 @@
-"""Solutions that a judge is tried with: the most telling in `make test`, all in the soak."""
+"""Solutions that a judge is tried with, the most telling in `make test` and all in the soak; and its verdicts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+
+from mudkit.exercises import judge
 
 KEPT = 3
 
@@ -33,3 +35,20 @@ def most_telling(cases: Mapping[str, Any] | Sequence[Any], *telling: str) -> lis
         )
         for name, case, is_kept in named
     ]
+
+
+def accepted(chapter: str, piece: Any) -> None:
+    """Check that a solution passes in all scenarios."""
+    verdict = judge(chapter, piece)
+    assert verdict.passed, str(verdict)
+    assert verdict.scenarios == 200
+    assert verdict.diagram() is None
+
+
+def rejected(chapter: str, piece: Any, problem: str, scenario: str = "") -> Any:
+    """Check that a solution does not pass, and what is said of it; return the verdict."""
+    verdict = judge(chapter, piece)
+    assert not verdict.passed
+    assert problem in verdict.failure.problem, str(verdict)
+    assert scenario in verdict.failure.scenario, str(verdict)
+    return verdict

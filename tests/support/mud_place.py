@@ -5,7 +5,7 @@ from __future__ import annotations
 from mudkit import Lab
 from mudkit.systems.mud import Client, Cloud
 
-__all__ = ["Place"]
+__all__ = ["Place", "listen"]
 
 
 class Place:
@@ -20,3 +20,10 @@ class Place:
         if token == "":
             token = self.lab.token(user=user or name, app=app)
         return Client(device, self.cloud, app=app, token=token, **more)
+
+
+def listen(client, text=None, table="news", **more):
+    """Give what a continuous read is told: it grows."""
+    told = []
+    client.read(table, text, "continuous", callback=told.append, **more).result()
+    return told

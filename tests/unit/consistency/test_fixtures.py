@@ -14,11 +14,8 @@ ALL_TYPES = ["uncommitted", "committed", "committed_wio"]
 
 def test_there_are_enough_and_every_model_is_met_and_not_met():
     assert len(FIXTURES) >= 60
-    assert (
-        len({fixture.name for fixture in FIXTURES})
-        == len({fixture.text for fixture in FIXTURES})
-        == len(FIXTURES)
-    )
+    for each in ("name", "text"):
+        assert len({getattr(fixture, each) for fixture in FIXTURES}) == len(FIXTURES)
     assert set(CODES.values()) == set(MODELS)
     for model in MODELS:
         assert 10 <= sum(fixture.legal(model) for fixture in FIXTURES) <= len(FIXTURES) - 5, model
@@ -33,9 +30,8 @@ def test_a_fixture_under_every_model(fixture):
 
 def assert_as_stated(fixture, model):
     verdict = check(History.parse(fixture.text), model, reads=ALL_TYPES)
-    assert verdict.status == (Status.OK if fixture.legal(model) else Status.ILLEGAL), (
-        f"{verdict}\n{fixture.why}"
-    )
+    expected = Status.OK if fixture.legal(model) else Status.ILLEGAL
+    assert verdict.status == expected, f"{verdict}\n{fixture.why}"
     if not fixture.legal(model):
         assert verdict.explanation.operations
         assert verdict.explanation.is_smallest

@@ -1,8 +1,9 @@
-"""Histories by hand, from a lab's table and from JSON; and what cannot be one."""
+"""Histories by hand, from a lab's table and from JSON; and what is refused, by check as well."""
 
 from __future__ import annotations
 
 import json
+import re
 
 import pandas as pd
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.consistency import NOTHING, Content, History, Kind, Operation, Outcome, Status, check
-from mudkit.errors import TraceContentError, TraceFormatError
+from mudkit.errors import ParameterError, TraceContentError, TraceFormatError
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.schema import OPERATIONS
 
@@ -77,49 +78,14 @@ def test_the_notation():
     assert len(history.records["k"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "where", "result"),
-    [
-        ("ann w1", "line 1", "ann w1"), (": w1", "line 1", ": w1"), ("\nann: w1 q2", "line 2, column 9", "q2"),
-        ("ann: w", "column 6", "'w'"), ("ann: w0", "column 6", "w0"), ("ann: r", "column 6", "'r'"),
-        ("ann: w1!", "column 6", "w1!"), ("ann: r1>2", "column 6", "r1>2"), ("ann: d7", "column 6", "d7"),
-        ("ann: [w1", "column 6", "w1"), ("ann: w>1", "column 6", "w>1"), ("ann: w1@x", "column 6", "w1@x"),
-        ("ann: r1!", "column 6", "r1!"), ("ann: []", "column 6", "[]"),
-    ],
-)  # fmt: skip
-def test_what_is_no_notation(text, where, result):
-    with pytest.raises(TraceFormatError) as error:
-        History.parse(text)
-    assert where in str(error.value.where)
-    assert result in str(error.value.found)
-    assert error.value.expected
-
-
 def test_operations_stand_as_they_were_invoked():
     late, early = operation(op_id=2, invoked_us=9, answered_us=9), operation()
     assert list(History([late, early])) == [early, late]
     assert History([late, early]) == History([early, late])
     assert len({History([early]), History([early])}) == 1
+    assert len(History([early, operation(client="bob"), operation(key="y")])) == 3
     assert "operations 2, clients 1" in repr(History([late, early]))
     assert History([early, late]).without([early]).operations == (late,)
-
-
-def test_an_answer_before_its_invocation():
-    with pytest.raises(TraceContentError, match="answered before it is invoked") as error:
-        History([operation(answered_us=4)])
-    assert "answered at 4 µs, invoked at 5 µs" in str(error.value)
-
-
-def test_two_operations_with_one_id():
-    with pytest.raises(TraceContentError, match="the same id"):
-        History([operation(), operation(invoked_us=8, answered_us=8)])
-    assert len(History([operation(), operation(client="bob"), operation(key="y")])) == 3
-
-
-@pytest.mark.parametrize("version", [-1, 0])
-def test_a_write_has_a_version_from_one_on(version):
-    with pytest.raises(TraceContentError, match="version"):
-        History([operation(content=Content("1", version))])
 
 
 @pytest.mark.parametrize("form", [lambda rows: rows, lambda rows: rows.to_pandas()])
@@ -143,26 +109,10 @@ def test_keys_of_several_tables_are_told_apart():
 
 
 def test_a_value_that_was_not_written_down_is_nobody_elses():
-    one = table(
-        ("ann", 1, "write", "n", "k", "blind", 1, 2, "ok", 1, None),
-        ("ann", 2, "read", "n", "k", None, 3, 4, "ok", 1, None),
-    )
-    assert check(one, "linearizable").status is Status.OK
-    other = table(
-        ("ann", 1, "write", "n", "k", "blind", 1, 2, "ok", 1, None),
-        ("ann", 2, "read", "n", "k", None, 3, 4, "ok", None, None),
-    )
-    assert check(other, "linearizable").status is Status.ILLEGAL
-
-
-def test_a_table_that_is_none_of_operations():
-    with pytest.raises(TraceFormatError, match="no column client, session"):
-        History.from_table(pd.DataFrame({"a": [1]}))
-    with pytest.raises(TraceContentError, match="unknown") as error:
-        History.from_table(table(("ann", 1, "write", "n", "k", "blind", 1, 2, "lost", 1, "a")))
-    assert error.value.expected == "ok, open, failed"
-    with pytest.raises(TraceFormatError, match="DataFrame"):
-        History.from_table([1, 2])
+    write = ("ann", 1, "write", "n", "k", "blind", 1, 2, "ok", 1, None)
+    for version, status in ((1, Status.OK), (None, Status.ILLEGAL)):
+        both = table(write, ("ann", 2, "read", "n", "k", None, 3, 4, "ok", version, None))
+        assert check(both, "linearizable").status is status
 
 
 def test_the_history_of_a_lab():
@@ -182,11 +132,6 @@ def test_json():
     text = history.to_json()
     assert History.from_json(text) == history
     assert json.loads(text)[0]["content"] == ["1", 1]
-    for bad in ("", "{}", '[{"client": 1}]', text.replace('"ok"', '"fine"'), text[:-1]):
-        with pytest.raises(TraceFormatError):
-            History.from_json(bad)
-    with pytest.raises(TraceContentError):
-        History.from_json(text.replace('"op_id":2', '"op_id":1'))
 
 
 def test_as_a_table():
@@ -194,3 +139,55 @@ def test_as_a_table():
     assert list(frame["label"]) == ["w(x)1", "w(x)2…", "r(x)1"]
     assert frame["answered_us"].isna().tolist() == [False, True, False]
     assert len(History().to_pandas()) == 0
+
+
+def parsed(text):
+    return lambda: History.parse(text)
+
+
+def of(*operations):
+    return lambda: History(operations)
+
+
+def from_table(rows):
+    return lambda: History.from_table(rows)
+
+
+def from_json(text):
+    return lambda: History.from_json(text)
+
+
+def checked(history, model, **settings):
+    return lambda: check(history, model, **settings)
+
+
+JSON = History.parse("ann: w1@1  w1>2!3  [r2   ]\nbob: w7…").to_json()
+W1 = History.parse("ann: w1")
+REFUSED = [
+    *((parsed(text), TraceFormatError, rf"where: .*{where}\n.*found: .*{re.escape(found)}.*\n.*expected: .") for text, where, found in (
+        ("ann w1", "line 1", "ann w1"), (": w1", "line 1", ": w1"), ("\nann: w1 q2", "line 2, column 9", "q2"),
+        ("ann: w", "column 6", "'w'"), ("ann: w0", "column 6", "w0"), ("ann: r", "column 6", "'r'"),
+        ("ann: w1!", "column 6", "w1!"), ("ann: r1>2", "column 6", "r1>2"), ("ann: d7", "column 6", "d7"),
+        ("ann: [w1", "column 6", "w1"), ("ann: w>1", "column 6", "w>1"), ("ann: w1@x", "column 6", "w1@x"),
+        ("ann: r1!", "column 6", "r1!"), ("ann: []", "column 6", "[]"),
+    )),
+    (of(operation(answered_us=4)), TraceContentError, r"answered before it is invoked[\s\S]*answered at 4 µs, invoked at 5 µs"),
+    (of(operation(), operation(invoked_us=8, answered_us=8)), TraceContentError, "the same id"),
+    *((of(operation(content=Content("1", version))), TraceContentError, "version") for version in (-1, 0)),
+    (from_table(pd.DataFrame({"a": [1]})), TraceFormatError, "no column client, session"),
+    (from_table(table(("ann", 1, "write", "n", "k", "blind", 1, 2, "lost", 1, "a"))), TraceContentError, r"unknown[\s\S]*: ok, open, failed"),
+    (from_table([1, 2]), TraceFormatError, "DataFrame"),
+    *((from_json(bad), TraceFormatError, ".") for bad in ("", "{}", '[{"client": 1}]', JSON.replace('"ok"', '"fine"'), JSON[:-1])),
+    (from_json(JSON.replace('"op_id":2', '"op_id":1')), TraceContentError, "the same id"),
+    (checked(W1, "fork-sequental"), ParameterError, r"expected: .*monotonic-reads.*\n.*to do: .*fork-sequential"),
+    (checked(W1, "linearisable"), ParameterError, r"expected: .*monotonic-reads.*\n.*to do: .*linearizable"),
+    (checked(W1, "xyz"), ParameterError, r"^(?![\s\S]*to do)[\s\S]*expected: .*monotonic-reads"),
+    (checked(W1, "sequential", within_s=0), ParameterError, "needs time"),
+    (checked("ann: w1", "sequential"), TraceFormatError, "."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "words"), REFUSED)
+def test_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

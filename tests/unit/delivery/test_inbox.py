@@ -11,16 +11,11 @@ from mudkit.fleet.store import MemoryStore
 @pytest.mark.parametrize(
     ("seq", "after", "place"),
     [
-        (4, None, Place.NEXT),
-        (5, None, Place.EARLY),
-        (3, None, Place.DUPLICATE),
-        (1, None, Place.DUPLICATE),
+        (4, None, Place.NEXT), (5, None, Place.EARLY), (3, None, Place.DUPLICATE), (1, None, Place.DUPLICATE),
         (9, 3, Place.NEXT),  # 4 to 8 went to others
-        (9, 2, Place.NEXT),
-        (9, 4, Place.EARLY),
-        (3, 0, Place.DUPLICATE),
+        (9, 2, Place.NEXT), (9, 4, Place.EARLY), (3, 0, Place.DUPLICATE),
     ],
-)
+)  # fmt: skip
 def test_where_an_item_stands(seq: int, after: int | None, place: Place) -> None:
     inbox = Inbox(MemoryStore())
     inbox.take("ann", "0a", 3)

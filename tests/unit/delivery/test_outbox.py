@@ -97,10 +97,8 @@ class Kept(RuleBasedStateMachine):
         assert self.outbox.last_seq == self.last
         assert self.outbox.first_seq == min(self.waiting, default=self.last + 1)
         assert self.names.get(self.last + 1) is None
-        assert self.outbox.name(self.last + 1) == (
-            self.outbox.incarnation,
-            self.counts[self.outbox.incarnation] + 1,
-        )
+        incarnation = self.outbox.incarnation
+        assert self.outbox.name(self.last + 1) == (incarnation, self.counts[incarnation] + 1)
         batch = [seq for seq in self.waiting if self.names[seq][0] == self.names[min(self.waiting)][0]]
         assert [seq for seq, _ in self.outbox.batch()] == batch
         for seq in self.waiting:
@@ -157,10 +155,8 @@ def test_two_outboxes_of_one_store_do_not_mix() -> None:
     one, other = Outbox(ports(store), Text, "one"), Outbox(ports(store), Text, "other")
     one.add(Text("a"))
     assert other.add(Text("b")) == 1
-    assert [dict(Outbox(ports(store), Text, name).items()) for name in ("one", "other")] == [
-        {1: Text("a")},
-        {1: Text("b")},
-    ]
+    for name, body in (("one", "a"), ("other", "b")):
+        assert dict(Outbox(ports(store), Text, name).items()) == {1: Text(body)}
     assert one[1] == Text("a")
 
 

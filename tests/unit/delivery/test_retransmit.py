@@ -79,14 +79,9 @@ def test_twice_the_time_of_the_last_answer_is_waited_for_longer() -> None:
     assert timer.sent(30 * S, "c") == (SetTimer("t", DEFAULT_TIMEOUT_US + 2 * 3 * S),)
 
 
+_WHAT = st.sampled_from(["send", "answer", "expedite", "clear"])
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["send", "answer", "expedite", "clear"]),
-        st.integers(0, 3),
-        st.integers(0, 5000),
-        st.integers(0, 20 * S),
-    ),
-    max_size=40,
+    st.tuples(_WHAT, st.integers(0, 3), st.integers(0, 5000), st.integers(0, 20 * S)), max_size=40
 )
 
 

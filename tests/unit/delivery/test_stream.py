@@ -59,6 +59,17 @@ class Network:
         elif what == "confirmation is lost" and self.confirmations:
             del self.confirmations[which % len(self.confirmations)]
 
+    @property
+    def given(self) -> set[int]:
+        return {body for life in self.lives for body in life}
+
+    def all_came(self) -> None:
+        """Nothing waits, and every body has come, in order and once to each life."""
+        assert not self.out.waiting
+        assert self.given == set(range(1, self.sent + 1))
+        for life in self.lives:
+            assert life == sorted(set(life))
+
     def calm_down(self) -> None:
         """Send what waits again, twice, over a network that loses nothing."""
         for _ in range(2):
@@ -78,18 +89,7 @@ restless = st.lists(
 
 
 @given(quiet)
-def test_each_body_comes_once_and_in_order(steps):
-    network = Network()
-    for step in steps:
-        network.step(*step)
-        assert network.lives == [list(range(1, len(network.lives[0]) + 1))]
-    network.calm_down()
-    assert network.lives == [list(range(1, network.sent + 1))]
-    assert not network.out.waiting
-
-
-@given(quiet)
-def test_what_has_come_is_given_as_soon_as_nothing_before_it_is_missing(steps):
+def test_each_body_comes_once_in_order_and_as_soon_as_nothing_before_it_is_missing(steps):
     network = Network()
     for step in steps:
         network.step(*step)
@@ -97,6 +97,9 @@ def test_what_has_come_is_given_as_soon_as_nothing_before_it_is_missing(steps):
         assert network.lives == [list(range(1, missing))]
         if network.incoming is not None:
             assert set(network.incoming._ahead) == {each for each in network.came if each > missing}
+    network.calm_down()
+    assert network.lives == [list(range(1, network.sent + 1))]
+    assert not network.out.waiting
 
 
 @given(st.permutations(range(1, 31)), st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30))))
@@ -125,31 +128,25 @@ def test_what_is_kept_is_bounded_and_of_use_whatever_happens(steps, most):
                 assert all(last + 1 < number <= last + most for number in network.incoming._ahead)
         for _ in range(2 + network.sent):
             network.calm_down()
-    assert not network.out.waiting
-    assert {body for life in network.lives for body in life} == set(range(1, network.sent + 1))
-    for life in network.lives:
-        assert life == sorted(set(life))
+    network.all_came()
 
 
 @given(restless)
-def test_nothing_is_missed_when_the_receiver_begins_other_lives(steps):
+def test_what_is_confirmed_had_come_and_nothing_is_missed_when_the_receiver_begins_other_lives(steps):
     network = Network()
     for step in steps:
         network.step(*step)
+        assert network.given >= set(range(1, network.sent + 1)) - {
+            number for number, _, _ in network.out.waiting
+        }
     network.calm_down()
-    assert not network.out.waiting
-    assert {body for life in network.lives for body in life} == set(range(1, network.sent + 1))
-    for life in network.lives:
-        assert life == sorted(set(life))
+    network.all_came()
 
 
-@given(restless)
-def test_what_is_confirmed_had_come(steps):
-    network = Network()
-    for step in steps:
-        network.step(*step)
-        came = {body for life in network.lives for body in life}
-        assert came >= set(range(1, network.sent + 1)) - {number for number, _, _ in network.out.waiting}
+def sending(bodies):
+    """A stream with some bodies, and their messages."""
+    out = Outgoing("s 1")
+    return out, [out.add(0, body) for body in bodies]
 
 
 def test_a_late_copy_from_before_a_restart_does_not_stop_the_stream():
@@ -162,9 +159,7 @@ def test_a_late_copy_from_before_a_restart_does_not_stop_the_stream():
 
 
 def test_after_a_restart_it_begins_with_what_nobody_confirmed():
-    out = Outgoing("s 1")
-    for body in "abcd":
-        out.add(0, body)
+    out, _ = sending("abcd")
     out.acked(2)
     first, second = out.again()
     incoming = Incoming(second.first)
@@ -176,8 +171,7 @@ def test_after_a_restart_it_begins_with_what_nobody_confirmed():
 
 
 def test_what_has_overtaken_something_is_given_after_it():
-    out = Outgoing("s 1")
-    a, b, c, d, e = (out.add(0, body) for body in "abcde")
+    _, (a, b, c, d, e) = sending("abcde")
     incoming = Incoming(a.first)
     assert [incoming.take(each) for each in (c, b, e, c)] == [(), (), (), ()]
     assert incoming.ack("s 1").seq == 0
@@ -189,8 +183,7 @@ def test_what_has_overtaken_something_is_given_after_it():
 
 
 def test_what_was_overtaken_is_missing_until_it_comes():
-    out = Outgoing("s 1")
-    a, b, c, d, e, f = (out.add(0, body) for body in "abcdef")
+    _, (a, b, c, d, e, f) = sending("abcdef")
     incoming = Incoming(a.first)
     answer = []
     for each in (a, c, d, f, c, b, b, e):
@@ -200,17 +193,14 @@ def test_what_was_overtaken_is_missing_until_it_comes():
 
 
 def test_what_the_receiver_misses_comes_again_and_nothing_else():
-    out = Outgoing("s 1")
-    for body in "abcde":
-        out.add(0, body)
+    out, _ = sending("abcde")
     out.acked(2)
     assert [message.body for message in out.missing([2, 4, 9])] == ["d"]
     assert out.missing(()) == []
 
 
 def test_so_much_is_kept_and_no_more():
-    out = Outgoing("s 1")
-    first, *later = (out.add(0, number) for number in range(1, MAX_EARLY_ITEMS + 4))
+    out, (first, *later) = sending(range(1, MAX_EARLY_ITEMS + 4))
     incoming = Incoming(first.first)
     for message in reversed(later):
         assert incoming.take(message) == ()
@@ -218,11 +208,8 @@ def test_so_much_is_kept_and_no_more():
     assert list(incoming.take(first)) == list(range(1, MAX_EARLY_ITEMS + 1))
     assert incoming._ahead == {}
     out.acked(incoming.last_seq)
-    assert [body for message in out.again() for body in incoming.take(message)] == [
-        MAX_EARLY_ITEMS + 1,
-        MAX_EARLY_ITEMS + 2,
-        MAX_EARLY_ITEMS + 3,
-    ]
+    left = [body for message in out.again() for body in incoming.take(message)]
+    assert left == [MAX_EARLY_ITEMS + each for each in (1, 2, 3)]
 
 
 def numbered(number: int, first: int) -> StreamItem[int]:
@@ -232,17 +219,10 @@ def numbered(number: int, first: int) -> StreamItem[int]:
 @pytest.mark.parametrize(
     ("number", "first", "brings", "last", "left"),
     [
-        (9, 1, (), 0, {3, 5, 9}),
-        (9, 2, (), 1, {3, 5, 9}),
-        (9, 3, (3,), 3, {5, 9}),
-        (9, 4, (), 3, {5, 9}),
-        (9, 5, (5,), 5, {9}),
-        (9, 6, (), 5, {9}),
-        (4, 4, (4, 5), 5, set()),
-        (9, 9, (9,), 9, set()),
-        (5, 7, (), 6, set()),
+        (9, 1, (), 0, {3, 5, 9}), (9, 2, (), 1, {3, 5, 9}), (9, 3, (3,), 3, {5, 9}), (9, 4, (), 3, {5, 9}),
+        (9, 5, (5,), 5, {9}), (9, 6, (), 5, {9}), (4, 4, (4, 5), 5, set()), (9, 9, (9,), 9, set()), (5, 7, (), 6, set()),
     ],
-)
+)  # fmt: skip
 def test_what_another_life_has_confirmed_is_not_given_and_what_follows_it_is(
     number, first, brings, last, left
 ):
@@ -255,8 +235,7 @@ def test_what_another_life_has_confirmed_is_not_given_and_what_follows_it_is(
 
 
 def test_what_has_overtaken_something_can_be_forgotten_and_comes_when_it_is_sent_again():
-    out = Outgoing("s 1")
-    a, b, c = (out.add(0, body) for body in "abc")
+    _, (a, b, c) = sending("abc")
     incoming = Incoming(a.first)
     assert [incoming.take(each) for each in (a, c)] == [("a",), ()]
     incoming.forget()
@@ -278,9 +257,7 @@ def test_a_message_says_what_it_is():
 
 
 def test_an_old_confirmation_changes_nothing():
-    out = Outgoing("s 1")
-    for body in "abc":
-        out.add(0, body)
+    out, _ = sending("abc")
     out.acked(2)
     out.acked(1)
     assert [body for _, _, body in out.waiting] == ["c"]
@@ -297,9 +274,7 @@ class Unread(deque):
 
 
 def test_an_answer_does_not_read_the_whole_queue():
-    out = Outgoing("s 1")
-    for number in range(1, 1001):
-        out.add(0, number)
+    out, _ = sending(range(1, 1001))
     out._waiting = Unread(out._waiting)
     assert out.missing(()) == []
     assert [item.seq for item in out.missing({900, 0, 1001, 3})] == [3, 900]

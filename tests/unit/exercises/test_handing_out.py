@@ -123,12 +123,10 @@ def test_package_contains_the_samples_of_its_chapters():
     assert (package / "data" / "sample" / "picu.yaml").is_file()
 
 
-def test_missing_chapters_are_refused(tmp_path):
-    with pytest.raises(InputMissing, match="no folder of chapters"):
-        hand_out(tmp_path / "none", tmp_path / "chapters")
-
-
-def test_folder_without_chapters_is_refused(tmp_path):
-    with pytest.raises(InputMissing, match="no chapters to hand out"):
-        hand_out(tmp_path, tmp_path / "copies")
+@pytest.mark.parametrize(
+    ("folder", "problem"), [("none", "no folder of chapters"), (".", "no chapters to hand out")]
+)
+def test_missing_chapters_are_refused(tmp_path, folder, problem):
+    with pytest.raises(InputMissing, match=problem):
+        hand_out(tmp_path / folder, tmp_path / "copies")
     assert not (tmp_path / "copies").exists()

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from judged import most_telling
+from judged import accepted, most_telling, rejected
 
 import mudkit
 from mudkit.exercises import judge, last_hop
@@ -44,10 +44,7 @@ def test_rules_of_the_paper_pass_in_every_scenario():
 
 
 def test_the_solution_passes():
-    verdict = judge(CHAPTER, solution)
-    assert verdict.passed, str(verdict)
-    assert verdict.scenarios == 200
-    assert verdict.diagram() is None
+    accepted(CHAPTER, solution)
 
 
 WRONG = {
@@ -89,9 +86,7 @@ WRONG = {
     ("rule", "problem"), most_telling(WRONG, "everything", "nothing", "sees no expiration")
 )
 def test_judge_rejects(rule, problem):
-    verdict = judge(CHAPTER, rule)
-    assert not verdict.passed
-    assert problem in verdict.failure.problem
+    verdict = rejected(CHAPTER, rule, problem)
     assert verdict.failure.scenario.startswith("14 days with ")
     figure = verdict.diagram()
     assert figure.layout.annotations[0].text == "the rule"

@@ -46,25 +46,17 @@ def test_functions_are_found_by_their_definition(write):
     assert source.functions == {"b", "c"}
 
 
-def test_a_notebook_with_magics(tmp_path):
-    cells = [
-        new_markdown_cell("def piece(): text"),
-        new_code_cell("%matplotlib inline\n!ls\nstep = 2"),
-        new_code_cell("def piece(x):\n    return x + step"),
-    ]
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("%matplotlib inline\n!ls\nstep = 2",),  # magics
+        ("import asyncio\nawait asyncio.sleep(0)", "async def two():\n    return 2\nstep = await two()"),
+    ],
+)
+def test_a_function_is_found_in_a_notebook(tmp_path, cells):
+    code = [new_code_cell(source) for source in (*cells, "def piece(x):\n    return x + step")]
     file = tmp_path / "answer.ipynb"
-    nbformat.write(new_notebook(cells=cells), file)
-    assert read_source(file).load("piece")(1) == 3
-
-
-def test_a_cell_may_await(tmp_path):
-    cells = [
-        new_code_cell("import asyncio\nawait asyncio.sleep(0)"),
-        new_code_cell("async def two():\n    return 2\nstep = await two()"),
-        new_code_cell("def piece(x):\n    return x + step"),
-    ]
-    file = tmp_path / "answer.ipynb"
-    nbformat.write(new_notebook(cells=cells), file)
+    nbformat.write(new_notebook(cells=[new_markdown_cell("def piece(): text"), *code]), file)
     assert read_source(file).load("piece")(1) == 3
 
 
@@ -85,13 +77,11 @@ def test_exception_while_loading_propagates(write):
         ("answer.py", "x = 1\ndef (", r"answer\.py, line 2"),
         ("answer.ipynb", "{", "not a valid notebook"),
         ("answer.txt", "x = 1", r"\.ipynb or \.py"),
+        ("answer.py", None, "no notebook or Python file"),
     ],
 )
-def test_read_source_refuses(write, name, text, problem):
-    with pytest.raises(ParameterError, match=problem):
-        read_source(write(text, name))
-
-
-def test_missing_file_is_refused(tmp_path):
-    with pytest.raises(MudkitError, match="no notebook or Python file"):
-        read_source(tmp_path / "answer.py")
+def test_read_source_refuses(write, tmp_path, name, text, problem):
+    file = tmp_path / name if text is None else write(text, name)
+    with pytest.raises(MudkitError, match=problem) as caught:
+        read_source(file)
+    assert isinstance(caught.value, ParameterError) or text is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from judged import most_telling
+from judged import accepted, most_telling, rejected
 
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
@@ -183,10 +183,7 @@ RIGHT = {
 
 @pytest.mark.parametrize("piece", most_telling(RIGHT, "by a relay"))
 def test_judge_accepts(piece):
-    verdict = judge(CHAPTER, piece)
-    assert verdict.passed, str(verdict)
-    assert verdict.scenarios == 200
-    assert verdict.diagram() is None
+    accepted(CHAPTER, piece)
 
 
 WRONG = {
@@ -235,9 +232,7 @@ TELLING = ("forgets what it sends", "the phone takes all", "the last want to com
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(("piece", "problem"), most_telling(WRONG, *TELLING))
 def test_judge_rejects(piece, problem):
-    verdict = judge(CHAPTER, piece)
-    assert not verdict.passed
-    assert problem in verdict.failure.problem
+    verdict = rejected(CHAPTER, piece, problem)
     assert verdict.failure.scenario.startswith("ann and bob want arts, cy wants sports. ")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from judged import most_telling
+from judged import accepted, most_telling, rejected
 
 from mudkit.exercises import judge
 from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
@@ -75,10 +75,7 @@ def as_rules(patients):
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("piece", [text, as_function, as_rules])
 def test_judge_accepts(piece):
-    verdict = judge(CHAPTER, piece)
-    assert verdict.passed, str(verdict)
-    assert verdict.scenarios == 200
-    assert verdict.diagram() is None
+    accepted(CHAPTER, piece)
 
 
 def changed(old, new):
@@ -137,9 +134,7 @@ WRONG = {
     ("piece", "problem", "why"), most_telling(WRONG, "the paper's PICU", "no limit", "NULL forgotten")
 )
 def test_judge_rejects(piece, problem, why):
-    verdict = judge(CHAPTER, piece)
-    assert not verdict.passed
-    assert problem in verdict.failure.problem
+    verdict = rejected(CHAPTER, piece, problem)
     assert why in verdict.failure.problem
     assert verdict.failure.scenario.startswith("the doctor has patient")
 

@@ -1,9 +1,7 @@
 """The judge of chapter 08 tells labels of a read from mistakes that are likely."""
 
 import pytest
-from judged import most_telling
-
-from mudkit.exercises import judge
+from judged import accepted, most_telling, rejected
 
 CHAPTER = "08_traces_on_spark"
 
@@ -18,10 +16,7 @@ def solution(points, query, cached):
 
 
 def test_the_solution_passes():
-    verdict = judge(CHAPTER, solution)
-    assert verdict.passed, str(verdict)
-    assert verdict.scenarios == 200
-    assert verdict.diagram() is None
+    accepted(CHAPTER, solution)
 
 
 def counted(has_query, has_cached):
@@ -137,18 +132,18 @@ def that_raises(points, query, cached):
     ),
 )
 def test_judge_rejects(piece):
-    verdict = judge(CHAPTER, piece)
-    assert not verdict.passed
+    verdict = rejected(CHAPTER, piece, "")
     assert verdict.failure.problem
     assert verdict.diagram() is not None
 
 
-def test_it_says_which_points_are_missing():
-    verdict = judge(CHAPTER, lambda points, query, cached: 0)
-    assert "it counts 0; 1 are missing: (" in verdict.failure.problem
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (0, "it counts 0; 1 are missing: ("),
+        (None, "Your function returned None; expected a whole number."),
+    ],
+)
+def test_a_verdict_says_what_is_missing_or_was_expected(answer, problem):
+    verdict = rejected(CHAPTER, lambda points, query, cached: answer, problem)
     assert str(verdict).count("points: (") == 1
-
-
-def test_verdict_on_none_states_the_expected_value():
-    verdict = judge(CHAPTER, lambda points, query, cached: None)
-    assert verdict.failure.problem == "Your function returned None; expected a whole number."

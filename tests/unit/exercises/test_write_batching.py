@@ -1,8 +1,7 @@
 """The judge of chapter 10 tells the fewest messages from each mistake that is likely."""
 
 import pytest
-
-from mudkit.exercises import judge
+from judged import accepted, rejected
 
 CHAPTER = "10_write_batching"
 
@@ -18,7 +17,7 @@ def solution(times_s, delay_s):
 
 
 def test_the_solution_passes():
-    assert judge(CHAPTER, solution).passed
+    accepted(CHAPTER, solution)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +32,5 @@ def test_the_solution_passes():
     ],
 )
 def test_judge_rejects(piece, problem):
-    verdict = judge(CHAPTER, piece)
-    assert not verdict.passed
-    assert problem in verdict.failure.problem
+    verdict = rejected(CHAPTER, piece, problem)
     assert "a write may wait for" in verdict.failure.scenario

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.experiment import Afternoon, album_keys, interest_costs
 
 PLAN = Afternoon(hours=0.7, area_km=2.0, roam_km=5.0)
@@ -32,12 +31,7 @@ def test_what_servers_could_read(runs):
     read = {way: run.measures() for way, run in runs.items()}
     shares = {way: (row["outside_read_share"], row["inside_read_share"]) for way, row in read.items()}
     assert shares == {"sender": (0, 0), "in clear": (1, 0), "all": (0, 0), "cloud": (1, 1)}
-    assert {way: row["filter_read"] for way, row in read.items()} == {
-        "sender": False,
-        "in clear": True,
-        "all": False,
-        "cloud": True,
-    }
+    assert [way for way, row in read.items() if row["filter_read"]] == ["in clear", "cloud"]
     assert read["sender"]["child_kb"] < read["all"]["child_kb"]
     assert read["sender"]["child_radio_j"] < read["all"]["child_radio_j"]
 
@@ -48,13 +42,6 @@ def test_the_relay_guesses_from_traffic_and_with_the_filter_turned_round_from_si
     turned = PLAN.run(SEED, predicate=PLAN.inside)
     assert (turned.places["is_sent"] != turned.places["is_away"]).all()
     assert turned.relay_guesses()["by silence"] > 0.9
-
-
-def test_no_such_way():
-    with pytest.raises(ParameterError, match="sender, in clear, all, cloud"):
-        PLAN.run(SEED, "moon")
-    with pytest.raises(ParameterError, match="hours"):
-        Afternoon(hours=0.0)
 
 
 def test_few_who_are_interested_save_energy_and_many_cost_it():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.experiment import Audience
 from mudkit.units import distance_km
 
@@ -84,16 +83,6 @@ def test_states_say_what_happened(runs):
     states = runs["everyone"].readers.set_index(["write", "reader"])["state"]
     assert "notified again" not in set(states.loc[1])
     assert "notified for the first time" in set(states.loc[1])
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"readers": 0}, {"article_bytes": 70_000}, {"city_km": 0.1}, {"update_s": 0}]
-)
-def test_what_it_is_not(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        Audience(**wrong)
-    with pytest.raises(ParameterError, match="everyone"):
-        AUDIENCE.run(1, "nobody")
 
 
 def test_measures_count_who_was_told_and_charge_the_devices_of_readers_alone(runs):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.experiment.matching import (
     MATCHING_METHODS,
     PAPER_CURVE,
@@ -35,11 +34,6 @@ def test_a_record_matches_about_five(subscriptions, topics, shape):
     assert 4.5 < sum(map(len, matches)) / 2000 < 5.5
 
 
-def test_an_unknown_shape_is_refused():
-    with pytest.raises(ParameterError, match="skewed"):
-        MatchingLoad(5, shape="round")
-
-
 @pytest.mark.parametrize("shape", READ_PREDICATES)
 def test_all_methods_find_the_same(shape):
     table = matching_times([50, 400], topics=4, records=30, shape=shape)
@@ -48,19 +42,3 @@ def test_all_methods_find_the_same(shape):
     assert (ours["agreement"] == 1).all()
     assert ours["matched"].gt(0).all()
     assert list(ours.loc[ours["method"] == MATCHING_METHODS[0], "scanned"]) == [50, 400]
-
-
-def test_sizes_and_records_are_positive():
-    with pytest.raises(ParameterError, match="records"):
-        matching_times([10], records=0)
-
-
-@pytest.mark.parametrize("load", [{"subscriptions": 0}, {"topics": -1}, {"seed": -1}])
-def test_a_load_out_of_its_range_is_refused(load):
-    with pytest.raises(ParameterError, match=next(iter(load))):
-        MatchingLoad(**{"subscriptions": 10, "topics": 2} | load)
-
-
-def test_a_negative_number_of_records_is_refused():
-    with pytest.raises(ParameterError, match="count"):
-        MatchingLoad(10, 2).records(-1)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.experiment import NewsReader
 from mudkit.systems.mud import AlwaysRemote, Freshness
 
@@ -20,10 +19,3 @@ def test_an_answer_of_the_phone_saves_energy_and_may_be_stale():
     assert table.loc["phone", "looks"] == table.loc["cloud", "looks"]
     assert table.loc["phone", "radio_j"] < table.loc["cloud", "radio_j"] / 2
     assert 0 < table.loc["phone", "stale_share"] < 1
-
-
-def test_what_cannot_be_is_refused():
-    with pytest.raises(ParameterError, match="look_minutes"):
-        NewsReader(look_minutes=0.0)
-    with pytest.raises(ParameterError, match="no policy"):
-        READER.compare({})

@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from mudkit.errors import MudkitError
 from mudkit.experiment import (
     ADAPTERS,
     COMPOSITIONS,
@@ -27,6 +26,7 @@ from mudkit.experiment import (
     run,
 )
 from mudkit.experiment import order_checks as p
+from mudkit.experiment.adapters import contrail
 from mudkit.experiment.adapters.system import meant_by
 from mudkit.experiment.chains import Chain
 from mudkit.experiment.order_checks import ALONE, Trace, TraceItem, played, smaller, traces
@@ -149,8 +149,6 @@ def test_who_held_the_text_of_an_item_is_named():
 
 def test_a_relay_that_could_read_is_seen(monkeypatch):
     """Modules that do not encrypt: the check of the relay must not pass."""
-    from mudkit.experiment.adapters import contrail
-
     monkeypatch.setattr(contrail, "Module", partial(contrail.Module, encrypted=False))
     came = played(partial(Chain, hops=[Contrail]), CROWD)
     assert "contrail-" in PROMISES[p.RELAY](came)
@@ -229,10 +227,6 @@ def test_every_pair_has_its_orders_and_what_it_asks_for_can_be_checked():
         for order in pair.values():
             assert order.promises or name == ALONE
             assert set(order.promises) <= set(PROMISES)
-    with pytest.raises(MudkitError, match="no such composition"):
-        check_orders(["MUD and tea"])
-    with pytest.raises(MudkitError, match="scenarios"):
-        check_orders(scenarios=0)
 
 
 def test_stories_are_drawn_from_their_seed():
@@ -268,8 +262,6 @@ def test_the_predicate_of_an_aggregate_is_for_the_one_that_it_is_sent_to():
         predicate = meant_by(want, items, rule, to="cy")
         assert predicate({}, receiver={**old, "name": "dee"}) is False
         assert predicate({}, receiver=old) is True
-    with pytest.raises(MudkitError, match="rule"):
-        meant_by(want, items, "most")
 
 
 @pytest.mark.soak

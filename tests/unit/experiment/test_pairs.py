@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.errors import ParameterError, PredicateError
 from mudkit.experiment import party_views
 from mudkit.systems.contrail import Item
 
@@ -73,18 +72,3 @@ def test_what_is_not_text_is_shown_as_bytes_and_spaces_do_not_hide_a_filter():
     result = by_name(party_views(Item({}, bytes(range(200))), "  1 = 1 ", encrypted=False))
     assert result["payload"].relay.text == "200 B, 00 01 02 03 04 05 06 07 …"
     assert result["filter"].relay.form == "clear"
-
-
-@pytest.mark.parametrize(
-    ("item", "wanted", "more", "error"),
-    [
-        (PLACE, "loc >", {}, PredicateError),
-        (Item({"at": object()}), AWAY, {}, ParameterError),
-        (PLACE, AWAY, {"item_id": ""}, ParameterError),
-        (PLACE, AWAY, {"polling_s": 0.0}, ParameterError),
-        (PLACE, AWAY, {"link": "smoke"}, ParameterError),
-    ],
-)
-def test_bad_input_is_told(item, wanted, more, error):
-    with pytest.raises(error):
-        party_views(item, wanted, **more)

@@ -71,17 +71,10 @@ def test_a_relay_learns_who_talks_to_whom_when_and_how_much(lab):
     assert items.ciphertext_bytes.max() > len(b"the secret " * 50)
     assert items.ts.is_monotonic_increasing
     assert str(items.ts.dt.tz) == "UTC"
-    assert set(relay[relay.field == "friends[]"].destination) == {
-        "ann",
-        "dan",
-    }  # the white-list that was shown
-    assert set(zip(relay.source, relay.destination, strict=True)) == {
-        ("ann", "bob"),
-        ("ann", "cyd"),
-        ("bob", "ann"),
-        ("cyd", "ann"),
-        ("cyd", "dan"),
-    }
+    # The white-list that was shown.
+    assert set(relay[relay.field == "friends[]"].destination) == {"ann", "dan"}
+    pairs = set(zip(relay.source, relay.destination, strict=True))
+    assert pairs == {("ann", "bob"), ("ann", "cyd"), ("bob", "ann"), ("cyd", "ann"), ("cyd", "dan")}
     assert set(result[result.party == "bob"].source) == {"ann"}  # not that cyd gets it, too
 
 
@@ -165,11 +158,6 @@ def test_runs_of_two_systems_are_compared():
     assert sealed.ciphertext_bytes > clear.ciphertext_bytes == 0
 
 
-def test_a_lab_that_keeps_nothing_says_so():
-    with pytest.raises(ParameterError, match="record_exposure=True"):
-        contacts(Lab())
-
-
 _FEW = PHOTOS.over(devices=5, hours=6.0, size_bytes=200, outage=0.0)
 
 
@@ -206,20 +194,8 @@ def test_servers_know_whose_items_they_pass_to_whom(known):
         assert table.loc["servers", "pairs"] >= len(passed), system
 
 
-def test_what_is_said_as_the_name_of_a_field_is_known():
-    def handle(here, now_us, event):
-        match event:
-            case Call(op_id=op_id, operation="publish", arguments={"item": item}):
-                return [Send(here.relay, {json.dumps(item): 1}), Complete(op_id)]
-            case Call(op_id=op_id):
-                return [Complete(op_id)]
-        return []
-
-    entry = run(_FEW, own_machine(handle), seed=6, name="mine")
-    assert knowledge(entry).set_index("party").loc["servers", "items_read"] == len(entry.testbed.items) > 0
-
-
 _PACKED = {
+    "as the name of a field": lambda item: {json.dumps(item): 1},
     "zlib": lambda item: zlib.compress(json.dumps(item).encode()),
     "gzip in base64": lambda item: {"b": base64.b64encode(gzip.compress(json.dumps(item).encode())).decode()},
     "base64": lambda item: base64.b64encode(json.dumps(item).encode()).decode(),

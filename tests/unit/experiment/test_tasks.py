@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.errors import ParameterError, PredicateError
 from mudkit.experiment import TASKS, Interest
 from mudkit.experiment.tasks import listed
 from mudkit.predicates import Predicate
@@ -55,10 +54,3 @@ def test_what_a_want_depends_on():
     want = Interest("contains(me.friends, item.who) AND within_km(item.loc, me.loc, 2)")
     assert (want.of_item, want.of_me, want.uses_place) == ({"who", "loc"}, {"friends", "loc"}, True)
     assert not Interest("item.rank > 3").uses_place
-
-
-def test_a_want_that_is_none():
-    with pytest.raises(ParameterError, match="no attribute of items"):
-        Interest("me.age > 3")
-    with pytest.raises(PredicateError):
-        Interest("item.rank >")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.experiment import Ward, pulses
 from mudkit.experiment.ward import POLICIES
 
@@ -94,11 +93,3 @@ def test_pulses_are_low_in_alarms_only():
     assert result[low].max() <= 48
     assert np.array_equal(result, pulses(ward, 1, 1))
     assert not np.array_equal(result, pulses(ward, 1, 2))
-
-
-def test_bad_parameters():
-    with pytest.raises(ParameterError, match="no such policy"):
-        SMALL.run(1, "best")
-    for wrong in ({"patients": 0}, {"hours": 0}, {"outage": 1.0}, {"edge_m": 5}, {"every_s": 0.5}):
-        with pytest.raises(ParameterError):
-            Ward(**wrong)

@@ -73,15 +73,17 @@ class Restless:
         return (SetTimer("again", 0),)
 
 
-def test_a_storm_is_noticed_however_time_goes_on():
-    world = World()
-    process = world.add_server("server").install("restless", Restless)
+async def wait(process: Any) -> None:
+    await process.call("never answered")
 
-    async def wait() -> None:
-        await process.call("never answered")
 
+@pytest.mark.parametrize(
+    "go_on", [lambda process: process.host.world.run(S), lambda process: asyncio.run(wait(process))]
+)
+def test_a_machine_that_never_lets_time_go_on_is_stopped(go_on):
+    process = World().add_server("server").install("restless", Restless)
     with pytest.raises(SimulationProblem, match="a timer needs a delay"):
-        asyncio.run(wait())
+        go_on(process)
 
 
 @pytest.mark.soak

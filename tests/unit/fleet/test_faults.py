@@ -82,34 +82,6 @@ def test_faults_end(stage):
     assert len(stage.puppets["server"].of(Received)) == 1
 
 
-@pytest.mark.parametrize(
-    ("call", "answer"),
-    [
-        (lambda faults: faults.cut("eve"), "no such device"),
-        (lambda faults: faults.cut("server"), "no link"),
-        (lambda faults: faults.cut("ann", minutes=-1), "not usable"),
-        (lambda faults: faults.cut("ann", minutes=float("nan")), "not usable"),
-        (lambda faults: faults.cut("ann", minutes="x"), "not usable"),
-        (lambda faults: faults.messages(loss_share=1.2), "from 0 to 1"),
-        (lambda faults: faults.messages(loss_share="x"), "a number"),
-        (lambda faults: faults.messages(delay_share=1, delay_s=-3), "not usable"),
-        (lambda faults: faults.kill("eve"), "no such device"),
-    ],
-)
-def test_what_cannot_be(stage, call, answer):
-    with pytest.raises(ParameterError, match=answer):
-        call(Faults(stage.world))
-
-
-def test_an_unknown_device_is_answered_with_where_and_the_nearest(stage):
-    with pytest.raises(ParameterError, match="did you mean 'server'") as caught:
-        Faults(stage.world).cut("serve", minutes=1)
-    assert (caught.value.where, caught.value.found) == ("device", "'serve'")
-    with pytest.raises(ParameterError, match=r"add it first: lab\.device") as caught:
-        Faults(stage.world).kill("xyz")
-    assert caught.value.where == "host"
-
-
 class Writer(Puppet):
     """Writes whenever it is called."""
 

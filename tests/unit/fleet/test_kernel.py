@@ -111,17 +111,6 @@ def test_a_million_timers_end(stage):
     assert times == sorted(times)
 
 
-def test_machines_that_never_let_time_go_on_are_stopped():
-    class Restless:
-        def handle(self, now_us: int, event: Any) -> Any:
-            return (SetTimer("again", 0),)
-
-    world = World()
-    world.add_server("server").install("restless", lambda ports: Restless())
-    with pytest.raises(SimulationProblem, match="a timer needs a delay"):
-        world.run(S)
-
-
 def test_a_killed_machine_loses_its_timers_and_its_calls(stage):
     stage.do("ann", SetTimer("a", S))
     stage.world.run(S // 2)
@@ -162,25 +151,6 @@ def test_an_error_in_a_machine_says_where(stage):
     with pytest.raises(KeyError, match="effects") as error:
         stage.processes["ann"].call("do")
     assert "in puppets on ann at 0.000000 s" in error.value.__notes__[0]
-
-
-@pytest.mark.parametrize(
-    ("call", "answer"),
-    [
-        (lambda world: world.add_device("eve", "5g"), "no such kind of link"),
-        (lambda world: world.add_device("ann"), "of this name"),
-        (lambda world: world.at(-1, print), "in the past"),
-        (lambda world: world.hosts["ann"].install("again", Puppet), "at this address"),
-    ],
-)
-def test_what_cannot_be(stage, call, answer):
-    with pytest.raises(ParameterError, match=answer):
-        call(stage.world)
-
-
-def test_a_timer_in_the_past(stage):
-    with pytest.raises(ParameterError, match="in the past"):
-        stage.do("ann", SetTimer("a", -1))
 
 
 @pytest.mark.parametrize(
@@ -565,7 +535,7 @@ def test_effects_that_are_none_say_whose_they_are(effects, answer):
 
 
 @pytest.mark.parametrize("delay_us", [100.5, float("nan"), "1", True, -1])
-def test_a_timer_fires_on_a_microsecond(delay_us):
-    stage = Stage()
-    with pytest.raises(ParameterError, match="puppets on ann"):
+def test_a_timer_fires_on_a_microsecond_that_is_to_come(stage, delay_us):
+    says = r"(?s)in the past.*puppets on ann" if delay_us == -1 else "puppets on ann"
+    with pytest.raises(ParameterError, match=says):
         stage.do("ann", SetTimer("x", delay_us))

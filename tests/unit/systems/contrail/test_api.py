@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from contrail_place import marked
+from contrail_place import arranged, marked, opened
 
 from mudkit import Lab
 from mudkit.errors import AccessDenied, ParameterError, PredicateError
@@ -40,69 +40,51 @@ def test_the_example_of_the_design():
     assert {party for party, _, _ in held} == {"alice"}
 
 
-def test_filters_go_from_friend_to_friend_only(place):
-    there = place("ann bob")
-    ann = there.port("ann")
-    there.modules["cyd"] = there.module("cyd")
-    with pytest.raises(AccessDenied, match="no friend"):
-        ann.install_filter("x = 1", to=("cyd", "app")).result()
-    with pytest.raises(ParameterError, match="no such device"):
-        ann.install_filter("x = 1", to=("zoe", "app")).result()
-    with pytest.raises(ParameterError, match="a text or a Group"):
-        ann.install_filter("x = 1", to="bob")
+def install(predicate, to=("bob", "app"), **more):
+    return lambda there, ann: ann.install_filter(predicate, to=to, **more).result()
 
 
-def test_a_filter_outside_the_language_or_too_long_is_refused_at_once(place):
-    there = place("ann bob")
-    ann = there.port("ann")
-    for wrong in ("import os", "x ==", ""):
-        with pytest.raises(PredicateError):
-            ann.install_filter(wrong, to=("bob", "app"))
-    with pytest.raises(ParameterError, match="too long"):
-        ann.install_filter("x = '" + "y" * 5000 + "'", to=("bob", "app"))
+def publish(item, **more):
+    return lambda there, ann: ann.publish(item, **more)
 
 
-def test_items_that_cannot_be_sent_are_refused_at_once(place):
-    ann = place("ann bob").port("ann")
-    for wrong in (
-        "text",
-        Item({"x": object()}),
-        Item({}, payload="text"),
-        Item({}, payload=bytes(1 << 21)),
-        Item([]),
-    ):
-        with pytest.raises(ParameterError):
-            ann.publish(wrong)
-    for wrong in ("", "~1", "a\nb", 7):
-        with pytest.raises(ParameterError):
-            ann.publish(Item({}), item_id=wrong)
-    with pytest.raises(ParameterError):
-        ann.publish(Item({}), expires_s=-1)
+ODD_PARAMETERS = {"polling_interval_ms": -1, "idle_timeout_ms": -0.1, "batch_size": 0}
+REFUSED = [
+    (lambda there, ann: Module(there.lab.devices["ann"], [], friends=["bob"]), ParameterError, "Expected a relay"),
+    (
+        lambda there, ann: Module(there.lab.devices["ann"], there.relays, friends="bob"), ParameterError,
+        "a sequence, each a text",
+    ),
+    (install("x = 1", ("cyd", "app")), AccessDenied, "no friend"),
+    (install("x = 1", ("zoe", "app")), ParameterError, "no such device"),
+    (install("x = 1", "bob"), ParameterError, "a text or a Group"),
+    (install("import os"), PredicateError, "Unexpected text"),
+    (install("x =="), PredicateError, "is incomplete"),
+    (install(""), PredicateError, "is empty"),
+    (install(f"x = '{'y' * 5000}'"), ParameterError, "too long"),
+    (lambda there, ann: ann.remove_filter(17).result(), ParameterError, "no such filter"),
+    (lambda there, ann: there.modules["ann"].join(Group("here", rule="loc =")), PredicateError, "is incomplete"),
+    (publish("text"), ParameterError, "an Item, such as"),
+    (publish(Item({"x": object()})), ParameterError, "cannot hold the metadata"),
+    (publish(Item({}, payload="text")), ParameterError, "a payload of bytes"),
+    (publish(Item({}, payload=bytes(1 << 21))), ParameterError, "too large"),
+    (publish(Item([])), ParameterError, "Expected an item"),
+    *((publish(Item({}), item_id=name), ParameterError, "item") for name in ("", "~1", "a\nb", 7)),
+    (publish(Item({}), expires_s=-1), ParameterError, "expires_s"),
+    (lambda there, ann: there.port("ann"), ParameterError, "open already"),
+    *((lambda there, ann, odd=odd: setattr(ann, *odd), ParameterError, odd[0]) for odd in ODD_PARAMETERS.items()),
+    *((lambda there, ann, odd=odd: there.port("ann", "other", **dict([odd])), ParameterError, odd[0])
+      for odd in ODD_PARAMETERS.items()),
+]  # fmt: skip
 
 
-def test_parameters_of_ports_are_checked(place):
-    there = place("ann bob")
-    ann = there.port("ann")
-    for name, wrong in (("polling_interval_ms", -1), ("idle_timeout_ms", -0.1), ("batch_size", 0)):
-        with pytest.raises(ParameterError):
-            setattr(ann, name, wrong)
-        with pytest.raises(ParameterError):
-            there.port("ann", "other", **{name: wrong})
+def test_calls_that_cannot_be_carried_out_are_refused_in_words(place):
+    there, ann, _ = opened(place, "ann bob")
+    there.module("cyd")
+    for call, error, words in REFUSED:
+        with pytest.raises(error, match=words):
+            call(there, ann)
     assert (ann.polling_interval_ms, ann.idle_timeout_ms, ann.batch_size) == (30_000, 0, 1)
-    with pytest.raises(ParameterError, match="open already"):
-        there.port("ann")
-    with pytest.raises(PredicateError):
-        there.modules["ann"].join(Group("here", rule="loc ="))
-    with pytest.raises(ParameterError, match="no such filter"):
-        ann.remove_filter(17).result()
-
-
-def test_a_module_needs_a_relay():
-    lab = Lab()
-    with pytest.raises(ParameterError, match="Expected a relay"):
-        Module(lab.device("ann"), [], friends=["bob"])
-    with pytest.raises(ParameterError, match="a sequence, each a text"):
-        Module(lab.devices["ann"], Relay(lab), friends="bob")
 
 
 def test_nobody_but_the_owner_may_read_what_a_module_stores(place, tmp_path):
@@ -117,9 +99,7 @@ def test_nobody_but_the_owner_may_read_what_a_module_stores(place, tmp_path):
 
 
 def test_who_waits_twice_gets_two_items(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, "what > ''", to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob")
     waiting = [bob.receive_item() for _ in range(3)]
     for text in ("one", "two"):
         there.publish(ann, marked(text)).result()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from contrail_place import Place, marked
+from contrail_place import EVERYTHING, Place, arranged, marked, opened, payloads
 
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.contrail import Backlogged, Group, Published, QueueFull, Relay
@@ -14,12 +14,10 @@ from mudkit.systems.contrail.device import sending as sending_module
 from mudkit.systems.contrail.messages import Filter, SealedFor
 from mudkit.systems.contrail.servers import contents as contents_module
 
-EVERYTHING = "what > ''"
-
 
 def kept(there, name):
     """How many keys of each kind a host's machine has in its store."""
-    store = there.lab.world.hosts[name].processes[0].store
+    store = there.store(name)
     result = {}
     for key, _ in store.items(""):
         result[key.split(" ")[0]] = result.get(key.split(" ")[0], 0) + 1
@@ -33,8 +31,7 @@ def test_what_is_seen_and_known_by_name_is_bounded_over_a_month(place, monkeypat
     there = place("ann bob", max_cached=20)
     ann, bob = there.port("ann", polling_interval_ms=1e7), there.port("bob", polling_interval_ms=3e6)
     there.install(bob, EVERYTHING, to=("ann", "app"), lifetime_s=None)
-    got = []
-    bob.on_item(lambda item: got.append(item.payload))
+    got = payloads(bob)
     sizes = []
     for day in range(30):
         for number in range(10):
@@ -57,9 +54,7 @@ def test_what_is_seen_and_known_by_name_is_bounded_over_a_month(place, monkeypat
 
 def test_a_copy_that_is_too_far_behind_is_obsolete(place, monkeypatch):
     monkeypatch.setattr(receiving_module, "MAX_SEEN", 5)
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, EVERYTHING, to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob")
     seen = there.handed("bob")
     for number in range(20):
         there.publish(ann, marked(f"{number}"), f"{number}").result()
@@ -68,7 +63,7 @@ def test_a_copy_that_is_too_far_behind_is_obsolete(place, monkeypatch):
     before = dict(there.counts("bob"))
     for each in items:
         machine._receiving.receive(each)
-    there.lab.world.hosts["bob"].processes[0].store.commit()
+    there.store("bob").commit()
     assert {name: count - before.get(name, 0) for name, count in there.counts("bob").items()} == {
         "obsolete": 15,
         "duplicate": 5,  # five are remembered
@@ -80,8 +75,7 @@ def test_a_copy_that_is_too_far_behind_is_obsolete(place, monkeypatch):
 def test_filters_that_come_and_go_leave_a_bounded_trace(place, monkeypatch):
     monkeypatch.setattr(filters_module, "MAX_OF_DEVICE", 8)
     monkeypatch.setattr(filters_module, "MAX_EXPIRED", 5)
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     club = Group("club")
     there.modules["ann"].join(club).result()
     there.run(5)
@@ -105,7 +99,7 @@ def test_filters_that_come_and_go_leave_a_bounded_trace(place, monkeypatch):
     machine = there.machine("ann")
     for each in seen[:10]:
         machine._receiving.receive(each)  # forgotten, and no new ones either
-    there.lab.world.hosts["ann"].processes[0].store.commit()
+    there.store("ann").commit()
     assert there.counts("ann")["obsolete filters"] == before + 10
 
 
@@ -115,24 +109,18 @@ def test_a_relay_that_never_comes_back_costs_a_bounded_place(place, monkeypatch)
     there = place("ann bob", relays=2, module={"renew_s": 500.0})
     ann, bob = (there.port(name, polling_interval_ms=60_000) for name in ("ann", "bob"))
     there.install(bob, EVERYTHING, to=("ann", "app"))
-    for name in there.cloud():
-        if name.startswith("relay1"):
-            there.lab.faults.kill(name)
-    got = []
-    bob.on_item(lambda item: got.append(item.payload))
+    there.kill("relay1")
+    got = payloads(bob)
     for number in range(50):
         assert isinstance(there.publish(ann, marked(f"{number}"), f"{number}").result(), Published)
         there.run(300)
     assert len(got) == len(set(got)) == 50
     assert kept(there, "ann")["out"] <= 2 * 20
-    for name in there.cloud():
-        there.lab.faults.restart(name)
+    there.restart_cloud()
     there.run(600)
     assert kept(there, "ann").get("out", 0) == 0
     assert len(got) == 50
-    for name in there.cloud():  # now the other one
-        if name.startswith("relay2"):
-            there.lab.faults.kill(name)
+    there.kill("relay2")  # now the other one
     there.publish(ann, marked("after"), "after").result()
     there.run(100)
     assert got[50:] == [b"payload of after"]
@@ -140,15 +128,13 @@ def test_a_relay_that_never_comes_back_costs_a_bounded_place(place, monkeypatch)
 
 def test_what_a_full_outbox_left_out_is_uploaded_there_the_next_time(place, monkeypatch):
     monkeypatch.setattr(outbox_module, "MAX_OUT", 3)
-    there = place("ann bob", relays=2)
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, EVERYTHING, to=("ann", "app"))
+    there, ann, _bob = arranged(place, "ann bob", relays=2)
     there.lab.faults.kill("relay1-gateway")
     for name in "abcd":  # the last one finds no room
         assert there.publish(ann, marked(name), name).result().uploaded
     there.lab.faults.restart("relay1-gateway")
     there.run(200)
-    cached = there.lab.world.hosts["relay1-storage"].processes[0].store
+    cached = there.store("relay1-storage")
     names = lambda: [key.split("\n")[2] for key, _ in cached.items("item ann\n")]  # noqa: E731
     assert names() == ["a", "b"]  # and a key
     assert [there.publish(ann, marked("d"), "d").result().uploaded for _ in range(2)] == [True, False]
@@ -158,8 +144,7 @@ def test_what_a_full_outbox_left_out_is_uploaded_there_the_next_time(place, monk
 
 def test_without_any_relay_an_item_or_a_filter_is_refused_in_the_end(place, monkeypatch):
     monkeypatch.setattr(outbox_module, "MAX_OUT", 5)
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     slot = there.install(bob, EVERYTHING, to=("ann", "app"))
     there.publish(ann, marked("key"), "key").result()
     for name in ("ann", "bob"):
@@ -186,9 +171,7 @@ def test_without_any_relay_an_item_or_a_filter_is_refused_in_the_end(place, monk
 
 def test_an_inbox_that_nobody_reads_is_bounded_and_what_it_dropped_may_come_again(place, monkeypatch):
     monkeypatch.setattr(receiving_module, "MAX_KEPT", 3)
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, EVERYTHING, to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob")
     for number in range(5):
         there.publish(ann, marked(f"{number}"), f"{number}").result()
     there.run(35)
@@ -201,8 +184,7 @@ def test_an_inbox_that_nobody_reads_is_bounded_and_what_it_dropped_may_come_agai
 
 def test_a_queue_takes_so_many_filters_and_keys_and_a_key_that_was_refused_comes_later(place, monkeypatch):
     monkeypatch.setattr(contents_module, "MAX_CONTROLS", 2)
-    there = place("ann bob cyd")
-    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
+    there, ann, bob, cyd = opened(place, "ann bob cyd")
     there.install(bob, EVERYTHING, to=("ann", "app"))
     there.lab.faults.cut("bob")
     there.secrets |= {"what > '1'", "what > '2'"}
@@ -234,12 +216,8 @@ def test_filters_of_a_group_are_bounded_by_device(monkeypatch):
     spread("ann", 5)  # the third has expired
     assert [each.slot for each in groups.join(50, "club", "bob", 1)] == [2, 4, 5, 1]  # by who sent them
     spread("ann", 6)
-    assert [each.slot for each in contents_module.PublisherGroups(store).join(50, "club", "bob", 2)] == [
-        4,
-        5,
-        6,
-        1,
-    ]
+    again = contents_module.PublisherGroups(store)
+    assert [each.slot for each in again.join(50, "club", "bob", 2)] == [4, 5, 6, 1]
 
 
 def test_storages_store_nothing_of_moves_that_are_over(place):
@@ -293,9 +271,7 @@ def test_a_friend_whose_module_is_not_there_yet_has_not_tampered(tmp_path, place
 
 
 def test_ports_forget_what_their_modules_know(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, EVERYTHING, to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob")
     for number in range(5):
         there.publish(ann, marked(f"{number}")).result()
     there.run(35)

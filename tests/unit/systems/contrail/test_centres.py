@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
+from zlib import crc32
 
 import pytest
-from contrail_place import marked
+from contrail_place import EVERYTHING, marked, payloads
 
-EVERYTHING = "what > ''"
 US, EU, ASIA = (37.0, -122.0), (52.0, 5.0), (1.3, 103.8)
 CENTRES = {"us": US, "eu": EU, "asia": ASIA}
 
@@ -16,7 +16,7 @@ def queues(there, device):
     """Which data centres hold something of a device's queue, or know where it has gone."""
     result = {}
     for centre in CENTRES:
-        store = there.lab.world.hosts[f"relay1-storage-{centre}"].processes[0].store
+        store = there.store(f"relay1-storage-{centre}")
         moved = store.get(f"moved {device}")
         if moved is not None:
             result[centre] = moved["moved"].split("/")[0].removeprefix("relay1-storage-")
@@ -25,30 +25,19 @@ def queues(there, device):
     return result
 
 
-def visited(there):
-    return {
-        name.removeprefix("relay1-gateway-")
-        for name, host in there.lab.world.hosts.items()
-        if "gateway" in name and host.processes[0].machine._connections
-    }
-
-
 def travel(there, name, place, seconds=200):
     there.lab.devices[name].change_context(loc=place)
     there.run(seconds)
 
 
 def home_of(device):
-    from zlib import crc32
-
     return list(CENTRES)[crc32(device.encode()) % len(CENTRES)]
 
 
 def test_items_reach_devices_wherever_their_queues_are(place):
     there = place("ann bob", centres=CENTRES)
     ann, bob = there.port("ann"), there.port("bob", idle_timeout_ms=1000)
-    got = []
-    bob.on_item(lambda item: got.append(item.payload))
+    got = payloads(bob)
     there.install(bob, EVERYTHING, to=("ann", "app"))
     for number, where in enumerate((US, EU, ASIA, EU, US)):
         there.publish(ann, marked(f"before {number}"), f"before {number}").result()
@@ -104,12 +93,10 @@ def test_nothing_is_lost_while_queues_move_and_storage_dies(place, seed):
         sent.append(item.payload)
         there.publish(ann, item, f"{number}")
         there.run(draw.uniform(0.1, 10))
-        for each in there.cloud():
-            there.lab.faults.restart(each)
+        there.restart_cloud()
     there.lab.faults.messages()
     for _ in range(5):
         there.run(100)
-        for each in there.cloud():
-            there.lab.faults.restart(each)
+        there.restart_cloud()
     assert sorted(got) == sorted(sent)
     assert set(there.counts("bob")) <= {"duplicate", "obsolete", "duplicate keys"}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from contrail_place import Place, marked
+from contrail_place import EVERYTHING, Place, marked
 
 EVERY_S = (0.5, 1, 2, 3, 4, 5, 7, 9, 15, 30)
-EVERYTHING = "what > ''"
 
 
 class Busy(Place):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from contrail_place import Place, marked
-
-EVERYTHING = "what > ''"
+from contrail_place import EVERYTHING, Place, arranged, marked, opened, payloads
 
 
 def keys_of(there, name):
@@ -17,8 +15,7 @@ def keys_of(there, name):
 
 def test_a_device_keeps_its_keys_filters_and_items_in_another_process(tmp_path):
     for life in range(2):
-        there = Place("ann bob", storage=tmp_path)
-        ann, bob = there.port("ann"), there.port("bob")
+        there, ann, bob = opened(Place, "ann bob", storage=tmp_path)
         if life == 0:
             public = {name: keys_of(there, name) for name in ("ann", "bob")}
             there.install(bob, EVERYTHING, to=("ann", "app"))
@@ -36,9 +33,7 @@ def test_a_device_keeps_its_keys_filters_and_items_in_another_process(tmp_path):
             assert got == [b"payload of before", b"payload of not sent", b"payload of after"]
             assert there.counts("bob") == {"duplicate keys": 1}  # it might have lost the key
         assert not there.seen_by_relays()
-        for device in there.lab.devices.values():
-            for process in device.processes:
-                process.store.close()
+        there.close()
 
 
 @pytest.mark.soak(keep=2)
@@ -68,7 +63,7 @@ def test_everything_comes_once_whatever_is_killed(place, seed, relays):
                 there.lab.faults.cut(draw.choice(list(there.lab.devices)), minutes=draw.uniform(0.1, 1))
         item = marked(f"{number}")
         there.note(item)
-        store = there.lab.devices["ann"].processes[0].store
+        store = there.store("ann")
         before = len(store.items("out "))
         ports["ann"].publish(item, None if draw.random() < 0.5 else f"item {number}")
         if len(store.items("out ")) > before:
@@ -88,22 +83,16 @@ def test_everything_comes_once_whatever_is_killed(place, seed, relays):
 
 
 def test_two_relays_of_which_one_dies(place):
-    there = place("ann bob", relays=2)
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, EVERYTHING, to=("ann", "app"))
-    got = []
-    bob.on_item(lambda item: got.append(item.payload))
+    there, ann, bob = arranged(place, "ann bob", relays=2)
+    got = payloads(bob)
     for number in range(6):
         if number == 3:
-            for name in there.cloud():
-                if name.startswith("relay1"):
-                    there.lab.faults.kill(name)
+            there.kill("relay1")
         assert there.publish(ann, marked(f"{number}"), f"{number}").result(30).destinations
         there.run(10)
     there.run(100)
     assert got == [f"payload of {number}".encode() for number in range(6)]
-    for name in there.cloud():
-        there.lab.faults.restart(name)
+    there.restart_cloud()
     there.run(300)
     assert len(got) == 6
     assert there.publish(ann, marked("after"), "after").result(30).destinations
@@ -112,14 +101,11 @@ def test_two_relays_of_which_one_dies(place):
 
 
 def test_what_is_handed_over_when_the_module_dies_is_not_taken_twice(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, EVERYTHING, to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob")
     there.publish(ann, marked("x")).result()
     there.run(65)
     there.lab.faults.kill("bob", at="after commit")
-    got = []
-    bob.on_item(lambda item: got.append(item.payload))
+    got = payloads(bob)
     there.run(5)
     there.lab.faults.restart("bob")
     there.run(65)
@@ -131,8 +117,7 @@ def test_what_is_handed_over_when_the_module_dies_is_not_taken_twice(place):
 
 
 def test_an_instance_that_dies_is_passed_over(place):
-    there = place("ann bob", instances=3)
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob", instances=3)
     there.lab.faults.kill("relay1-compute-1")
     there.lab.faults.kill("relay1-compute-3")
     there.install(bob, EVERYTHING, to=("ann", "app"))

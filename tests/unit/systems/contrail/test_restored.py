@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from contrail_place import Place, marked
+from contrail_place import EVERYTHING, Place, arranged, marked, opened, payloads
 
 from mudkit.events import Received
 from mudkit.fleet.kernel import World
 from mudkit.systems.contrail.messages import Bye, Pull, QueueEntry
 
-EVERYTHING = "what > ''"
 DAY_MS = 86_400_000
 CENTRES = {"eu": (52.0, 5.0), "us": (37.0, -122.0)}
 
@@ -17,8 +16,7 @@ CENTRES = {"eu": (52.0, 5.0), "us": (37.0, -122.0)}
 def listening(place, **more):
     there = place("ann bob", **more)
     ann, bob = there.port("ann"), there.port("bob", idle_timeout_ms=DAY_MS)
-    got = []
-    bob.on_item(lambda item: got.append(item.payload))
+    got = payloads(bob)
     there.run(1)
     return there, ann, bob, got
 
@@ -35,7 +33,7 @@ def test_a_filter_that_a_subscriber_has_lost_is_forgotten_by_its_friend(place):
     there.run(65)
     there.lab.faults.restore("bob", backup)
     there.run(65)
-    kept = there.lab.devices["ann"].processes[0].store.items("filter ")
+    kept = there.store("ann").items("filter ")
     assert sorted(each["state"] for _, each in kept) == ["accepted", "removed"]
     assert len(incidents(there, "rolled back")) == 1
 
@@ -90,7 +88,7 @@ def test_an_acknowledgement_for_a_storage_before_it_was_restored_removes_nothing
     there.publish(ann, marked("after"))
     there.run(300)
     assert got == [b"payload of before", b"payload of after"]
-    assert not there.lab.world.hosts["relay1-storage"].processes[0].store.items("queue bob\n", QueueEntry)
+    assert not there.store("relay1-storage").items("queue bob\n", QueueEntry)
 
 
 def test_a_restored_storage_or_gateway_does_not_silence_open_connections(place):
@@ -98,8 +96,7 @@ def test_a_restored_storage_or_gateway_does_not_silence_open_connections(place):
         there = place("ann bob")
         backup = there.lab.faults.backup(host)
         ann, bob = there.port("ann"), there.port("bob", idle_timeout_ms=DAY_MS)
-        got = []
-        bob.on_item(lambda item, got=got: got.append(item.payload))
+        got = payloads(bob)
         there.install(bob, EVERYTHING, to=("ann", "app"))
         there.lab.faults.restore(host, backup)
         there.run(65)
@@ -132,7 +129,7 @@ def test_a_queue_that_has_moved_is_found_again(place, restored):
     there.install(bob, EVERYTHING, to=("ann", "app"))
     backups = {centre: there.lab.faults.backup(f"relay1-storage-{centre}") for centre in CENTRES}
     origin = next(iter(CENTRES))
-    if not there.lab.world.hosts[f"relay1-storage-{origin}"].processes[0].store.keys("moved bob"):
+    if not there.store(f"relay1-storage-{origin}").keys("moved bob"):
         origin = next(reversed(CENTRES))
     there.lab.devices["bob"].change_context(loc=CENTRES[origin])
     there.run(65)
@@ -162,9 +159,7 @@ def test_a_wiped_device_in_another_process_begins_anew(tmp_path):
             there.run(65)
             there.publish(ann, marked("after"), "named").result()
         there.run(65)
-        for device in there.lab.devices.values():
-            for each in device.processes:
-                each.store.close()
+        there.close()
         for file in (tmp_path / "ann").rglob("*"):
             if file.is_file():
                 file.unlink()
@@ -182,9 +177,7 @@ def got(there, port):
 @pytest.mark.parametrize("encrypted", [True, False])
 @pytest.mark.parametrize("relays", [1, 2])
 def test_who_has_lost_everything_asks_again_and_is_told_what_is_said_from_then_on(place, encrypted, relays):
-    there = place("ann bob", encrypted=encrypted, relays=relays)
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, EVERYTHING, to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob", encrypted=encrypted, relays=relays)
     there.publish(ann, marked("one"), "one").result()
     assert got(there, bob) == ["one"]
     there.lab.faults.wipe("bob")
@@ -196,9 +189,7 @@ def test_who_has_lost_everything_asks_again_and_is_told_what_is_said_from_then_o
 
 @pytest.mark.parametrize("encrypted", [True, False])
 def test_what_a_sender_says_after_a_wipe_is_not_taken_for_old(place, encrypted):
-    there = place("ann bob", encrypted=encrypted)
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, EVERYTHING, to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob", encrypted=encrypted)
     for number in range(5):
         there.publish(ann, marked(f"before {number}")).result()
     assert len(got(there, bob)) == 5
@@ -211,10 +202,7 @@ def test_what_a_sender_says_after_a_wipe_is_not_taken_for_old(place, encrypted):
 
 @pytest.mark.parametrize("when_s", [0, 5, 40])
 def test_what_was_for_the_old_one_is_not_read_by_the_new_one(place, when_s):
-    there = place("ann bob cyd")
-    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
-    for port in (bob, cyd):
-        there.install(port, EVERYTHING, to=("ann", "app"))
+    there, ann, bob, cyd = arranged(place, "ann bob cyd")
     there.lab.faults.cut("bob")
     call = there.publish(ann, marked("old"), "old")
     there.run(when_s)
@@ -232,8 +220,7 @@ def test_what_was_for_the_old_one_is_not_read_by_the_new_one(place, when_s):
 
 
 def test_a_filter_under_way_when_its_asker_is_wiped_ends(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     there.lab.faults.cut("ann")
     call = bob.install_filter(EVERYTHING, to=("ann", "app"))
     there.secrets.add(EVERYTHING)
@@ -260,8 +247,7 @@ def test_a_copy_of_what_the_old_one_asked_does_not_take_the_connection_of_the_ne
 
     monkeypatch.setattr(World, "_handle", tap)
     there = place("ann bob")
-    ann = there.port("ann", idle_timeout_ms=86_400_000)
-    bob = there.port("bob", idle_timeout_ms=86_400_000)
+    ann, bob = (there.port(name, idle_timeout_ms=DAY_MS) for name in ("ann", "bob"))
     there.run(60)
     late = list(asked)
     if how == "restart":
@@ -279,7 +265,7 @@ def test_a_copy_of_what_the_old_one_asked_does_not_take_the_connection_of_the_ne
 
 def test_an_open_connection_is_asked_for_again_from_another_address(place):
     there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob", idle_timeout_ms=86_400_000)
+    ann, bob = there.port("ann"), there.port("bob", idle_timeout_ms=DAY_MS)
     there.install(bob, EVERYTHING, to=("ann", "app"))
     there.lab.faults.change_address("bob")
     there.publish(ann, marked("x"), "x").result()

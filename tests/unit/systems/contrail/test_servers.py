@@ -25,21 +25,43 @@ def told(machine, message, source="ann/contrail", now_us=0):
     ]
 
 
+PULL = {"kind": "pull", "device": "bob", "visit": 1, "got": [], "hold": True}
+BYE = {"kind": "bye", "device": "bob", "visit": 1}
+FILLED = {"kind": "filled", "device": "bob"}
+GONE = [("store", {"kind": "gone", "device": "bob"})]
+
+
+@pytest.fixture
+def gateway():
+    return Gateway(ports(), INSTANCES, ["store"])
+
+
 def item(name="a", seq=1, epoch=1, sender="ann", to="bob", expires_us=None, body=b"body"):
     entry = {"device": to, "port": "in", "expires_us": expires_us, "tag": b""}
     return {"kind": "data", "from": sender, "port": "out", "item": name, "seq": seq, "epoch": epoch, "to": [entry], "body": body}  # fmt: skip
 
 
-def test_nobody_sends_in_anothers_name():
-    gateway = Gateway(ports(), INSTANCES, ["store"])
+def filter_of(number, sender="ann", group=None, to="bob"):
+    sealed = {"device": to, "port": "in", "sealed": b"", "signature": b""}
+    return {"kind": "filter", "from": sender, "port": "out", "slot": 1, "number": number, "group": group,
+            "expires_us": None, "to": [sealed]}  # fmt: skip
+
+
+def join(device, number, friends):
+    return {"kind": "join", "device": device, "number": number, "friends": friends}
+
+
+def membership(number, joins=True):
+    return {"kind": "group", "device": "bob", "number": number, "group": "club", "joins": joins}
+
+
+def test_nobody_sends_in_anothers_name(gateway):
     assert told(gateway, {"kind": "send", "device": "eve", "number": 1, "message": item()}) == []
     assert len(told(gateway, {"kind": "send", "device": "ann", "number": 1, "message": item()})) == 1
 
 
-def test_a_request_goes_to_every_instance_once_when_none_is_there():
-    gateway = Gateway(ports(), INSTANCES, ["store"])
-    join = {"kind": "join", "device": "ann", "number": 1, "friends": None}
-    (sent,) = gateway.handle(0, Received("ann/contrail", join))
+def test_a_request_goes_to_every_instance_once_when_none_is_there(gateway):
+    (sent,) = gateway.handle(0, Received("ann/contrail", join("ann", 1, None)))
     tried = [sent.to]
     while effects := gateway.handle(0, SendFailed(sent.to, sent.message)):
         (sent,) = effects
@@ -47,20 +69,17 @@ def test_a_request_goes_to_every_instance_once_when_none_is_there():
     assert sorted(tried) == sorted(INSTANCES)
 
 
-def test_a_connection_is_held_as_long_as_the_device_is_there():
-    gateway = Gateway(ports(), INSTANCES, ["store"])
-    filled = {"kind": "filled", "device": "bob"}
-    pull = {"kind": "pull", "device": "bob", "visit": 1, "got": [], "hold": True}
-    told(gateway, pull, "bob/contrail")
-    assert told(gateway, filled, "store") == [("bob/contrail", {"kind": "filled"})]
+def test_a_connection_is_held_as_long_as_the_device_is_there(gateway):
+    told(gateway, PULL, "bob/contrail")
+    assert told(gateway, FILLED, "store") == [("bob/contrail", {"kind": "filled"})]
     gateway.handle(0, SendFailed("bob/contrail", {"kind": "filled"}))
-    assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
-    told(gateway, pull, "bob/contrail")
-    told(gateway, {"kind": "bye", "device": "bob", "visit": 1}, "bob/contrail")
-    assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
-    told(gateway, {**pull, "visit": 2}, "bob/contrail")
-    told(gateway, {**pull, "visit": 2, "hold": False}, "bob/contrail")
-    assert told(gateway, filled, "store") == [("store", {"kind": "gone", "device": "bob"})]
+    assert told(gateway, FILLED, "store") == GONE
+    told(gateway, PULL, "bob/contrail")
+    told(gateway, BYE, "bob/contrail")
+    assert told(gateway, FILLED, "store") == GONE
+    told(gateway, {**PULL, "visit": 2}, "bob/contrail")
+    told(gateway, {**PULL, "visit": 2, "hold": False}, "bob/contrail")
+    assert told(gateway, FILLED, "store") == GONE
 
 
 class Tiers:
@@ -91,9 +110,7 @@ class Tiers:
         return answer
 
     def pull(self, got=(), now_us=0):
-        (answer,) = self.ask(
-            {"kind": "pull", "device": "bob", "visit": 1, "got": list(got), "hold": False}, now_us
-        )
+        (answer,) = self.ask({**PULL, "got": list(got), "hold": False}, now_us)
         return answer
 
 
@@ -101,11 +118,8 @@ def test_a_copy_for_each_destination_names_no_other():
     tiers = Tiers()
     both = item()
     both["to"] = [both["to"][0], {**both["to"][0], "device": "cyd"}]
-    assert tiers.send(both) == {
-        "kind": "sent",
-        "number": 7,
-        "results": [["bob", "in", "ok"], ["cyd", "in", "ok"]],
-    }
+    results = [["bob", "in", "ok"], ["cyd", "in", "ok"]]
+    assert tiers.send(both) == {"kind": "sent", "number": 7, "results": results}
     page = tiers.pull()["page"]
     assert [[entry["device"] for entry in message["to"]] for _, message in page] == [["bob"]]
 
@@ -131,16 +145,14 @@ def test_an_older_copy_does_not_replace_a_newer_one():
 
 def test_a_groups_filter_that_comes_late_does_not_replace_a_newer_one():
     tiers = Tiers()
-    tiers.ask({"kind": "group", "device": "bob", "number": 1, "group": "club", "joins": True})
-    entry = {"device": "bob", "port": "in", "sealed": b"", "signature": b""}
-    message = {"kind": "filter", "from": "ann", "port": "in", "slot": 1, "group": "club", "expires_us": None, "to": [entry]}  # fmt: skip
+    tiers.ask(membership(1))
     for number in (5, 4):
-        tiers.send({**message, "number": number})
+        tiers.send(filter_of(number, group="club"))
     assert [each["number"] for _, each in tiers.pull()["page"]] == [5]
     late = Tiers()
     for number in (5, 4):
-        late.send({**message, "number": number})
-    late.ask({"kind": "group", "device": "bob", "number": 1, "group": "club", "joins": True})
+        late.send(filter_of(number, group="club"))
+    late.ask(membership(1))
     assert [each["number"] for _, each in late.pull()["page"]] == [5]
 
 
@@ -159,13 +171,7 @@ def test_pages_are_bounded_but_hold_one_message(size, pages):
 
 def test_an_instance_serves_one_request_after_the_other():
     compute = Compute(ports(), ["store"], "store", None, 1000, ["g"])
-    ask = {
-        "kind": "ask",
-        "gateway": "g",
-        "client": "c",
-        "what": {"kind": "join", "device": "ann", "number": 1, "friends": None},
-        "tries": 1,
-    }
+    ask = {"kind": "ask", "gateway": "g", "client": "c", "what": join("ann", 1, None), "tries": 1}
     timers = [*compute.handle(0, Received("g", ask)), *compute.handle(0, Received("g", ask))]
     assert [each.delay_us for each in timers] == [1000]
     done = compute.handle(1000, TimerFired("done"))
@@ -221,35 +227,19 @@ def test_a_queue_of_a_wiped_storage_is_not_taken_for_an_old_one():
     assert there.waiting("bob") == 1
 
 
-@pytest.mark.parametrize("late", ["pull", "bye"])
-def test_a_late_copy_of_an_earlier_visit_changes_no_connection(late):
-    gateway = Gateway(ports(), INSTANCES, ["store"])
-    pull = {"kind": "pull", "device": "bob", "visit": 1, "got": [], "hold": True}
+@pytest.mark.parametrize("late", [PULL, BYE], ids=["pull", "bye"])
+def test_a_late_copy_of_an_earlier_visit_changes_no_connection(gateway, late):
     for visit in (1, 2):
-        told(gateway, {**pull, "visit": visit}, f"bob/contrail {visit}")
-    copy = pull if late == "pull" else {"kind": "bye", "device": "bob", "visit": 1}
-    assert told(gateway, copy, "bob/contrail 1") == []
-    filled = {"kind": "filled", "device": "bob"}
-    assert told(gateway, filled, "store") == [("bob/contrail 2", {"kind": "filled"})]
+        told(gateway, {**PULL, "visit": visit}, f"bob/contrail {visit}")
+    assert told(gateway, late, "bob/contrail 1") == []
+    assert told(gateway, FILLED, "store") == [("bob/contrail 2", {"kind": "filled"})]
 
 
-def test_a_visit_that_is_over_does_not_begin_again():
-    gateway = Gateway(ports(), INSTANCES, ["store"])
-    pull = {"kind": "pull", "device": "bob", "visit": 1, "got": [], "hold": True}
-    told(gateway, pull, "bob/contrail")
-    told(gateway, {"kind": "bye", "device": "bob", "visit": 1}, "bob/contrail")
-    assert told(gateway, pull, "bob/contrail") == []
-    assert len(told(gateway, {**pull, "visit": 2}, "bob/contrail")) == 1
-
-
-def filter_of(number, sender="ann", group=None, to="bob"):
-    sealed = {"device": to, "port": "in", "sealed": b"", "signature": b""}
-    return {"kind": "filter", "from": sender, "port": "out", "slot": 1, "number": number, "group": group,
-            "expires_us": None, "to": [sealed]}  # fmt: skip
-
-
-def join(device, number, friends):
-    return {"kind": "join", "device": device, "number": number, "friends": friends}
+def test_a_visit_that_is_over_does_not_begin_again(gateway):
+    told(gateway, PULL, "bob/contrail")
+    told(gateway, BYE, "bob/contrail")
+    assert told(gateway, PULL, "bob/contrail") == []
+    assert len(told(gateway, {**PULL, "visit": 2}, "bob/contrail")) == 1
 
 
 def test_a_late_copy_of_a_white_list_changes_nothing():
@@ -266,16 +256,12 @@ def test_a_late_copy_of_a_white_list_changes_nothing():
 
 def test_a_late_copy_of_a_membership_changes_nothing():
     tiers = Tiers()
-
-    def says(number, joins):
-        tiers.ask({"kind": "group", "device": "bob", "number": number, "group": "g", "joins": joins})
-
-    says(2, joins=True)
-    says(1, joins=False)
-    assert tiers.send(filter_of(1, group="g"))["results"] == [["bob", "in", "ok"]]
-    says(3, joins=False)
-    says(2, joins=True)
-    assert tiers.send(filter_of(2, group="g"))["results"] == []
+    tiers.ask(membership(2))
+    tiers.ask(membership(1, joins=False))
+    assert tiers.send(filter_of(1, group="club"))["results"] == [["bob", "in", "ok"]]
+    tiers.ask(membership(3, joins=False))
+    tiers.ask(membership(2))
+    assert tiers.send(filter_of(2, group="club"))["results"] == []
 
 
 def test_a_white_list_moves_with_its_number():

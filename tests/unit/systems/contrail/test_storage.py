@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from contrail_place import marked
+from contrail_place import EVERYTHING, arranged, marked, opened
 
+from mudkit.errors import AccessDenied
 from mudkit.systems.contrail import Backlogged, Item, Published
-
-EVERYTHING = "what > ''"
-
-
-def arranged(place, names, **more):
-    """Ann publishes; all others have asked for everything."""
-    there = place(f"ann {names}", **more)
-    ports = {name: there.port(name) for name in f"ann {names}".split()}
-    for name in names.split():
-        there.install(ports[name], EVERYTHING, to=("ann", "app"))
-    return there, ports
 
 
 def received(there, port):
@@ -30,40 +20,38 @@ def received(there, port):
 @pytest.mark.soak
 def test_ten_receivers_cost_one_upload(place):
     names = [f"r{number}" for number in range(10)]
-    there, ports = arranged(place, " ".join(names))
-    there.publish(ports["ann"], marked("keys"), "keys").result()  # so that only the item counts
+    there, ann, *receivers = arranged(place, " ".join(["ann", *names]))
+    there.publish(ann, marked("keys"), "keys").result()  # so that only the item counts
     item = Item({"what": "big"}, b"a photograph " * 8000)
     before = there.bytes_up("ann")
-    result = there.publish(ports["ann"], item, "photograph").result()
+    result = there.publish(ann, item, "photograph").result()
     assert result == Published(tuple((name, "app") for name in names), uploaded=True)
     there.run(1)
     one = len(item.payload) * 4 / 3  # in JSON
     assert one < there.bytes_up("ann") - before < 1.1 * one
-    for name in names:
-        assert received(there, ports[name])[-1:] != []
+    assert all(received(there, port) for port in receivers)
 
 
 def test_a_retransmission_is_a_name(place):
-    there, ports = arranged(place, "bob")
+    there, ann, bob = arranged(place, "ann bob")
     item = Item({"what": "big"}, b"a photograph " * 8000)
-    there.publish(ports["ann"], item, "photograph").result()
+    there.publish(ann, item, "photograph").result()
     there.run(65)
     before = there.bytes_up("ann")
-    again = there.publish(ports["ann"], item, "photograph").result()
+    again = there.publish(ann, item, "photograph").result()
     there.run(1)
     assert not again.uploaded
     assert there.bytes_up("ann") - before < 500
     there.run(65)
     assert there.counts("bob") == {"duplicate": 1}
-    there.publish(ports["ann"], Item({"what": "new"}, b"other content"), "photograph").result()
+    there.publish(ann, Item({"what": "new"}, b"other content"), "photograph").result()
     there.run(65)
-    assert ports["bob"].receive_item().result().metadata == {"what": "big"}
-    assert ports["bob"].receive_item().result().payload == b"other content"
+    assert bob.receive_item().result().metadata == {"what": "big"}
+    assert bob.receive_item().result().payload == b"other content"
 
 
 def test_who_asks_later_gets_what_is_in_the_cache_if_the_key_may_be_had(place):
-    there = place("ann bob cyd")
-    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
+    there, ann, bob, cyd = opened(place, "ann bob cyd")
     there.install(bob, EVERYTHING, to=("ann", "app"))
     slot = there.install(cyd, "what = 'nothing'", to=("ann", "app"))
     there.publish(ann, marked("photograph"), "photograph").result()
@@ -76,50 +64,50 @@ def test_who_asks_later_gets_what_is_in_the_cache_if_the_key_may_be_had(place):
 
 def test_an_item_is_uploaded_once_whoever_asks_later(place):
     """The newcomer is given the key of this item alone (Contrail 3.4.1)."""
-    there, ports = arranged(place, "bob")
+    there, ann, *receivers = arranged(place, "ann bob")
     item = Item({"what": "big"}, b"a photograph " * 8000)
-    there.publish(ports["ann"], item, "photograph").result()
-    there.publish(ports["ann"], marked("another"), "another").result()
+    there.publish(ann, item, "photograph").result()
+    there.publish(ann, marked("another"), "another").result()
     there.run(65)
     for name in ("cyd", "dan"):
         there.module(name, ["ann"])
         there.modules["ann"].befriend(name).result()
-        ports[name] = there.port(name)
-        there.install(ports[name], EVERYTHING, to=("ann", "app"))
+        port = there.port(name)
+        there.install(port, EVERYTHING, to=("ann", "app"))
+        receivers.append(port)
         before = there.bytes_up("ann")
-        again = there.publish(ports["ann"], item, "photograph").result()
+        again = there.publish(ann, item, "photograph").result()
         there.run(1)
         assert not again.uploaded
         assert there.bytes_up("ann") - before < 3_000
         there.run(65)
-        assert [each.payload for each in ports[name].receive_all().result()] == [item.payload]
-        assert not there.lab.devices[name].processes[0].store.items("key ann\n")
-    there.publish(ports["ann"], marked("later"), "later").result()
+        assert [each.payload for each in port.receive_all().result()] == [item.payload]
+        assert not there.store(name).items("key ann\n")
+    there.publish(ann, marked("later"), "later").result()
     there.run(65)
-    for name in ("bob", "cyd", "dan"):
-        assert ports[name].receive_all().result()[-1].payload == b"payload of later"
+    assert {port.receive_all().result()[-1].payload for port in receivers} == {b"payload of later"}
 
 
 def test_what_has_left_the_cache_is_uploaded_again(place):
-    there, ports = arranged(place, "bob", max_cached=2)
+    there, ann, bob = arranged(place, "ann bob", max_cached=2)
     first = marked("first")
     for name in ("first", "second", "third"):
-        there.publish(ports["ann"], marked(name), name).result()
-    again = there.publish(ports["ann"], first, "first").result()
+        there.publish(ann, marked(name), name).result()
+    again = there.publish(ann, first, "first").result()
     assert again.destinations == (("bob", "app"),)
-    assert received(there, ports["bob"]) == ["second", "third", "first"]
-    cache = there.lab.world.hosts["relay1-storage"].processes[0].store
+    assert received(there, bob) == ["second", "third", "first"]
+    cache = there.store("relay1-storage")
     assert len(cache.items("item ")) == len(cache.items("cached ")) == 2
 
 
 def test_a_newer_item_makes_those_of_its_name_obsolete(place):
-    there, ports = arranged(place, "bob")
+    there, ann, bob = arranged(place, "ann bob")
     for number in range(5):
-        there.publish(ports["ann"], marked(f"{number}"), "position").result()
-    there.publish(ports["ann"], marked("other"), "other").result()
-    there.publish(ports["ann"], marked("nameless 1")).result()
-    there.publish(ports["ann"], marked("nameless 2")).result()
-    assert received(there, ports["bob"]) == ["4", "other", "nameless 1", "nameless 2"]
+        there.publish(ann, marked(f"{number}"), "position").result()
+    there.publish(ann, marked("other"), "other").result()
+    there.publish(ann, marked("nameless 1")).result()
+    there.publish(ann, marked("nameless 2")).result()
+    assert received(there, bob) == ["4", "other", "nameless 1", "nameless 2"]
     assert there.counts("bob") == {}
 
 
@@ -134,8 +122,7 @@ def test_the_same_name_at_two_ports_is_two_items(place):
 
 
 def test_expired_items_are_not_delivered(place):
-    there = place("ann bob cyd")
-    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
+    there, ann, bob, cyd = opened(place, "ann bob cyd")
     there.install(bob, EVERYTHING, to=("ann", "app"), item_expires_s=100.0)
     there.install(cyd, EVERYTHING, to=("ann", "app"))
     there.publish(ann, marked("keys")).result()
@@ -154,8 +141,7 @@ def test_expired_items_are_not_delivered(place):
 
 
 def test_a_filter_ends_with_its_lifetime(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     there.install(bob, EVERYTHING, to=("ann", "app"), lifetime_s=100.0)
     assert there.publish(ann, marked("1")).result().destinations
     there.run(100)
@@ -165,43 +151,38 @@ def test_a_filter_ends_with_its_lifetime(place):
 
 
 def test_a_full_queue_is_told_to_the_publisher_and_only_concerns_its_device(place):
-    there, ports = arranged(place, "bob cyd", max_waiting=3)
+    there, ann, bob, cyd = arranged(place, "ann bob cyd", max_waiting=3)
     there.lab.faults.cut("bob")
     for number in range(3):
-        assert isinstance(there.publish(ports["ann"], marked(f"{number}"), f"{number}").result(), Published)
+        assert isinstance(there.publish(ann, marked(f"{number}"), f"{number}").result(), Published)
         there.run(35)
-    full = there.publish(ports["ann"], marked("3"), "3").result()
+    full = there.publish(ann, marked("3"), "3").result()
     assert full == Backlogged((("bob", "app"),), accepted=(("cyd", "app"),))
-    newer = there.publish(ports["ann"], marked("2 again"), "2").result()
+    newer = there.publish(ann, marked("2 again"), "2").result()
     assert isinstance(newer, Published)  # it stands in place of one that waits
     there.lab.faults.mend("bob")
-    assert received(there, ports["bob"]) == ["0", "1", "2 again"]
-    assert received(there, ports["cyd"]) == ["0", "1", "2", "3", "2 again"]
-    assert there.publish(ports["ann"], marked("3"), "3").result() == Published(
+    assert received(there, bob) == ["0", "1", "2 again"]
+    assert received(there, cyd) == ["0", "1", "2", "3", "2 again"]
+    assert there.publish(ann, marked("3"), "3").result() == Published(
         (("bob", "app"), ("cyd", "app")), uploaded=False
     )
-    assert received(there, ports["bob"]) == ["3"]
+    assert received(there, bob) == ["3"]
 
 
 def test_what_expires_makes_room_in_a_full_queue(place):
-    there, ports = arranged(place, "bob", max_waiting=1)
+    there, ann, _bob = arranged(place, "ann bob", max_waiting=1)
     there.lab.faults.cut("bob")
-    there.publish(ports["ann"], marked("old"), "old", 10.0).result()
-    assert isinstance(there.publish(ports["ann"], marked("new"), "new").result(), Backlogged)
+    there.publish(ann, marked("old"), "old", 10.0).result()
+    assert isinstance(there.publish(ann, marked("new"), "new").result(), Backlogged)
     there.run(10)
-    assert isinstance(there.publish(ports["ann"], marked("new"), "new").result(), Published)
+    assert isinstance(there.publish(ann, marked("new"), "new").result(), Published)
 
 
 def test_strangers_filters_are_refused_by_a_relay_that_knows_the_white_list(place):
-    import pytest
-
-    from mudkit.errors import AccessDenied
-
     there = place()
     there.module("ann", shows_friends=True)
     there.module("eve", ["ann"])
-    there.port("ann")
-    eve = there.port("eve")
+    ann, eve = there.port("ann"), there.port("eve")
     there.run(5)
     there.secrets.add(EVERYTHING)
     with pytest.raises(AccessDenied, match="has refused"):
@@ -212,7 +193,5 @@ def test_strangers_filters_are_refused_by_a_relay_that_knows_the_white_list(plac
     eve.install_filter(EVERYTHING, to=("ann", "app")).result()
     there.run(65)
     assert there.bytes_down("ann") > before
-    assert there.publish(there.modules["ann"]._ports["app"], marked("x")).result().destinations == (
-        ("eve", "app"),
-    )
+    assert there.publish(ann, marked("x")).result().destinations == (("eve", "app"),)
     assert there.counts("ann") == {}

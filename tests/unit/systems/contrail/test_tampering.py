@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from contrail_place import marked
+from contrail_place import arranged, marked, payloads
 from msgspec.structs import replace
 
 from mudkit.events import Ciphertext, Received
@@ -27,20 +27,15 @@ def test_without_encryption_they_are_not():
 
 def test_what_was_not_changed_is_not_reported():
     testbed = Testbed()
-    before = testbed.stored()
-    for message in testbed.messages:
-        assert testbed.deliver(message) == []
-    assert testbed.stored() > before  # some had not been seen yet
-    after = testbed.stored()
-    for message in testbed.messages:
-        assert testbed.deliver(message) == []
-    assert testbed.stored() == after
+    before, after = testbed.stored(), []
+    for _ in range(2):
+        assert all(testbed.deliver(message) == [] for message in testbed.messages)
+        after.append(testbed.stored())
+    assert before < after[0] == after[1]  # some had not been seen yet
 
 
 def test_later_messages_come_and_honest_copies_are_only_counted(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, "what > ''", to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob")
     gateway = there.lab.world.hosts["relay1-gateway"].processes[0].machine
     before, damage = gateway.handle, {"left": 3}
 
@@ -55,8 +50,7 @@ def test_later_messages_come_and_honest_copies_are_only_counted(place):
         return effects
 
     gateway.handle = handle
-    came = []
-    bob.on_item(lambda item: came.append(item.payload))
+    came = payloads(bob)
     for number in range(5):
         there.publish(ann, marked(f"{number}"), f"item {number}").result()
         there.run(65)
@@ -70,15 +64,11 @@ def test_later_messages_come_and_honest_copies_are_only_counted(place):
 
 
 def test_an_item_that_a_relay_has_held_back_until_it_had_expired_is_dropped(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, "what > ''", to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob")
     storage = there.lab.world.hosts["relay1-storage"].processes[0]
     there.publish(ann, marked("old"), "a", 40.0).result()
     before = storage.machine.handle
-    storage.machine.handle = lambda now_us, event: before(
-        min(now_us, 66_000_000), event
-    )  # its clock stands still
+    storage.machine.handle = lambda now_us, event: before(min(now_us, 66_000_000), event)  # a stopped clock
     there.lab.faults.cut("bob")
     there.run(60)
     there.lab.faults.mend("bob")
@@ -89,21 +79,17 @@ def test_an_item_that_a_relay_has_held_back_until_it_had_expired_is_dropped(plac
 
 @pytest.mark.parametrize("field", ["page", "visit", "more"])
 def test_nonsense_of_a_relay_crashes_no_module(place, field):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, "what > ''", to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob")
     machine = there.machine("ann")
     gateway = there.relays[0].gateways[0][0]
     whole = {"kind": "deliver", "visit": 1, "page": [], "more": False}
     for junk in (None, 7, [], {}, [[]], [[1]], [["a", {}]], "text", b"bytes"):
-        machine.handle(there.lab.world.now_us, Received(gateway, {**whole, field: junk}))
-        machine.handle(
-            there.lab.world.now_us, Received(gateway, {"kind": "sent", "number": 1, "results": junk})
-        )
-        machine.handle(
-            there.lab.world.now_us, Received(gateway, {"kind": "sent", "number": junk, "results": []})
-        )
-        machine.handle(there.lab.world.now_us, Received(gateway, junk))
+        sent = [
+            {"kind": "sent", "number": 1, "results": junk},
+            {"kind": "sent", "number": junk, "results": []},
+        ]
+        for message in ({**whole, field: junk}, *sent, junk):
+            machine.handle(there.lab.world.now_us, Received(gateway, message))
         machine.handle(there.lab.world.now_us, Received("nobody", whole))
     there.publish(ann, marked("0")).result()
     there.run(65)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from contrail_place import marked
+from contrail_place import EVERYTHING, arranged, marked, opened
 
 from mudkit.errors import AccessDenied
 from mudkit.systems.contrail import Group
-
-EVERYTHING = "what > ''"
 
 
 def got(there, port):
@@ -18,10 +16,7 @@ def got(there, port):
 @pytest.mark.parametrize("waits", ["off-line", "in a batch", "at the relay", "at a relay that is cut off"])
 @pytest.mark.parametrize("relays", [1, 2])
 def test_what_waits_for_her_goes_nowhere_and_what_waits_for_others_comes(place, waits, relays):
-    there = place("ann bob cyd", relays=relays)
-    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
-    for port in (bob, cyd):
-        there.install(port, EVERYTHING, to=("ann", "app"))
+    there, ann, bob, cyd = arranged(place, "ann bob cyd", relays=relays)
     if waits == "off-line":
         there.lab.faults.cut("ann")
     elif waits == "in a batch":
@@ -42,12 +37,11 @@ def test_what_waits_for_her_goes_nowhere_and_what_waits_for_others_comes(place, 
     there.run(300)
     assert (got(there, bob), got(there, cyd)) == ([], ["secret"])
     assert call.done
-    assert not [key for key, _ in there.lab.devices["ann"].processes[0].store.items("out ")]
+    assert not [key for key, _ in there.store("ann").items("out ")]
 
 
 def test_her_filters_match_nothing_and_she_is_told_by_an_error_when_she_asks(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     there.lab.faults.cut("bob")
     call = bob.install_filter(EVERYTHING, to=("ann", "app"))
     there.run(5)
@@ -61,8 +55,7 @@ def test_her_filters_match_nothing_and_she_is_told_by_an_error_when_she_asks(pla
 
 
 def test_what_she_sent_before_that_waits_here_is_dropped_too(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     there.modules["ann"].join(Group("club")).result()
     there.install(bob, EVERYTHING, to=(Group("club"), "app"))
     there.lab.faults.cut("bob")
@@ -76,9 +69,7 @@ def test_what_she_sent_before_that_waits_here_is_dropped_too(place):
 
 
 def test_a_friend_again_gets_what_is_said_from_then_on(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, EVERYTHING, to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob")
     there.lab.faults.cut("ann")
     there.publish(ann, marked("before"))
     there.modules["ann"].unfriend("bob")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from mud_place import Place
 
 from mudkit.errors import ParameterError
 from mudkit.systems.mud import Artefact, ShippedPolicy
@@ -15,11 +14,6 @@ class ByColumn:
 
     def delay(self, write, context):
         return write["data"]["wait"]
-
-
-@pytest.fixture
-def place():
-    return Place()
 
 
 def writer(place, policy):

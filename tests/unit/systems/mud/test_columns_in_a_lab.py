@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from mud_place import Place
+from mud_place import listen
 
 from mudkit.errors import ParameterError, PredicateError
 from mudkit.systems.mud import Conflict, freshness
 
 FRESH = freshness(1e6)
-
-
-@pytest.fixture
-def place():
-    return Place()
 
 
 @pytest.fixture
@@ -39,8 +34,7 @@ def test_a_conflict_shows_no_column_that_was_removed(ann, bob):
 
 def seen(place, client, **more):
     """Give what somebody is shown of a record in every way there is."""
-    answer = []
-    client.read("t", type="continuous", sync_timestamp=0, callback=answer.append).result()
+    answer = listen(client, table="t", sync_timestamp=0)
     place.lab.run(minutes=1)
     return [
         answer[0].record,
@@ -64,10 +58,8 @@ def test_values_of_before_do_not_come_back_with_their_column(place, ann, bob, wh
         place.lab.run(minutes=2)
     client = ann if who == "ann" else bob
     assert seen(place, client) == [{"x": 1}] * 4
-    assert client.read("t", aggregate="count(salary), max(salary)").result().aggregates == {
-        "count(salary)": 0,
-        "max(salary)": None,
-    }
+    result = client.read("t", aggregate="count(salary), max(salary)").result()
+    assert result.aggregates == {"count(salary)": 0, "max(salary)": None}
     assert client.read("t", "salary = 99", latest=True).result().records == {}
     assert client.read("t", "lookup('t', key, 'salary') = 99").result().records == {}
     ann.write("t", "k", {"x": 1, "salary": 5}).result()
@@ -143,14 +135,10 @@ def test_wherever_it_is_named(shop, bob, asked, answer):
 @pytest.mark.parametrize(
     "text",
     [
-        "key = 'a' AND price < 5",
-        "more.deep.inside IS NULL",
-        "loc.lat IS NULL",
-        "receiver.pirce IS NULL",
-        "lookup('makers', topic, 'city') IS NULL",
-        "auth.user IS NOT NULL",
+        "key = 'a' AND price < 5", "more.deep.inside IS NULL", "loc.lat IS NULL", "receiver.pirce IS NULL",
+        "lookup('makers', topic, 'city') IS NULL", "auth.user IS NOT NULL",
     ],
-)
+)  # fmt: skip
 def test_what_there_may_be_is_read(shop, bob, text):
     assert list(bob.read("shop", text).result().records) == ["a"]
 

@@ -14,11 +14,6 @@ from mudkit.wire import as_wire
 FRESH = freshness(1e6)
 
 
-@pytest.fixture
-def place():
-    return Place()
-
-
 # -- a lost burst under steady traffic (6)
 
 

@@ -6,7 +6,6 @@ from enum import StrEnum
 
 import numpy as np
 import pytest
-from mud_place import Place
 
 from mudkit.errors import MudkitError, OperationTimeout
 from mudkit.systems.mud import Client
@@ -17,11 +16,6 @@ class Named(StrEnum):
 
     NEWS = "news"
     KEY = "k"
-
-
-@pytest.fixture
-def place():
-    return Place()
 
 
 @pytest.fixture

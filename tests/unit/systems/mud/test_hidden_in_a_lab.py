@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mud_place import Place
+from mud_place import Place, listen
 
 from mudkit.errors import AccessDenied, PredicateError, TableProblem
 from mudkit.predicates import function
@@ -13,11 +13,6 @@ from mudkit.wire import as_wire
 
 ADULTS = "receiver.age >= 21"
 ANNS = "auth.user = 'ann'"
-
-
-@pytest.fixture
-def place():
-    return Place()
 
 
 @pytest.fixture
@@ -107,9 +102,8 @@ def test_an_error_tells_nothing_of_a_record_that_is_hidden(ann, bob, year_of):
     for latest in (False, True):
         result = bob.read("news", "year_of(d) > 2000", latest=latest).result()
         assert set(result.records) == {"b"}
-        assert bob.read(
-            "news", "year_of(d) > 2000", latest=latest, aggregate="count(*)"
-        ).result().aggregates == {"count(*)": 1}
+        result = bob.read("news", "year_of(d) > 2000", latest=latest, aggregate="count(*)").result()
+        assert result.aggregates == {"count(*)": 1}
     with pytest.raises(PredicateError, match="year_of"):
         ann.read("news", "year_of(d) > 2000", latest=True).result()
 
@@ -123,8 +117,7 @@ def test_a_record_that_is_hidden_ends_no_continuous_read(place, ann, bob, year_o
     place.lab.run(minutes=1)
     assert [each.key for each in reply] == ["b"]
     assert "ended" in own[0]
-    again = []
-    bob.read("news", "year_of(d) > 2000", "continuous", sync_timestamp=0, callback=again.append).result()
+    again = listen(bob, "year_of(d) > 2000", sync_timestamp=0)
     place.lab.run(minutes=1)
     assert [each.key for each in again] == ["b"]
 
@@ -185,9 +178,8 @@ def test_a_version_does_not_say_how_often_what_is_hidden_was_written(place, ann,
     assert versions[1] == 1_000_000_000 + entries
     result = ann.read("news", latest=True).result()
     assert result.records == {"a": {"n": 9}, "b": {"n": 9}}
-    assert [ann.write("news", key, {"n": 10}, "conditional").result() for key in "ab"] == [
-        each + 1 for each in versions
-    ]
+    written = [ann.write("news", key, {"n": 10}, "conditional").result() for key in "ab"]
+    assert written == [each + 1 for each in versions]
 
 
 def test_who_knows_the_version_writes_the_next_though_he_may_not_see_the_record(ann):
@@ -249,9 +241,8 @@ def twins(act, **cloud):
             ann.write("news", key, {"n": 1}).result()
         for number in range(times):
             for key in ("a", "b", "h", "q")[:: 1 if number else 2]:
-                ann.write(
-                    "news", f"{key} {number % 7}", {"n": number, "long": "x" * 50}, predicate=ANNS
-                ).result()
+                record = {"n": number, "long": "x" * 50}
+                ann.write("news", f"{key} {number % 7}", record, predicate=ANNS).result()
         place.lab.run(seconds=3600 - place.lab.world.now_us / 1e6)
         noticed.append(act(place, bob))
     return noticed
@@ -275,22 +266,14 @@ def test_a_read_takes_as_long_whatever_is_hidden(read):
 
 def test_what_is_told_comes_when_it_would_whatever_is_hidden():
     def act(place, bob):
+        def into(told):
+            return {"callback": lambda each: told.append((place.lab.world.now_us, each))}
+
         noticed, sync = [], []
-        made = bob.read(
-            "news",
-            "n > 0",
-            "continuous",
-            callback=lambda each: noticed.append((place.lab.world.now_us, each)),
-        )
+        made = bob.read("news", "n > 0", "continuous", **into(noticed))
         made.result()
         place.lab.run(seconds=30)
-        other = bob.read(
-            "news",
-            None,
-            "continuous",
-            sync_timestamp=0,
-            callback=lambda each: sync.append((place.lab.world.now_us, each)),
-        )
+        other = bob.read("news", None, "continuous", sync_timestamp=0, **into(sync))
         other.result()
         place.lab.run(seconds=30)
         said = bob.update_data(made.result(), {"age": 3})

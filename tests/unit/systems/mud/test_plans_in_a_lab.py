@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from mud_place import Place
 
 from mudkit.systems.mud import bandwidth, completeness, cost_matrix, energy, freshness, latency
 
 ASLEEP_MJ = 12_600  # of an LTE radio that has to be opened, and of its tail
-
-
-@pytest.fixture
-def place():
-    return Place()
 
 
 def reader(place, **client):

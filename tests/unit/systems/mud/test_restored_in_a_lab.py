@@ -201,15 +201,17 @@ def messages(lab):
     return sum(row.messages for row in lab.world.bill())
 
 
+def both(lab, cloud):
+    tokens = {name: lab.token(name, "app", hours=9) for name in ("ann", "bob")}
+    return [Client(lab.device(name), cloud, app="app", token=token) for name, token in tokens.items()]
+
+
 @pytest.mark.parametrize("is_wiped", [False, True])
 def test_a_notification_server_asks_a_client_that_its_backup_does_not_know(is_wiped):
     lab = Lab(seed=3)
     cloud = Cloud(lab, replicas=0, gateways=1, processors=1, notification_servers=1)
     backup = lab.faults.backup("mud-notifications-1")
-    ann, bob = (
-        Client(lab.device(name), cloud, app="app", token=lab.token(name, "app", hours=9))
-        for name in ("ann", "bob")
-    )
+    ann, bob = both(lab, cloud)
     heard = []
     ann.create("t").result()
     bob.read("t", type="continuous", callback=lambda change: heard.append(change.key)).result()
@@ -230,10 +232,7 @@ class Moving:
         self.lab = lab = Lab(seed=3)
         self.cloud = Cloud(lab, replicas=0, gateways=1, processors=processors, notification_servers=1)
         self.without_bob = lab.faults.backup(self.server)
-        self.ann, bob = (
-            Client(lab.device(name), self.cloud, app="app", token=lab.token(name, "app", hours=9))
-            for name in ("ann", "bob")
-        )
+        self.ann, bob = both(lab, self.cloud)
         self.heard: list[str] = []
         self.ann.create("t", split=["g"]).result()
         bob.read("t", type="continuous", callback=lambda change: self.heard.append(change.key)).result()

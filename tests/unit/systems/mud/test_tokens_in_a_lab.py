@@ -14,11 +14,6 @@ FRESH = freshness(1e8)
 
 
 @pytest.fixture
-def place():
-    return Place()
-
-
-@pytest.fixture
 def ann(place):
     ann = place.client("ann", token=place.lab.token("ann", "news", hours=1e4))
     ann.create("news").result()
@@ -116,9 +111,7 @@ def test_what_waits_for_a_token_is_sent_once(place, ann):
     bob = short(place)
     bob.read("news").result()
     place.lab.run(seconds=3590 - place.lab.world.now_us / 1e6)
-    place.lab.world.fault_hook = lambda transfer: (
-        () if as_wire(transfer.message)["kind"] == "outcome" else (0,)
-    )
+    place.lab.world.fault_hook = lambda each: () if as_wire(each.message)["kind"] == "outcome" else (0,)
     made = bob.write("news", "a", {"n": 1})
     place.lab.run(seconds=5)
     assert ann.read("news", latest=True).result().versions == {"a": 1}

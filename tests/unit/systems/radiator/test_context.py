@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from mudkit.errors import ContextProblem, ParameterError
 from mudkit.systems.radiator import Context, pack, unpack
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"people": "ann"},
-        {"people": [1]},
-        {"people": 3},
-        {"attributes": [1]},
-        {"span_us": (5, 1)},
-        {"span_us": 3},
-        {"span_us": (0.5, 1)},
-    ],
-)
-def test_what_is_no_context(given):
-    with pytest.raises(ParameterError, match=next(iter(given))):
-        Context(**given)
-
-
-def test_a_missing_attribute_says_what_there_is():
-    with pytest.raises(ContextProblem, match=r"'loc'[\s\S]*ann[\s\S]*'speed'"):
-        Context({"ann"}, {"speed": 1})["loc"]
+def test_a_missing_attribute_may_have_a_value_all_the_same():
     assert Context({"ann"}).get("loc", 3) == 3
 
 

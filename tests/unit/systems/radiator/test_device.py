@@ -41,6 +41,31 @@ class Pair:
     def heal(self):
         self.lab.world.fault_hook = None
 
+    def begin_anew(self):
+        """Let the server forget everything."""
+        host = self.lab.world.hosts["radiator"]
+        host.kill()
+        host.restart()
+
+    def late(self, message):
+        """Give the server what it has, or might have, got before."""
+        self.lab.world._handle(self.server.installed, message)
+
+    def late_answer(self, **answer):
+        self.lab.world._handle(self.ann.installed, self.answer(**answer))
+
+    def answer(self, **answer):
+        return Received(self.server.installed.address, pack(answer, True), "radiator")
+
+    def heard(self, heard):
+        """What the server has heard, unpacked."""
+        return [unpack(each.message) for each in heard[self.server.installed]]
+
+    def registration(self, heard):
+        """The one registration that the server has heard."""
+        (one,) = (each for each in heard[self.server.installed] if unpack(each.message)["kind"] == "register")
+        return one
+
     @property
     def said(self):
         return [value for context in self.got for value in context["x"]]
@@ -79,7 +104,7 @@ def test_what_came_early_is_not_sent_again():
         for k in range(1, 20):
             pair.say(k)
             pair.lab.run(seconds=2)
-    at_server = [unpack(each.message) for each in heard[pair.server.installed]]
+    at_server = pair.heard(heard)
     assert [each["kind"] for each in at_server].count("context") <= 20 + 2, "only what was late comes twice"
     assert pair.said == list(range(20))
 
@@ -136,8 +161,7 @@ def test_a_late_answer_is_of_what_it_answers():
     pair.lose()
     again = pair.ann.register({"x": 5})
     for turn, whose in ((1, pair.ann.installed.store.get("incarnation")), (2, "00000000")):
-        late = pack({"kind": "registered", "incarnation": whose, "turn": turn}, True)
-        pair.lab.world._handle(pair.ann.installed, Received(pair.server.installed.address, late, "radiator"))
+        pair.late_answer(kind="registered", incarnation=whose, turn=turn)
     pair.lab.run(seconds=1)
     assert not again.done()
     assert not machine._is_registered
@@ -151,16 +175,16 @@ def test_a_late_copy_of_an_old_registration_changes_nothing():
     with overhear(pair.lab) as heard:
         pair.bob.register({"x": 1}).result()
         pair.lab.run(seconds=1)
-    (old,) = (each for each in heard[pair.server.installed] if unpack(each.message)["kind"] == "register")
+    old = pair.registration(heard)
     pair.lab.devices["bob"].readdress(pair.lab.devices["bob"].next_address())
     pair.bob.register({"x": 2}).result()
-    pair.lab.world._handle(pair.server.installed, old)
+    pair.late(old)
     pair.lab.run(seconds=10)
     row = pair.server.installed.machine._rows["bob"]
     assert (row.attributes, row.address) == ({"x": 2}, pair.bob.installed.address)
     pair.bob.unregister().result()
     pair.lab.run(seconds=1)
-    pair.lab.world._handle(pair.server.installed, old)
+    pair.late(old)
     pair.lab.run(seconds=10)
     assert set(pair.server.clients().result()) == {"ann"}
 
@@ -184,22 +208,16 @@ def test_late_copies_of_what_was_said_before_the_wipe_change_nothing():
         pair.say("two")
         pair.lab.run(seconds=1)
     old = [each for each in heard[pair.server.installed] if unpack(each.message)["client"] == "ann"]
-    two = {
-        **unpack(old[-1].message),
-        "number": 2,
-        "first": 2,
-        "context": Context({"ann"}, {"x": "two"}).to_dict(),
-    }
-    unheard = Received(old[-1].source, pack(two, True), "ann")
-    taken = pack({"kind": "taken", "number": 2}, True)
+    two = {"number": 2, "first": 2, "context": Context({"ann"}, {"x": "two"}).to_dict()}
+    unheard = Received(old[-1].source, pack(unpack(old[-1].message) | two, True), "ann")
     wipe(pair.ann)
     pair.heal()
     pair.ann.register().result()
     pair.lose()
     say = pair.say("new")
     for each in (*old, unheard):
-        pair.lab.world._handle(pair.server.installed, each)
-    pair.lab.world._handle(pair.ann.installed, Received(pair.server.installed.address, taken, "radiator"))
+        pair.late(each)
+    pair.late_answer(kind="taken", number=2)
     pair.heal()
     assert not say.done()
     pair.lab.run(minutes=2)
@@ -263,7 +281,7 @@ def test_without_faults_nothing_is_sent_twice():
             pair.ann.propagate_context(Context({"ann"}, {"x": k, "text": "x" * 1000}))
             pair.lab.run(seconds=3)
         pair.lab.run(minutes=15)
-    sent = [unpack(each.message) for each in heard[pair.server.installed]]
+    sent = pair.heard(heard)
     assert [each["number"] for each in sent if each["kind"] == "context"] == list(range(1, 61))
     assert pair.said == list(range(60))
 
@@ -283,13 +301,11 @@ def test_an_unregistered_client_says_so_again_to_a_server_that_takes_it_for_regi
     pair = Pair()
     with overhear(pair.lab) as heard:
         pair.bob.register({"x": 1}).result()
-    (old,) = (each for each in heard[pair.server.installed] if unpack(each.message)["kind"] == "register")
+    old = pair.registration(heard)
     pair.bob.unregister().result()
     pair.lab.run(seconds=5)
-    server = pair.lab.world.hosts["radiator"]
-    server.kill()
-    server.restart()
-    pair.lab.world._handle(pair.server.installed, old)  # late, to a server that has forgotten everything
+    pair.begin_anew()
+    pair.late(old)  # late, to a server that has forgotten everything
     assert set(pair.server.clients().result()) == {"bob"}
     pair.say("one").result()
     pair.lab.run(minutes=1)
@@ -299,12 +315,11 @@ def test_an_unregistered_client_says_so_again_to_a_server_that_takes_it_for_regi
 
 def test_a_repeated_answer_sends_nothing_again():
     pair = Pair()
-    machine, server = pair.ann.installed.machine, pair.server.installed.address
     store = pair.ann.installed.store
-    answer = {"kind": "registered", "incarnation": store.get("incarnation"), "turn": store.get("turn")}
+    answer = pair.answer(kind="registered", incarnation=store.get("incarnation"), turn=store.get("turn"))
     pair.lose()
     pair.say("one")
-    effects = machine.handle(pair.lab.world.now_us, Received(server, pack(answer, True), "radiator"))
+    effects = pair.ann.installed.machine.handle(pair.lab.world.now_us, answer)
     assert not [each for each in effects if isinstance(each, Send)]
 
 
@@ -316,10 +331,8 @@ def test_a_wiped_device_is_heard_by_a_server_that_begins_anew():
         pair.ann.register().result()
     (late, *_) = (each for each in heard[pair.server.installed] if "challenge" not in unpack(each.message))
     pair.say("two").result()
-    server = pair.lab.world.hosts["radiator"]
-    server.kill()
-    server.restart()
-    pair.lab.world._handle(pair.server.installed, late)  # it does not say that there was another store
+    pair.begin_anew()
+    pair.late(late)  # it does not say that there was another store
     for k in range(3):
         said = pair.say(k)
         pair.lab.run(minutes=1)
@@ -334,6 +347,6 @@ def test_only_who_was_wiped_says_which_store_it_is():
         pair.ann.register().result()
         pair.say("two").result()
         pair.bob.propagate_context(Context({"bob"}, {"x": 1})).result()
-    sent = [unpack(each.message) for each in heard[pair.server.installed]]
+    sent = pair.heard(heard)
     contexts = [(each["client"], "incarnation" in each) for each in sent if each["kind"] == "context"]
     assert contexts == [("ann", False), ("ann", True), ("bob", False)]

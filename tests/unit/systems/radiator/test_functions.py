@@ -10,19 +10,16 @@ import pandas as pd
 import pytest
 
 from mudkit import Lab
-from mudkit.errors import FailureWarning, ParameterError
+from mudkit.errors import FailureWarning
 from mudkit.systems.radiator import (
     APPLICATIONS,
-    Aggregability,
     Client,
     ClientLists,
     Context,
     Message,
     Server,
-    Shares,
     Volume,
     aggregability,
-    broadcast,
     engine_for_many,
     joins,
     play,
@@ -31,76 +28,6 @@ from mudkit.systems.radiator import (
 
 def at_once(sender, receiver):
     return Volume(1)
-
-
-@pytest.mark.parametrize(
-    ("join", "says"),
-    [
-        (joins.people_count, "partial(joins.people_count, k=5)"),
-        (joins.top_k, "partial(joins.top_k, by="),
-        (partial(joins.people_count, loc="loc"), "k=5"),
-        (partial(joins.people_count, k=0), "join, k"),
-        (partial(joins.people_count, k="5"), "join, k"),
-        (partial(joins.top_k, by=3), "join, by"),
-        (partial(joins.top_k, by="x", k=-1), "join, k"),
-        (partial(joins.mean, of="speed_kmh"), "join, of"),
-        (partial(joins.mean_per_cell, of=("x",)), "join, of"),
-        (partial(joins.mean_per_cell, digits=99), "join, digits"),
-        (partial(joins.count_per_cell, km=0), "join, km"),
-        (partial(joins.count_per_cell, km=math.nan), "join, km"),
-        (partial(joins.count_per_cell, least=0), "join, least"),
-        (partial(joins.bounding_box, loc=7), "join, loc"),
-        (partial(joins.bounding_box, place="loc"), "place"),
-        (lambda contexts, more: contexts[0], "more"),
-        (lambda: Context(), "join"),
-        (None, "join"),
-    ],
-)
-def test_a_join_that_would_only_fail_when_used(join, says):
-    for refuses in (
-        lambda: Server(Lab(), at_once, join),
-        lambda: Shares(aggregability(key=lambda receiver: 1)(at_once), join),
-        lambda: replace(APPLICATIONS["traffic"], join=join),
-        lambda: next(broadcast(ClientLists(Aggregability(at_once), 1), [], join)),
-    ):
-        with pytest.raises(ParameterError) as result:
-            refuses()
-        assert says in str(result.value)
-
-
-@pytest.mark.parametrize(
-    ("where", "given"),
-    [
-        ("aggregability", lambda sender: Volume(1)),
-        ("aggregability", Volume),
-        ("chainability", 3),
-        ("chainability", lambda one: 1.0),
-        ("key", 3),
-        ("key", lambda: 3),
-        ("sender_key", lambda sender, receiver: 3),
-        ("receive", 3),
-        ("receive", lambda: None),
-    ],
-)
-def test_a_function_of_other_arguments(where, given):
-    lab = Lab()
-    with pytest.raises(ParameterError, match=where):
-        if where.endswith("key"):
-            aggregability(**{"key": lambda receiver: 1, where: given})(at_once)
-        elif where == "receive":
-            Client(lab.device("a"), Server(lab, at_once), receive=given)
-        else:
-            Server(lab, **{"aggregability": at_once, where: given})
-
-
-@pytest.mark.parametrize("given", [{"x": 2**70}, {"x": [2**64]}, {"x": object()}, {"x": "y" * (1 << 24)}])
-def test_what_cannot_be_sent_or_stored_is_refused_at_once(given):
-    lab = Lab()
-    client = Client(lab.device("a"), Server(lab, at_once))
-    with pytest.raises(ParameterError):
-        client.register(given)
-    with pytest.raises(ParameterError):
-        client.propagate_context(Context({"a"}, given))
 
 
 def raises(*_):

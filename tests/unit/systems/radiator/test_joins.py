@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from mudkit.errors import ContextProblem
 from mudkit.systems.radiator import Context, cell, distance_km, joins
 from mudkit.units import distance_km as on_the_sphere
 
@@ -41,8 +40,6 @@ def test_mean():
     whole = joins.mean([ANN, BOB, CY])
     assert (whole["speed_kmh"], whole["messages"]) == (50, 3)
     assert whole.people == {"ann", "bob", "cy"}
-    with pytest.raises(ContextProblem, match="heart_rate"):
-        joins.mean([ANN], of=("heart_rate",))
 
 
 def test_count_per_cell_counts_people():
@@ -78,8 +75,6 @@ def test_top_k():
     whole = joins.top_k([ANN, BOB, CY], by="speed_kmh", k=2)
     assert whole["speed_kmh"] == [100, 40]
     assert whole.people == {"cy", "ann", "bob"}
-    with pytest.raises(ContextProblem):
-        joins.top_k([BOB], by="doing")
 
 
 def test_cells_and_distances():
@@ -128,9 +123,9 @@ def test_cells_at_the_date_line():
 def test_cells_beside_each_other():
     for lon in (-97.7, 0.0, 12.3, 179.8):
         here = cell((30.27, lon), km=5.0)
-        around = [(30.27 + north, lon) for north in (-0.045, 0, 0.045)] + [
-            (30.27, lon - 0.05),
-            (30.27, lon + 0.05),
+        around = [
+            (30.27 + north, lon + east)
+            for north, east in ((-0.045, 0), (0, 0), (0.045, 0), (0, -0.05), (0, 0.05))
         ]
         assert all(here.is_beside(cell(place, km=5.0)) for place in around), lon
         assert not here.is_beside(cell((30.27, lon + 0.16), km=5.0))

@@ -35,6 +35,12 @@ def machine(fleet):
     return fleet.server.installed.machine
 
 
+def handed_on(fleet, **more):
+    """Return what d2 does with a push that d1 passes on."""
+    push = {"kind": "push", "aggregate": "x 1", "context": Context({"d1"}).to_dict(), "to": "d2", **more}
+    return fleet.clients["d2"].installed.machine.handle(0, Received("d1/x", pack(push, True), "d1"))
+
+
 def unreachable(fleet, client, who, aggregate, rest=()):
     address = machine(fleet)._rows[who].address
     message = {"kind": "unreachable", "client": client, "device": client, "aggregate": aggregate, "who": who,
@@ -71,28 +77,13 @@ def test_only_the_one_before_in_a_chain_is_believed_and_only_for_a_while():
 
 def test_who_cannot_be_reached_by_peers_takes_nothing_from_them():
     fleet = Radiator(chain=0.0, p2p=False)
-    push = {
-        "kind": "push",
-        "aggregate": "x 1",
-        "context": Context({"d1"}).to_dict(),
-        "chain": [],
-        "to": "d2",
-    }
-    (effect,) = fleet.clients["d2"].installed.machine.handle(0, Received("d1/x", pack(push, True), "d1"))
+    (effect,) = handed_on(fleet, chain=[])
     assert effect.row["incident"] == "dropped"
 
 
 def test_a_push_is_passed_on_as_it_was_understood():
     fleet = Radiator()
-    push = {
-        "kind": "push",
-        "aggregate": "x 1",
-        "context": Context({"d1"}).to_dict(),
-        "to": "d2",
-        "chain": [["d3", "d3/radiator d3"]],
-        "more": "x" * 1000,
-    }
-    effects = fleet.clients["d2"].installed.machine.handle(0, Received("d1/x", pack(push, True), "d1"))
+    effects = handed_on(fleet, chain=[["d3", "d3/radiator d3"]], more="x" * 1000)
     got, passed = (unpack(each.message) for each in effects if isinstance(each, Send))
     assert (got["kind"], got["client"], got["device"]) == ("got", "d2", "d2")
     assert set(passed) == {"kind", "aggregate", "context", "chain", "to"}

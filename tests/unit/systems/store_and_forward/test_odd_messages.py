@@ -29,15 +29,8 @@ def test_a_machine_by_itself_drops_what_is_odd(odd: Any) -> None:
         assert effect.row["incident"] == "dropped"
 
 
-SEND = {
-    "kind": "send",
-    "number": 1,
-    "incarnation": "0123abcd",
-    "key": "k",
-    "from": "e",
-    "to": "bob",
-    "text": "x",
-}
+NAMED = {"number": 1, "incarnation": "0123abcd", "key": "k", "from": "e", "to": "bob"}
+SEND = {"kind": "send", "text": "x", **NAMED}
 HELLO = {"kind": "hello", "number": 1, "incarnation": "0123abcd", "device": "e", "busy": False, "first": 1}
 
 
@@ -72,20 +65,9 @@ def test_nobody_takes_messages_out_of_anothers_queue_or_moves_another() -> None:
     for message, host in ((HELLO, "e"), ({**HELLO, "device": "bob"}, "bob"), (SEND, "e")):
         machine.handle(0, Received(f"{host}/sf", message, host))
     kept = store.items()
-    taken = {
-        "kind": "delivered",
-        "number": 1,
-        "incarnation": "0123abcd",
-        "receiver": "0123abcd",
-        "key": "k",
-        "from": "e",
-        "to": "bob",
-    }
-    for message in (
-        taken,
-        {**HELLO, "device": "bob", "number": 2},
-        {**HELLO, "device": "bob", "busy": True, "number": 2},
-    ):
+    taken = {"kind": "delivered", "receiver": "0123abcd", **NAMED}
+    moved = {**HELLO, "device": "bob", "number": 2}
+    for message in (taken, moved, {**moved, "busy": True}):
         [effect] = machine.handle(0, Received("eve/sf", message, "eve"))
         assert effect.row["incident"] == "dropped"
     assert store.items() == kept

@@ -108,9 +108,8 @@ class Traffic:
     def __init__(self) -> None:
         self.lab = Lab(seed=7)
         relay = Relay(self.lab)
-        self.clients = {
-            n: Client(self.lab.device(n, link="ideal"), relay) for n in ("ann", "bob", "cy", "dan")
-        }
+        names = ("ann", "bob", "cy", "dan")
+        self.clients = {n: Client(self.lab.device(n, link="ideal"), relay) for n in names}
         self.lab.run(seconds=30)
         self.sent: dict[str, list[str]] = {"ann": [], "cy": [], "dan": []}
         self.lost = 0

@@ -20,11 +20,23 @@ def wipe(installed: Any) -> None:
     installed.start()
 
 
-def place() -> tuple[Lab, Relay, Client, Client]:
-    lab = Lab(seed=7)
+def place(seed: int = 7) -> tuple[Lab, Relay, Client, Client]:
+    lab = Lab(seed=seed)
     relay = Relay(lab)
     ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
     return lab, relay, ann, bob
+
+
+def delay(lab: Lab, kind: str, *delays_us: int) -> None:
+    """Let messages of a kind come after each of the delays, which may be none, and all others at once."""
+    lab.world.fault_hook = lambda transfer: (
+        delays_us if wire_fields(transfer.message)["kind"] == kind else (0,)
+    )
+
+
+def began_anew(lab: Lab) -> list[str]:
+    incidents = lab.frame("incidents")
+    return incidents.loc[incidents["incident"] == "began anew", "detail"].tolist()
 
 
 def texts(client: Client) -> list[str]:
@@ -47,14 +59,8 @@ def test_a_sender_that_was_wiped_loses_nothing_and_late_copies_of_its_former_mes
     for text in ("three", "four", "five"):
         ann.send("bob", text).result(5)
     lab.run(minutes=5)
-    assert {wire_fields(copy.message)["kind"] for copy in copies} >= {
-        "hello",
-        "welcome",
-        "send",
-        "accepted",
-        "deliver",
-        "delivered",
-    }
+    kinds = {wire_fields(copy.message)["kind"] for copy in copies}
+    assert kinds >= {"hello", "welcome", "send", "accepted", "deliver", "delivered"}
     assert texts(bob) == ["one", "two", "three", "four", "five"]
     assert not ann.installed.store.items("out ")
 
@@ -62,13 +68,11 @@ def test_a_sender_that_was_wiped_loses_nothing_and_late_copies_of_its_former_mes
 def test_an_answer_to_a_former_life_does_not_take_a_message_out_of_the_outbox() -> None:
     lab, _, ann, bob = place()
     lab.run(seconds=5)
-    lab.world.fault_hook = lambda transfer: (
-        (0, 7_000_000) if wire_fields(transfer.message)["kind"] == "accepted" else (0,)
-    )
+    delay(lab, "accepted", 0, 7_000_000)
     ann.send("bob", "one").result()
     wipe(ann.installed)
     lab.run(seconds=5)
-    lab.world.fault_hook = lambda transfer: () if wire_fields(transfer.message)["kind"] == "send" else (0,)
+    delay(lab, "send")
     ann.send("bob", "after the wipe")
     lab.run(seconds=4)  # the late answer, to number 1 as well, is here
     lab.world.fault_hook = None
@@ -97,9 +101,7 @@ def test_a_receiver_that_was_wiped_gets_what_waits_and_what_comes(read_before: i
 def test_what_a_former_life_acknowledges_late_is_delivered_to_the_next() -> None:
     lab, relay, ann, bob = place()
     lab.run(seconds=5)
-    lab.world.fault_hook = lambda transfer: (
-        (9_000_000,) if wire_fields(transfer.message)["kind"] == "delivered" else (0,)
-    )
+    delay(lab, "delivered", 9_000_000)
     ann.send("bob", "one").result()
     lab.run(seconds=2)  # it is in the inbox, and the relay does not know it yet
     lab.world.fault_hook = None
@@ -113,9 +115,7 @@ def test_what_a_former_life_acknowledges_late_is_delivered_to_the_next() -> None
 
 def test_a_late_hello_of_a_former_life_or_of_a_former_moment_changes_nothing() -> None:
     lab, _, ann, bob = place()
-    lab.world.fault_hook = lambda transfer: (
-        (0, 20_000_000) if wire_fields(transfer.message)["kind"] == "hello" else (0,)
-    )
+    delay(lab, "hello", 0, 20_000_000)
     lab.devices["bob"].change_context(busy=True)
     lab.run(seconds=5)
     lab.devices["bob"].change_context(busy=False)
@@ -134,9 +134,7 @@ def test_a_first_hello_that_comes_after_that_of_the_next_life_changes_nothing() 
     lab = Lab(seed=7)
     relay = Relay(lab)
     ann = Client(lab.device("ann"), relay)
-    lab.world.fault_hook = lambda transfer: (
-        (20_000_000,) if wire_fields(transfer.message)["kind"] == "hello" else (0,)
-    )
+    delay(lab, "hello", 20_000_000)
     bob = Client(lab.device("bob"), relay)
     lab.run(seconds=1)
     lab.world.fault_hook = None
@@ -163,12 +161,8 @@ def test_a_relay_that_was_wiped_goes_on_and_says_so(is_cut: bool) -> None:
     lab.run(minutes=3)
     assert [each.status for each in sent] == ["ok"] * 3
     assert (texts(ann), texts(bob)) == (["after"], ["after", "more"])
-    incidents = lab.frame("incidents")
-    answer = incidents.loc[incidents["incident"] == "began anew", "detail"].tolist()
-    assert sorted(each.split(" are")[0] for each in answer) == [
-        "messages of ann up to number 3",
-        "messages of bob up to number 3",
-    ]
+    told = sorted(each.split(" are")[0] for each in began_anew(lab))
+    assert told == [f"messages of {name} up to number 3" for name in ("ann", "bob")]
     assert lab.problems.empty
 
 
@@ -182,19 +176,6 @@ def test_a_relay_that_was_wiped_finds_a_device_again_that_only_listens_when_it_s
     lab.faults.cut("bob", minutes=1)
     lab.run(minutes=2)
     assert texts(bob) == ["where are you?"]
-
-
-def test_a_relay_that_was_restarted_knows_where_devices_are() -> None:
-    lab, relay, ann, bob = place()
-    lab.run(seconds=9)
-    ann.send("bob", "one").result()
-    lab.run(seconds=9)
-    relay.installed.kill()
-    lab.run(seconds=9)
-    relay.installed.start()
-    ann.send("bob", "two").result()
-    lab.run(minutes=1)
-    assert texts(bob) == ["one", "two"]
 
 
 def test_two_wipes_at_once() -> None:
@@ -238,9 +219,7 @@ def test_what_a_wiped_sender_names_by_itself_is_not_the_name_of_something_of_its
 
 
 def test_a_relay_that_was_restored_from_an_old_backup_goes_on_and_says_what_it_does_not_know() -> None:
-    lab = Lab(seed=3)
-    relay = Relay(lab)
-    ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
+    lab, relay, ann, bob = place(seed=3)
     ann.send("bob", "one").result()
     lab.run(minutes=1)
     backup = dict(relay.installed.store.items())
@@ -257,9 +236,7 @@ def test_a_relay_that_was_restored_from_an_old_backup_goes_on_and_says_what_it_d
     lab.run(minutes=2)
     assert four.done()
     assert texts(bob) == ["one", "two", "three", "four"]
-    incidents = lab.frame("incidents")
-    [detail] = incidents.loc[incidents["incident"] == "began anew", "detail"]
-    assert detail == "messages of ann up to number 3 are not known here"
+    assert began_anew(lab) == ["messages of ann up to number 3 are not known here"]
 
 
 def test_a_full_outbox_refuses_more_and_the_rest_goes_on() -> None:

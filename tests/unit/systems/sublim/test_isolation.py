@@ -7,7 +7,6 @@ import pytest
 from mudkit import Lab
 from mudkit.systems.sublim import AccessPoint, Policy, PolicyError, PublishServer, Rule, Subscriber, policy
 from mudkit.systems.sublim._policy.actions import Keep, Remember, SetField
-from mudkit.systems.sublim.check.checker import validate
 from mudkit.systems.sublim.messages import InstallPolicy
 
 
@@ -67,13 +66,15 @@ def test_the_others_notice_nothing(bad):
     assert [each["number"] for each in got[0][0]] == list(range(8))
     assert got[0][1] == {"count": 8.0}
     assert len(answer) == 1  # and not once for each message
-    assert beside[2]["bad"].state()["stopped"] >= 4
+    problems = beside[0].problems
+    assert len(problems) == beside[2]["bad"].state()["stopped"] >= 4
+    assert all(detail.startswith("policy of bad: ") for detail in problems["detail"])
+    assert set(problems["system"]) == {"sublim"}
+    assert alone[0].problems.empty
 
 
 def test_nobody_reads_the_state_of_another():
     mine = Policy("mine", [Rule(None, [SetField({"seen": "state.secret"})])], variables={"secret": 7})
-    with pytest.raises(PolicyError, match="unknown name"):
-        validate(Policy("theirs", [Rule(None, [SetField({"seen": "state.secret"})])]))
     theirs = Policy("theirs", [Rule(None, [SetField({"seen": "state.secret"})])], variables={"secret": None})
     lab, net, subscribers = ward(mine=mine, theirs=theirs)
     net.publish({})
@@ -82,39 +83,17 @@ def test_nobody_reads_the_state_of_another():
     assert subscribers["theirs"].read().result() == [{"seen": None}]
 
 
-@pytest.mark.parametrize(
-    "text", ["__import__('os')", "open('x')", "message.__class__.__mro__", "state.x.__globals__", "exec('1')"]
-)
-def test_python_is_out_of_reach(text):
-    with pytest.raises(PolicyError):
-        Policy("reads", [Rule(None, [SetField({"a": text})])])
-
-
 def test_an_access_point_checks_what_comes_although_the_client_has():
     lab, net, subscribers = ward(doctor=Policy("good", [Rule(None, [Keep(("number",))])]))
     sent = {"rules": [{"do": []}, {"when": "message.a = 1", "do": "drop"}]}
-    with pytest.raises(PolicyError, match="unreachable"):
-        subscribers["doctor"].installed.call(InstallPolicy(sent)).result()
-    with pytest.raises(PolicyError, match="Unknown part"):
-        subscribers["doctor"].installed.call(InstallPolicy({"policy": "x", "python": "exit()"})).result()
-    with pytest.raises(PolicyError, match="Unknown function"):
-        subscribers["doctor"].installed.call(InstallPolicy({"function": "os.system"})).result()
-    with pytest.raises(PolicyError, match="too long"):
-        subscribers["doctor"].installed.call(InstallPolicy({"policy": "x" * 70_000})).result()
+    for policy_, says in (
+        (sent, "unreachable"),
+        ({"policy": "x", "python": "exit()"}, "Unknown part"),
+        ({"function": "os.system"}, "Unknown function"),
+        ({"policy": "x" * 70_000}, "too long"),
+    ):
+        with pytest.raises(PolicyError, match=says):
+            subscribers["doctor"].installed.call(InstallPolicy(policy_)).result()
     net.publish({"number": 1, "a": 1})
     lab.run(seconds=10)
     assert subscribers["doctor"].read().result() == [{"number": 1}]  # what was set before goes on
-
-
-@pytest.mark.parametrize("bad", BAD)
-def test_a_policy_that_fails_is_among_the_problems_of_its_subscriber(bad):
-    lab, net, subscribers = ward(bad=BAD[bad], good=Policy("good", [Rule(None, [Keep(("number",))])]))
-    assert lab.problems.empty
-    for number in range(8):
-        net.publish({"number": number, "nested": {"a": 0}, "text": "x" * 66_000}).result()
-    lab.run(minutes=5)
-    problems = lab.problems
-    assert len(problems) == subscribers["bad"].state()["stopped"] >= 4
-    assert all(detail.startswith("policy of bad: ") for detail in problems["detail"])
-    assert set(problems["system"]) == {"sublim"}
-    assert [each["number"] for each in subscribers["good"].read().result()] == list(range(8))

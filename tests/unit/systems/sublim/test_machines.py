@@ -38,6 +38,9 @@ from mudkit.wire import as_wire
 
 LIFE = "00000000"
 SITES = [Site("ap", None, 100.0, True), Site("other-ap", None, 100.0, True)]
+ATTACH = {
+    "kind": "attach", "subscriber": "doctor", "epoch": 1, "from": "ap", "fresh": True, "report": 1, "automatic": {}, "incarnation": LIFE,
+}  # fmt: skip
 
 
 def ports(store: MemoryStore, address: str = "me") -> Ports:
@@ -175,17 +178,7 @@ class Point:
     def attach(
         self, epoch: int, origin: str, is_fresh: bool = False, client: str = "pda", **more: Any
     ) -> Any:
-        message = {
-            "kind": "attach",
-            "subscriber": "doctor",
-            "epoch": epoch,
-            "from": origin,
-            "fresh": is_fresh,
-            "report": epoch,
-            "automatic": {},
-            "incarnation": LIFE,
-            **more,
-        }
+        message = {**ATTACH, "epoch": epoch, "from": origin, "fresh": is_fresh, "report": epoch, **more}
         return self.over.handle(0, client, FROM_CLIENT.decode(message))
 
     def hear(self, source: str, message: Any) -> Any:
@@ -340,26 +333,21 @@ def access_point(store: MemoryStore) -> AccessPointMachine:
     return machine
 
 
-ATTACH = {
-    "kind": "attach", "subscriber": "doctor", "epoch": 1, "from": "ap", "fresh": True, "report": 1, "automatic": {}, "incarnation": LIFE,
-}  # fmt: skip
-
-
 def flooded(*numbers: int, last: int = 0, first: int = 1) -> Received:
-    return Received(
-        "server",
-        {
-            "kind": "messages",
-            "last": last or max(numbers),
-            "first": first,
-            "messages": [message(number) for number in numbers],
-        },
-    )
+    messages = [message(number) for number in numbers]
+    flood = {"kind": "messages", "last": last or max(numbers), "first": first, "messages": messages}
+    return Received("server", flood)
 
 
-def test_what_was_missed_is_asked_for_once_and_decided_in_order():
+@pytest.fixture
+def machine() -> AccessPointMachine:
+    """An access point that serves a doctor."""
     machine = access_point(MemoryStore())
     machine.handle(0, Received("doctor", ATTACH))
+    return machine
+
+
+def test_what_was_missed_is_asked_for_once_and_decided_in_order(machine):
     effects = machine.handle(0, flooded(3))
     assert [each["from"] for each in sent(effects, "replay")] == [1]
     assert sent(machine.handle(0, flooded(4)), "replay") == []
@@ -368,18 +356,14 @@ def test_what_was_missed_is_asked_for_once_and_decided_in_order():
     assert sent(machine.handle(0, flooded(2, 4)), "deliver") == []
 
 
-def test_what_is_no_longer_to_be_had_is_skipped_and_counted():
-    machine = access_point(MemoryStore())
-    machine.handle(0, Received("doctor", ATTACH))
+def test_what_is_no_longer_to_be_had_is_skipped_and_counted(machine):
     effects = machine.handle(0, flooded(7, 8, first=7))
     assert [each["body"]["n"] for each in sent(effects, "deliver")] == [7, 8]
     (state,) = machine.handle(5, Call(1, ReadState("doctor")))
     assert (state.result["skipped"], state.result["now_us"]) == (6, 5)
 
 
-def test_a_lost_replay_is_asked_for_again():
-    machine = access_point(MemoryStore())
-    machine.handle(0, Received("doctor", ATTACH))
+def test_a_lost_replay_is_asked_for_again(machine):
     machine.handle(0, flooded(3))
     assert len(sent(machine.handle(6_000_000, TimerFired("server")), "replay")) == 1
 
@@ -391,9 +375,7 @@ def test_until_it_knows_which_message_is_next_it_begins_with_nobody():
     assert sent(machine.handle(6_000_000, TimerFired("server")), "join")
 
 
-def test_what_could_not_be_delivered_waits_for_the_next_attachment():
-    machine = access_point(MemoryStore())
-    machine.handle(0, Received("doctor", ATTACH))
+def test_what_could_not_be_delivered_waits_for_the_next_attachment(machine):
     (deliver,) = sent(machine.handle(0, flooded(1)), "deliver")
     machine.handle(0, SendFailed("doctor", TO_CLIENT.decode(deliver)))
     assert sent(machine.handle(0, flooded(2)), "deliver") == []

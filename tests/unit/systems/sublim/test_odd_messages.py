@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mudkit.events import Ports, Received, Send
+from mudkit.events import Ports, Received, Record, Send
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim.device import ClientMachine, PlainClientMachine
 from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Have, Identify
@@ -47,15 +47,10 @@ def test_a_machine_by_itself_drops_what_is_odd(machine, odd):
 
 
 ATTACH = {
-    "kind": "attach",
-    "subscriber": "ann",
-    "incarnation": "0123abcd",
-    "epoch": 1,
-    "from": "ap/sublim",
-    "fresh": True,
-    "report": 1,
-    "automatic": {"battery": 50.0},
-}
+    "kind": "attach", "subscriber": "ann", "incarnation": "0123abcd", "epoch": 1, "from": "ap/sublim", "fresh": True,
+    "report": 1, "automatic": {"battery": 50.0},
+}  # fmt: skip
+MESSAGES = {"kind": "messages", "last": 0, "first": 1, "messages": []}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +65,7 @@ ATTACH = {
 def test_what_an_attachment_may_hold(change):
     assert FROM_CLIENT.decode(ATTACH)
     machine = AccessPointMachine(ports(), "server", {}, SITES)
-    machine.handle(0, Received("server", {"kind": "messages", "last": 0, "first": 1, "messages": []}))
+    machine.handle(0, Received("server", MESSAGES))
     [effect] = machine.handle(0, Received("ann/sublim", {**ATTACH, **change}, "ann"))
     assert effect.row["incident"] == "dropped"
 
@@ -124,10 +119,9 @@ def test_the_publish_server_is_told_only_of_subscribers_that_it_can_find(lacking
     """The publish server refuses an acknowledgement with an empty address or incarnation."""
     for record, is_told in ((RECORD, True), ({**RECORD, lacking: ""}, False)):
         machine = AccessPointMachine(ports("other"), "server", {}, SITES)
-        machine.handle(0, Received("server", {"kind": "messages", "last": 0, "first": 1, "messages": []}))
+        machine.handle(0, Received("server", MESSAGES))
         effects = list(machine.handle(0, Received("ap/sublim", {**PARCEL, "record": record})))
-        messages = {"kind": "messages", "last": 0, "first": 1, "messages": []}
-        effects += machine.handle(0, Received("server", messages))
+        effects += machine.handle(0, Received("server", MESSAGES))
         told = [each.message for each in effects if isinstance(each, Send) and each.to == "server"]
         assert any(isinstance(message, Have) and message.moved for message in told) == is_told
 
@@ -152,13 +146,7 @@ def test_a_subscriber_that_has_left_causes_no_question_to_others():
     """Each answer would cause two questions if two subscribers had one address."""
     machine = AccessPointMachine(ports("other"), "server", {}, SITES)
     where = {"address": "ann/sublim", "incarnation": "0123abcd"}
-    messages = {
-        "kind": "messages",
-        "last": 0,
-        "first": 1,
-        "messages": [],
-        "served": {"ann": where, "bob": where},
-    }
+    messages = {**MESSAGES, "served": {"ann": where, "bob": where}}
     asked = [each for each in machine.handle(0, Received("server", messages)) if isinstance(each, Send)]
     assert sum(isinstance(each.message, Identify) for each in asked) == 2
     left = {"kind": "left", "subscriber": "ann", "incarnation": "0123abcd", "epoch": 3}
@@ -169,15 +157,10 @@ def test_a_subscriber_that_has_left_causes_no_question_to_others():
 
 def test_a_plain_predicate_that_fails_ends_its_own_wish_only():
     machine = PlainAccessPointMachine(ports(), "server")
-    machine.handle(
-        0, Received("eve/x", {"kind": "hello", "subscriber": "eve", "filter": "lookup('t', message.n, 'x')"})
-    )
-    machine.handle(0, Received("ann/x", {"kind": "hello", "subscriber": "ann", "filter": "message.n > 0"}))
+    for name, text in (("eve", "lookup('t', message.n, 'x')"), ("ann", "message.n > 0")):
+        machine.handle(0, Received(f"{name}/x", {"kind": "hello", "subscriber": name, "filter": text}))
     published = [{"number": 1, "item": "m", "created_us": 0, "at_s": 0.0, "body": {"n": 1}}]
-    effects = machine.handle(
-        0, Received("server", {"kind": "messages", "last": 1, "first": 1, "messages": published})
-    )
-    assert [each.to for each in effects if hasattr(each, "to")] == ["ann/x", "server"]
-    assert [each.row["incident"] for each in effects if hasattr(each, "row") and "incident" in each.row] == [
-        "failed"
-    ]
+    effects = machine.handle(0, Received("server", {**MESSAGES, "last": 1, "messages": published}))
+    assert [each.to for each in effects if isinstance(each, Send)] == ["ann/x", "server"]
+    rows = [each.row for each in effects if isinstance(each, Record)]
+    assert [row["incident"] for row in rows if "incident" in row] == ["failed"]

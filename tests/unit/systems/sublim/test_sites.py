@@ -45,12 +45,3 @@ def test_a_subscriber_waits_for_the_first_access_point():
     AccessPoint(lab, net)
     lab.run(seconds=10)
     assert doctor.state()["epoch"] == 1
-
-
-def test_places_and_ranges_are_checked():
-    lab = Lab(seed=1)
-    net = PublishServer(lab)
-    with pytest.raises(ParameterError):
-        AccessPoint(lab, net, at=(100.0, 0.0))
-    with pytest.raises(ParameterError):
-        AccessPoint(lab, net, range_m=-1)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from contrail_place import Place, marked
+from contrail_place import EVERYTHING, Place, arranged, marked, opened
 
 from mudkit.systems.contrail import Published, crypto
 
 
 def readable(there, name, message):
     """Say whether a device could decrypt an item, whoever hands it the ciphertext."""
-    store = there.lab.devices[name].processes[0].store
+    store = there.store(name)
     key = store.get(f"key {message['from']}\n{message['port']}\n{message['epoch']:012d}")
     return key is not None
 
@@ -22,9 +22,8 @@ def publish(there, port, text, item=None):
 
 
 def test_a_receiver_that_left_reads_nothing_newer_and_a_new_one_nothing_older(place):
-    there = place("ann bob cyd")
-    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
-    slot = there.install(bob, "what > ''", to=("ann", "app"))
+    there, ann, bob, cyd = opened(place, "ann bob cyd")
+    slot = there.install(bob, EVERYTHING, to=("ann", "app"))
     seen = there.handed("bob")
     publish(there, ann, "first", "a")
     there.run(35)
@@ -53,10 +52,7 @@ def test_a_receiver_that_left_reads_nothing_newer_and_a_new_one_nothing_older(pl
 
 
 def test_unfriending_takes_filters_back_and_renews_keys(place):
-    there = place("ann bob cyd")
-    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
-    for port in (bob, cyd):
-        there.install(port, "what > ''", to=("ann", "app"))
+    there, ann, bob, _cyd = arranged(place, "ann bob cyd")
     there.install(ann, "what > 'a'", to=("bob", "app"))
     publish(there, ann, "for both")
     there.modules["ann"].unfriend("bob").result()
@@ -76,8 +72,7 @@ def test_unfriending_takes_filters_back_and_renews_keys(place):
 
 
 def test_keys_go_to_those_only_who_get_an_item(place):
-    there = place("ann bob cyd")
-    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
+    there, ann, bob, cyd = opened(place, "ann bob cyd")
     there.install(bob, "what = 'metadata of red'", to=("ann", "app"))
     there.install(cyd, "what = 'metadata of blue'", to=("ann", "app"))
     seen = there.handed("cyd")
@@ -92,10 +87,9 @@ def test_keys_go_to_those_only_who_get_an_item(place):
 
 def test_a_narrower_filter_is_no_secret_from_a_friend_whom_the_relay_helps(place):
     """As the chapter and the docstring say: a port has one key; another port has another one."""
-    there = place("ann bob cyd")
-    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
+    there, ann, bob, cyd = opened(place, "ann bob cyd")
     private = there.port("ann", "private")
-    there.install(bob, "what > ''", to=("ann", "app"))
+    there.install(bob, EVERYTHING, to=("ann", "app"))
     there.install(bob, "what > 'a'", to=("ann", "private"))
     there.install(cyd, "what = 'metadata of blue'", to=("ann", "app"))
     seen, seen_by_cyd = there.handed("bob"), there.handed("cyd")
@@ -112,9 +106,7 @@ def test_a_narrower_filter_is_no_secret_from_a_friend_whom_the_relay_helps(place
 
 
 def test_keys_are_renewed_in_time(place):
-    there = place("ann bob", module={"renew_s": 1000.0})
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, "what > ''", to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob", module={"renew_s": 1000.0})
     seen = there.handed("bob")
     for number in range(6):
         publish(there, ann, f"{number}")
@@ -145,8 +137,7 @@ def test_no_nonce_comes_twice_under_a_key_whatever_is_killed(tmp_path, monkeypat
     monkeypatch.setattr(crypto, "ChaCha20Poly1305", Recording)
     left = set()
     for life in range(3):
-        there = Place("ann bob", storage=tmp_path, seed=7)
-        ann, bob = there.port("ann"), there.port("bob")
+        there, ann, bob = opened(Place, "ann bob", storage=tmp_path, seed=7)
         there.install(bob, f"what > '{life}'", to=("ann", "app"))
         for number in range(4):
             there.lab.faults.kill("ann", at=crash)
@@ -161,9 +152,7 @@ def test_no_nonce_comes_twice_under_a_key_whatever_is_killed(tmp_path, monkeypat
             held for (party, _), held in there.lab.trace.exposure._bytes.items() if party in there.cloud()
         ]
         left |= {data for held in relays for data in held}
-        for device in there.lab.devices.values():
-            for process in device.processes:
-                process.store.close()
+        there.close()
     assert sum(len(made) for made in uses.values()) > 20
     assert all(len(made & left) <= 1 for made in uses.values())
 
@@ -171,12 +160,10 @@ def test_no_nonce_comes_twice_under_a_key_whatever_is_killed(tmp_path, monkeypat
 def test_secrets_show_nowhere(place):
     key = crypto.Secret(b"a very secret key")
     assert "secret key" not in f"{key!r} {key} {key:>40} {[key]} {(key,)!r}"
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, "what > ''", to=("ann", "app"))
+    there, ann, _bob = arranged(place, "ann bob")
     publish(there, ann, "something")
     there.run(65)
-    store = there.lab.devices["ann"].processes[0].store
+    store = there.store("ann")
     keys = [store.get("identity"), *(each["key"] for _, each in store.items("channel key "))]
     assert len(keys) == 2
     for name in ("messages", "operations", "incidents", "deliveries"):
@@ -188,10 +175,7 @@ def test_secrets_show_nowhere(place):
 
 
 def test_keys_are_renewed_also_for_who_is_a_friend_again_before_the_next_item(place):
-    there = place("ann bob cyd")
-    ann, bob, cyd = (there.port(name) for name in ("ann", "bob", "cyd"))
-    for port in (bob, cyd):
-        there.install(port, "what > ''", to=("ann", "app"))
+    there, ann, bob, _cyd = arranged(place, "ann bob cyd")
     publish(there, ann, "before")
     there.modules["ann"].unfriend("bob").result()
     there.modules["ann"].befriend("bob").result()
@@ -205,9 +189,10 @@ def test_keys_are_renewed_also_for_who_is_a_friend_again_before_the_next_item(pl
 def test_a_rule_of_ones_own_takes_the_place_of_the_channels(place):
     """It is told who has the key and who the item is for, and nothing begins a new key but its word."""
     answer, answers = [], iter([False, True, False])
-    there = place("ann bob", module={"renewal": lambda use: answer.append(use) or next(answers)})
-    ann, bob = there.port("ann"), there.port("bob")
-    slot = there.install(bob, "what > ''", to=("ann", "app"))
+    there, ann, bob = opened(
+        place, "ann bob", module={"renewal": lambda use: answer.append(use) or next(answers)}
+    )
+    slot = there.install(bob, EVERYTHING, to=("ann", "app"))
     seen = there.handed("bob")
     for text in "abcd":
         publish(there, ann, text, text)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from contrail_place import marked
+from contrail_place import EVERYTHING, arranged, marked
 
 from mudkit.systems.contrail.messages import Pull
-
-EVERYTHING = "what > ''"
 
 
 def visits(there, name, seconds):
@@ -86,9 +84,7 @@ def test_an_interval_of_nothing_reconnects_at_once(place):
 
 
 def test_a_large_queue_comes_in_pages_in_one_visit(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
-    there.install(bob, EVERYTHING, to=("ann", "app"))
+    there, ann, bob = arranged(place, "ann bob")
     there.lab.faults.cut("bob")
     for number in range(12):
         item = marked(f"{number}")

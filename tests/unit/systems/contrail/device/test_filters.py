@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from contrail_place import marked
+from contrail_place import EVERYTHING, marked, opened
 from msgspec.structs import replace
 
 from mudkit.errors import FailureWarning, ParameterError, PredicateError
@@ -13,7 +13,6 @@ from mudkit.predicates.functions import remove
 from mudkit.systems.contrail import Group, Item, Published
 from mudkit.systems.contrail.device.filters import MAX_FILTERS, SentFilter
 
-EVERYTHING = "what > ''"
 CLUB = Group("club")
 
 
@@ -23,8 +22,7 @@ def who(there, port, item):
 
 @pytest.mark.parametrize("encrypted", [True, False])
 def test_relays_see_everything_without_encryption_and_nothing_with_it(place, encrypted):
-    there = place("ann bob cyd", encrypted=encrypted)
-    ann, bob, cyd = there.port("ann"), there.port("bob"), there.port("cyd")
+    there, ann, bob, cyd = opened(place, "ann bob cyd", encrypted=encrypted)
     there.modules["ann"].join(Group("club")).result()
     there.install(bob, "what = 'metadata of red' AND size > 3", to=("ann", "app"))
     there.install(cyd, "what LIKE '%blue%'", to=(Group("club"), "app"))
@@ -96,8 +94,7 @@ def test_a_decision_outlives_the_module_and_an_open_question_is_asked_again(plac
 
 @pytest.mark.parametrize("expiry", ["soon", -1, 1.5, [], 1 << 70, True])
 def test_a_filter_with_no_number_as_expiry_is_refused_when_it_comes(place, expiry, monkeypatch):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     with pytest.raises(ParameterError):
         bob.install_filter(EVERYTHING, to=("ann", "app"), item_expires_s=expiry if expiry != 1.5 else "1.5")
     encode = msgspec.json.encode
@@ -117,8 +114,7 @@ def test_a_filter_with_no_number_as_expiry_is_refused_when_it_comes(place, expir
 
 
 def test_a_filter_is_replaced_and_removed(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     slot = there.install(bob, "what = 'metadata of red'", to=("ann", "app"))
     assert there.install(bob, "what = 'metadata of blue'", to=("ann", "app"), replaces=slot) == slot
     assert who(there, ann, marked("red")) == []
@@ -131,8 +127,7 @@ def test_a_filter_is_replaced_and_removed(place):
 
 
 def test_an_item_that_comes_because_of_a_filter_taken_back_is_not_accepted(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     slot = there.install(bob, EVERYTHING, to=("ann", "app"))
     there.publish(ann, marked("late")).result()
     bob.remove_filter(slot).result()
@@ -165,8 +160,7 @@ def test_a_filter_that_raises_matches_nothing_is_reported_and_stops_nobody(place
 
 
 def test_one_filter_too_many_of_a_device_is_refused_and_the_others_stay(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     for number in range(MAX_FILTERS + 1):
         predicate = f"n = {number}"
         there.secrets.add(predicate)
@@ -187,8 +181,7 @@ def test_a_port_that_is_not_open_is_none(place):
 
 
 def test_the_longest_wish_counts_when_several_filters_match(place):
-    there = place("ann bob")
-    ann, bob = there.port("ann"), there.port("bob")
+    there, ann, bob = opened(place, "ann bob")
     there.install(bob, "what > '1'", to=("ann", "app"), item_expires_s=10.0)
     there.install(bob, "what > '2'", to=("ann", "app"), item_expires_s=100.0)
     seen = there.handed("bob")

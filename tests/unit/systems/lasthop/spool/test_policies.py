@@ -12,27 +12,9 @@ from mudkit.systems.lasthop import (
     Forwarding,
     Item,
     Spool,
-    Subscription,
     simulate,
 )
 from mudkit.systems.lasthop.spool.policies import Habits
-
-
-@pytest.mark.parametrize(
-    ("settings", "result"),
-    [
-        ({"kind": "online"}, "'online'"),
-        ({"prefetch_limit": -1}, "-1"),
-        ({"prefetch_limit": 2.5}, "2.5"),
-        ({"prefetch_limit": "taught"}, "taught"),
-        ({"expiration_threshold_s": -1.0}, "-1"),
-        ({"expiration_threshold_s": True}, "True"),
-        ({"delay_s": "soon"}, "soon"),
-    ],
-)
-def test_settings_that_are_none(settings, result):
-    with pytest.raises(ParameterError, match=result):
-        Forwarding(**settings)
 
 
 def test_the_unified_policy_learns_what_is_not_set():
@@ -112,9 +94,6 @@ def test_memory_is_bounded():
     assert sum(map(len, vars(habits).values())) <= 8 + 8 + 64 + 64
 
 
-DAY_US = 86_400_000_000
-
-
 def fill(answer, limit=16):
     room = limit - len(answer.device)
     return answer.waiting[:room] if room > 0 else ()
@@ -166,30 +145,3 @@ def test_a_rule_is_asked_only_while_the_link_is_up():
     spool.network(3_000_000, is_up=False)
     spool.notification(4_000_000, 2, 0.5)
     assert asked == [2.0]
-
-
-@pytest.mark.parametrize(
-    ("rule", "answer"),
-    [
-        (lambda answer: [*answer.waiting, *answer.waiting], "is not waiting"),
-        (lambda answer: [*answer.device, *answer.waiting[:1]], "is not waiting"),
-        (lambda answer: [each.identity for each in answer.waiting], "is not waiting"),
-        (lambda answer: None, "returns the items to forward"),
-    ],
-)
-def test_a_rule_cannot_choose_what_does_not_wait(rule, answer):
-    with pytest.raises(ParameterError, match=answer):
-        simulate(policy=ruled(rule), days=3)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"kind": "rule"}, {"kind": "rule", "rule": 3}, {"kind": "buffer", "rule": fill}]
-)
-def test_a_rule_and_its_kind_go_together(settings):
-    with pytest.raises(ParameterError, match="of the kind 'rule' has a rule"):
-        Forwarding(**settings)
-
-
-def test_a_server_keeps_no_rule():
-    with pytest.raises(ParameterError, match="cannot store a rule"):
-        Subscription("news", policy=ruled(fill))

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.errors import ParameterError
 from mudkit.systems.lasthop import Forwarding, Push, simulate
 from mudkit.systems.lasthop.spool.push import WHEN_FULL, PushSpool
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
@@ -177,26 +176,6 @@ def test_memory_is_bounded_over_ten_years():
             service.send((day, number), at_us=day * day_us + number * HOUR, rank=number / 16)
         kept = max(kept, len(service.spool._known) + len(service.spool._finished) + len(service.spool._ends))
     assert kept < 1000
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"stored_limit": 0}, {"stored_limit": 1.5}, {"when_full": "drop"}, {"collapse_keys": -1},
-        {"time_to_live_s": -1.0}, {"time_to_live_s": 1e9}, {"high_rank": math.nan}, {"in_use_s": -1}, {"synchronised": -1},
-    ],
-)  # fmt: skip
-def test_settings_that_make_no_sense(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        Push(**wrong)
-
-
-@pytest.mark.parametrize("policy", ["push", Push.apple()])
-def test_a_push_service_has_no_settings_of_the_paper(policy):
-    with pytest.raises(ParameterError, match="prefetch_limit"):
-        simulate(policy=policy, prefetch_limit=16, days=1)
-    with pytest.raises(ParameterError, match="expiration_threshold_s"):
-        simulate(policy=policy, expiration_threshold_s=5.0, days=1)
 
 
 # -- whatever happens

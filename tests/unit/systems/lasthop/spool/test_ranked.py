@@ -1,4 +1,4 @@
-from mudkit.systems.lasthop.spool.ranked import NOWHERE, Message, Ranked
+from mudkit.systems.lasthop.spool.ranked import Message, Ranked
 
 
 def message(number, rank):
@@ -15,23 +15,6 @@ def queue(*ranks):
 
 def ids(messages):
     return [each.identity for each in messages]
-
-
-def test_the_highest_rank_first_and_of_equals_the_one_that_came_first():
-    ranked, _ = queue(0.2, 0.9, 0.2, 0.5)
-    assert ranked.first()[2].identity == 1
-    assert ids(ranked.take(9)) == [1, 3, 0, 2]
-    assert (ranked.size, ranked.first()) == (0, None)
-
-
-def test_a_message_knows_where_it_is():
-    ranked, (a, b) = queue(0.2, 0.9)
-    other = Ranked(4)
-    assert a.place == b.place == 3
-    assert ranked.pass_first(other) is b
-    assert (b.place, ranked.size, other.size) == (4, 1, 1)
-    assert ranked.pop() is a
-    assert a.place == NOWHERE
 
 
 def test_what_is_taken_out_or_has_a_new_rank_comes_once():

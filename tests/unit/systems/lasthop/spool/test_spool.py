@@ -1,4 +1,4 @@
-"""The spool: each hole of Figure 7 that is mended has a test that fails where it is not (Last hop 4.5)."""
+"""The spool: falls, limits, interrupts and rates; tests/property/test_lasthop.py compares the rest with a plain one."""
 
 from __future__ import annotations
 
@@ -43,70 +43,6 @@ class Watched(Spool):
         ]
 
 
-@pytest.mark.parametrize("policy", ["on-line", "buffer"])
-def test_what_is_forwarded_is_in_its_queue_no_longer(policy):
-    spool = Watched(policy, is_up=False)
-    spool.come(1, "a")
-    for at_s in range(2, 6):
-        spool.network(at_s * S, is_up=at_s % 2 == 0)
-    spool.network(6 * S, is_up=True)
-    spool.come(7, "b")
-    assert spool.forwarded == ["a", "b"]
-    assert spool.waiting == 0
-
-
-@pytest.mark.parametrize("threshold_s", [None, 100.0])
-def test_what_a_read_sends_is_in_its_queue_no_longer(threshold_s):
-    spool = Watched("buffer", 0, expiration_threshold_s=threshold_s)
-    spool.come(1, "a", expires_s=60)
-    assert spool.take(2) == ["a"]
-    assert spool.waiting == 0
-    assert spool.take(3) == []
-    spool.network(4 * S, is_up=True)
-    assert spool.forwarded == ["a"]
-
-
-def test_what_never_expires_is_not_held_back():
-    spool = Watched("buffer", expiration_threshold_s=100.0)
-    spool.come(1, "never")
-    spool.come(2, "soon", expires_s=50)
-    spool.come(3, "late", expires_s=500)
-    assert spool.forwarded == ["never", "late"]
-    assert spool.take(4) == ["never", "soon", "late"]
-
-
-def test_a_rank_that_rises_forwards_nothing_again():
-    spool = Watched("buffer", 2, threshold=0.2)
-    spool.come(1, "a", 0.5)
-    spool.come(2, "b", 0.6)
-    spool.come(3, "a", 0.9)
-    assert (spool.forwarded, spool.on_device()) == (["a", "b"], ["a", "b"])  # by their new ranks
-    assert spool.take(4, 1) == ["a"]
-    spool.come(5, "a", 1.0)  # it is finished
-    assert (spool.forwarded, spool.on_device()) == (["a", "b"], ["b"])
-
-
-def test_a_delay_brings_nothing_back():
-    spool = Watched("buffer", 9, threshold=0.2, delay_s=60.0)
-    spool.come(0, "expired", expires_s=30)
-    spool.come(0, "retracted")
-    spool.come(0, "kept")
-    spool.come(10, "retracted", 0.1)
-    assert (spool.forwarded, spool.waiting) == ([], 2)
-    spool.timeout(60 * S)
-    assert spool.forwarded == ["kept"]
-    assert spool.waiting == 0
-
-
-def test_what_is_due_when_the_link_goes_down_comes_too_late_for_it():
-    spool = Watched("buffer", 9, delay_s=60.0)
-    spool.come(0, "before")
-    spool.come(1, "then")
-    spool.network(61 * S, is_up=False)
-    spool.timeout(70 * S)
-    assert (spool.forwarded, spool.waiting) == (["before"], 1)
-
-
 def test_the_notice_of_a_fall_is_no_message_and_frees_its_room():
     spool = Watched("buffer", 1, threshold=0.2)
     spool.come(1, "a", 0.9)
@@ -117,33 +53,6 @@ def test_the_notice_of_a_fall_is_no_message_and_frees_its_room():
     spool.come(4, "c", 0.5)
     spool.come(5, "c", 0.1)  # it was never sent: nobody is told
     assert (spool.retracted, spool.waiting) == (["a"], 0)
-
-
-def test_messages_of_on_line_topics_expire_too():
-    spool = Watched("on-line", is_up=False)
-    spool.come(1, "a", expires_s=10)
-    spool.come(2, "b", expires_s=30)
-    spool.network(20 * S, is_up=True)
-    assert spool.forwarded == ["b"]
-    spool.timeout(30 * S)
-    assert spool.on_device() == []
-
-
-def test_what_is_read_frees_its_room():
-    spool = Watched("buffer", 2)
-    for number in range(5):
-        spool.come(number, number, 1 - number / 10)
-    assert spool.forwarded == [0, 1]
-    assert spool.take(9, 2) == [0, 1]
-    assert spool.forwarded == [0, 1, 2, 3]
-
-
-def test_what_expires_on_the_device_frees_its_room():
-    spool = Watched("buffer", 1)
-    spool.come(1, "a", 0.9, expires_s=10)
-    spool.come(2, "b")
-    spool.timeout(10 * S)
-    assert (spool.forwarded, spool.on_device()) == (["a", "b"], ["b"])
 
 
 def test_what_was_read_offline_frees_its_room_when_the_link_is_back():
@@ -158,13 +67,6 @@ def test_what_was_read_offline_frees_its_room_when_the_link_is_back():
     spool.drop(9 * S, [2])  # and what the device has let go of
     spool.network(10 * S, is_up=True)
     assert spool.on_device() == [3, 4]
-
-
-def test_equal_reads_count_each():
-    spool = Watched("unified", "learnt")
-    for at_s, count in ((1, 4), (2, 4), (3, 1)):
-        spool.read_offline(at_s * S, range(count))
-    assert spool.prefetch_limit == 2 * (4 + 4 + 1) / 3
 
 
 def test_ids_of_finished_messages_are_remembered_for_a_stated_time_and_not_for_ever():
@@ -234,23 +136,6 @@ def test_figure_7_to_the_letter_loses_four_fifths_of_what_a_device_can_read():
     assert lost[Spool] / best < 0.01
 
 
-def test_a_read_takes_the_best_of_all_queues():
-    spool = Watched("buffer", 1, expiration_threshold_s=100.0, delay_s=None)
-    spool.come(1, "device", 0.5)
-    spool.come(2, "holding", 0.9, expires_s=50)
-    spool.come(3, "prefetch", 0.7)
-    spool.network(4 * S, is_up=False)
-    assert spool.take(6, 2) == ["holding", "prefetch"]
-    assert spool.take(7, math.inf) == ["device"]
-
-
-def test_of_equal_ranks_the_one_that_came_first_goes_first():
-    spool = Watched("on-demand")
-    for number in range(5):
-        spool.come(number, number)
-    assert spool.take(6) == [0, 1, 2, 3, 4]
-
-
 def test_by_rate_as_many_are_forwarded_as_are_read():
     spool = Watched("rate")
     for hour in range(24 * 60):
@@ -283,3 +168,20 @@ def test_the_printed_code_loses_most_where_outages_are_long():
     assert lost["printed", 0.0] == 0.0
     assert lost["mended", 0.9] < 0.1
     assert 0.7 < lost["printed", 0.9] < 0.9
+
+
+def test_equal_reads_count_each():
+    spool = Watched("unified", "learnt")
+    for at_s, count in ((1, 4), (2, 4), (3, 1)):
+        spool.read_offline(at_s * S, range(count))
+    assert spool.prefetch_limit == 2 * (4 + 4 + 1) / 3
+
+
+def test_a_read_takes_the_best_of_all_queues():
+    spool = Watched("buffer", 1, expiration_threshold_s=100.0, delay_s=None)
+    spool.come(1, "device", 0.5)
+    spool.come(2, "holding", 0.9, expires_s=50)
+    spool.come(3, "prefetch", 0.7)
+    spool.network(4 * S, is_up=False)
+    assert spool.take(6, 2) == ["holding", "prefetch"]
+    assert spool.take(7, math.inf) == ["device"]

@@ -7,7 +7,7 @@ import gzip
 import numpy as np
 import pytest
 
-from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
+from mudkit.errors import InputMissing, TraceContentError, TraceFormatError
 from mudkit.systems.lasthop import Forwarding, Spool
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.logs import drawn_from, read_logs
@@ -143,30 +143,6 @@ def test_what_was_drawn_comes_back():
         play(each, lambda *out: Spool(0.0, Forwarding("buffer", 4), *out), 8) for each in (drawn, again)
     ]
     assert outcomes[0] == outcomes[1]
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"ranks": [1.0]}, "ranks"),
-        ({"expires_us": [FOREVER_US]}, "expires_us"),
-        ({"outages_us": [3, 4]}, "outages_us"),
-        ({"reads_us": [0.5]}, "reads_us"),
-        ({"arrivals_us": [[1, 2]]}, "arrivals_us"),
-    ],
-)
-def test_arrays_that_do_not_fit(given, says):
-    with pytest.raises(ParameterError, match=says):
-        drawn_from(**{"arrivals_us": [1, 2], "reads_us": [3], **given})
-
-
-def test_rows_are_told_where_there_are_no_lines():
-    with pytest.raises(TraceContentError, match="arrivals, row 1"):
-        drawn_from([2, 1], [3])
-    with pytest.raises(TraceContentError, match="rank"):
-        drawn_from([1], [3], ranks=[np.nan])
-    with pytest.raises(TraceContentError, match="expires at"):
-        drawn_from([5], [9], expires_us=[5])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import READ, SWITCH, Drawn, Expiration, Scenario
@@ -92,36 +91,6 @@ def test_nothing_comes_and_nobody_reads():
     drawn = Scenario(0.0, 0.0, days=5).draw(1)
     assert len(drawn.arrivals_us) == len(drawn.reads_us) == 0
     assert drawn.timeline == ([], [])
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"event_frequency": -1.0},
-        {"user_frequency": -0.1},
-        {"expiring_share": 1.5},
-        {"days": 0},
-        {"days": 1.5},
-        {"reads_cv": -0.1},
-        {"event_frequency": float("nan")},
-        {"event_frequency": "32"},
-    ],
-)
-def test_what_cannot_be(settings):
-    with pytest.raises(ParameterError, match=next(iter(settings))):
-        Scenario(**settings)
-
-
-@pytest.mark.parametrize("given", [{"mean_s": 0.0}, {"mean_s": "1 h"}, {"mean_s": 5.0, "law": "pareto"}])
-def test_expirations_that_are_none(given):
-    with pytest.raises(ParameterError):
-        Expiration(**given)
-
-
-@pytest.mark.parametrize("given", [{"expiration": "1 h"}, {"expiration": 60}, {"outages": 0.5}])
-def test_an_expiration_and_outages_are_no_numbers(given):
-    with pytest.raises(ParameterError, match=r"an (Expiration|Outages), such as"):
-        Scenario(**given)
 
 
 def test_a_scenario_says_what_it_is():

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.errors import ParameterError
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import (
     Expiration,
@@ -156,40 +155,6 @@ def test_a_run_says_what_it_was():
     assert answer["outages"]["per_day"] == 4
     assert (answer["max"], answer["seed"], answer["days"], answer["reads_cv"]) == (None, 8, 2, 0.1)
     assert answer["policy"] == Forwarding("buffer", 3)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"event_frequency": -1}, {"user_frequency": -0.5}, {"max": -1}, {"max": 2.5}, {"max": "all"},
-        {"outage": 1.01}, {"outage": -0.1}, {"outages_per_day": 0}, {"expiration": -5}, {"expiration": 0},
-        {"expiration": "1 h"}, {"expiration": [60, 120]}, {"expiration": True}, {"expiring_share": 2}, {"days": 0},
-        {"seed": 1.5}, {"threshold": None}, {"policy": "buffered"}, {"policy": None}, {"prefetch_limit": -1},
-        {"expiration_threshold_s": -1.0}, {"reads_cv": 2.0},
-        {"policy": Forwarding("buffer", 16), "prefetch_limit": 8},
-    ],
-)  # fmt: skip
-def test_bad_input_says_what_came_and_what_was_expected(given):
-    with pytest.raises(ParameterError) as caught:
-        simulate(**({"days": 1} | given))
-    assert caught.value.found is not None
-    assert caught.value.expected
-    assert caught.value.where
-
-
-@pytest.mark.parametrize("given", [{"user_frequency": -1}, {"max": 1.5}, {"event_frequency": "32"}])
-def test_bad_input_of_the_formula(given):
-    with pytest.raises(ParameterError):
-        expected_waste(**({"user_frequency": 1, "max": 4, "event_frequency": 32} | given))
-
-
-def test_a_wrong_outage_is_called_as_it_was_given():
-    with pytest.raises(ParameterError) as caught:
-        simulate(outage=1.5)
-    assert caught.value.where == "outage"
-    with pytest.raises(ParameterError) as caught:
-        simulate(outages_per_day=-1)
-    assert caught.value.where == "outages_per_day"
 
 
 TIMES = st.lists(st.integers(0, 12), max_size=15).map(sorted)  # so that much happens at one time

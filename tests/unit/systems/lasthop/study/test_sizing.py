@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import Expiration, simulate
 from mudkit.systems.lasthop.spool.policies import Forwarding
@@ -98,22 +97,6 @@ def test_events_that_are_given_are_compared():
     draws = add_outages(EVENTS, Outages(0.5), range(3))
     table = compare({"mine": RecordedEvents(draws)}, {"buffer": Forwarding("buffer", 16)}, seeds=range(3))
     assert table["waste"].tolist() == pytest.approx(size_prefetch(draws, limits=[16]).table["waste"].tolist())
-
-
-@pytest.mark.parametrize(
-    ("draws", "given", "says"),
-    [
-        ([], {}, "0 draws"),
-        ([EVENTS], {"limits": []}, "0 limits"),
-        ([EVENTS], {"loss_weight": -1.0}, "loss_weight"),
-        ([EVENTS], {"limits": [-1]}, "prefetch_limit"),
-        ([EVENTS], {"max": -1}, "max"),
-        ([EVENTS], {"threshold": "low"}, "threshold"),
-    ],
-)
-def test_what_cannot_be_sized(draws, given, says):
-    with pytest.raises(ParameterError, match=says):
-        size_prefetch(draws, **given)
 
 
 def test_limits_are_those_of_the_paper_and_further():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.systems.lasthop import FIGURES, Forwarding, Push, simulate, sweep
 from mudkit.systems.lasthop.study.scenario import Scenario
 from mudkit.systems.lasthop.study.sweeping import compare, interval
@@ -62,27 +60,6 @@ def test_the_bar_is_told_of_each_run(monkeypatch):
     monkeypatch.setattr("mudkit.systems.lasthop.study.sweeping.bar", Bar)
     sweep({"max": [1, 2]}, SHORT, seeds=range(2))
     assert answer == [4, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "result"),
-    [
-        (({"maximum": [1]},), "did you mean 'max"),
-        (({"max": [1]}, {"maks": 1}), "maks"),
-        (({"max": [1]}, {"max": 1}), "both"),
-        (({"seed": [1]},), "seeds=range"),
-        (({"max": 8},), "each value a sequence"),
-        (({"policy": "buffer"},), "each value a sequence"),
-        (({"max": []},), "0 of max"),
-        (({"max": [1]}, None, []), "0 seeds"),
-        (({"max": [1]}, None, 5), "a sequence, each a whole number"),
-        (({"max": [1, -1]}, SHORT), "-1"),
-        (({"outage": [0.5, 1.5]}, {"days": 5}), "1.5"),
-    ],
-)
-def test_bad_input(arguments, result):
-    with pytest.raises(ParameterError, match=result):
-        sweep(*arguments)
 
 
 @pytest.mark.parametrize("number", FIGURES)
@@ -139,11 +116,3 @@ def test_intervals_lie_within_what_was_seen():
     one = interval("x", values[:1])
     assert one["x"] == 0.2
     assert one["x_low"] != one["x_low"]
-
-
-def test_nothing_to_compare():
-    with pytest.raises(ParameterError, match="0 policies"):
-        compare({"a": Scenario()}, {})
-    for wrong in ({"max": -1}, {"threshold": math.nan}):
-        with pytest.raises(ParameterError, match=next(iter(wrong))):
-            compare({"a": Scenario()}, {"b": Forwarding("on-line")}, **wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mud_place import listen
 
 from mudkit import Lab
 from mudkit.errors import ParameterError
@@ -90,8 +91,7 @@ def test_what_is_held_stays_and_what_is_pending_goes_in_another_life(lab, cloud)
 def test_who_listens_hears_it_over_heartbeats_too(lab, cloud):
     jane = client(lab, cloud)
     jane.create("news").result()
-    answer = []
-    jane.read("news", type="continuous", callback=answer.append).result()
+    answer = listen(jane)
     lab.run(hours=3)
     jane.write("news", "a", {"n": 1}).result()
     lab.run(minutes=1)

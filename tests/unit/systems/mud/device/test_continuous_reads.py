@@ -51,16 +51,13 @@ class Cell:
     def answer(self, asked, lives):
         """Answer a registration, with the lives of the processors that have it."""
         for place, life in lives.items():
-            part = {
-                "kind": "registered",
-                "id": asked["id"],
-                "place": place,
-                "life": life,
-                "lsn": 5,
-                "data_seq": asked["what"]["data_seq"],
-            }
-            self.take(part)
+            self.part(asked, place, life, data_seq=asked["what"]["data_seq"])
         return self.take({"kind": "complete", "id": asked["id"], "places": ["p0", "p1"]})
+
+    def part(self, asked, place, life, **more):
+        """Answer for a processor."""
+        part = {"kind": "registered", "id": asked["id"], "place": place, "life": life, "lsn": 5, **more}
+        return self.take(part)
 
     def take(self, message):
         """Take a message of an answer, and process the answer that it completes."""
@@ -305,16 +302,7 @@ def test_what_one_processor_refuses_is_ended_at_the_others(cell, is_first):
     else:
         cell.begin()
     ((_, asked),) = asks(cell.welcome("s" if is_first else "another"))
-    answer = {
-        "kind": "registered",
-        "id": asked["id"],
-        "place": "p0",
-        "life": 1,
-        "lsn": 5,
-        "data_seq": 1,
-        "error": REFUSED,
-    }
-    effects = cell.take(answer)
+    effects = cell.part(asked, "p0", 1, data_seq=1, error=REFUSED)
     assert told(effects) == ([] if is_first else ["ended"])
     assert len(completed(effects)) == is_first
     ((_, asked),) = asks(effects)

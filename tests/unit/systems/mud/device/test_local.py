@@ -34,6 +34,16 @@ def table(name: str = "news", number: int = 1, lsn: int = 1) -> Table:
     return Table(name, "app", number=number, lsn=lsn)
 
 
+def again(store: MemoryStore) -> Local:
+    """What a client that begins anew has."""
+    return Local(ports(store=store), 9)
+
+
+def kept(max_rows: int = 9) -> tuple[MemoryStore, Local]:
+    store = MemoryStore()
+    return store, Local(ports(store=store), max_rows)
+
+
 def held(local: Local) -> dict[str, Any]:
     """All that can be asked for."""
     return {
@@ -149,8 +159,7 @@ def test_an_old_answer_does_not_cost_a_newer_record():
 
 
 def test_after_a_restart_too_those_held_longest_ago_go_first():
-    store = MemoryStore()
-    local = Local(ports(store=store), 3)
+    store, local = kept(3)
     for now_us, key in enumerate("cba"):
         local.hold("news", row(key, 1, held_us=now_us))
     local = Local(ports(store=store), 3)
@@ -159,8 +168,7 @@ def test_after_a_restart_too_those_held_longest_ago_go_first():
 
 
 def test_a_smaller_store_after_a_restart_holds_less():
-    store = MemoryStore()
-    local = Local(ports(store=store), 9)
+    store, local = kept()
     for now_us, key in enumerate("abcd"):
         local.hold("news", row(key, 1, held_us=now_us))
     local = Local(ports(store=store), 2)
@@ -172,8 +180,7 @@ def test_a_smaller_store_after_a_restart_holds_less():
 
 
 def test_eviction_drops_no_pending_write_and_nothing_that_was_seen():
-    store = MemoryStore()
-    local = Local(ports(store=store), 1)
+    store, local = kept(1)
     for number, key in enumerate("abcd", 1):
         local.add(write(number, key=key))
         local.see("news", 1, 0, number)
@@ -186,27 +193,25 @@ def test_eviction_drops_no_pending_write_and_nothing_that_was_seen():
 
 
 def test_the_writes_of_a_record_wait_in_line():
-    store = MemoryStore()
-    local = Local(ports(store=store), 9)
+    store, local = kept()
     for number, key in enumerate("babab", 1):
         local.add(write(number, key=key))
-    for each in (local, Local(ports(store=store), 9)):
+    for each in (local, again(store)):
         assert [one.number for one in each.pending("news", "b")] == [1, 3, 5]
         assert each.heads() == [1, 2]
     local.remove(local.writes[1])
     local.remove(local.writes[2])
-    for each in (local, Local(ports(store=store), 9)):
+    for each in (local, again(store)):
         assert each.heads() == [3, 4]
         assert each.pending("news", "x") == []
 
 
 def test_a_write_that_is_over_is_forgotten_whole():
-    store = MemoryStore()
-    local = Local(ports(store=store), 9)
+    store, local = kept()
     local.add(write(1))
     local.remove(local.writes[1])
     assert (list(local.writes), local.heads(), local.pending_keys("news")) == ([], [], [])
-    assert len(Local(ports(store=store), 9).writes) == 0
+    assert len(again(store).writes) == 0
 
 
 @pytest.mark.parametrize("data", [{"p": object()}, {"n": 1 << 70}])
@@ -233,11 +238,11 @@ def test_what_a_write_is_checked_for_comes_back_from_the_store(given):
     except ParameterError:
         return
     store = MemoryStore()
-    Local(ports(store=store), 9).add(pending := PendingWrite(
+    again(store).add(pending := PendingWrite(
         number=1, name="news", key="a", type="blind", data=data, reader=data,
         predicate=SentPredicate.of(Predicate("price < :n", n=3)),
     ))  # fmt: skip
-    assert list(Local(ports(store=store), 9).writes) == [pending]
+    assert list(again(store).writes) == [pending]
 
 
 def test_a_record_that_the_store_refuses_is_not_held():
@@ -252,7 +257,7 @@ def test_numbers_count_up_and_never_come_again():
     store = MemoryStore()
     counted = []
     for _ in range(3):
-        local = Local(ports(store=store), 9)
+        local = again(store)
         assert local.writes.last_seq == len(counted)
         for _ in range(2):
             counted.append(local.writes.last_seq + 1)
@@ -261,45 +266,42 @@ def test_numbers_count_up_and_never_come_again():
         for number in counted[-2:][::-1]:
             local.remove(local.writes[number])
     assert counted == [1, 2, 3, 4, 5, 6]
-    assert Local(ports(store=store), 9).next_number("life") == 4
+    assert again(store).next_number("life") == 4
 
 
 def test_what_is_not_committed_is_undone_with_the_machine():
-    store = MemoryStore()
-    local = Local(ports(store=store), 9)
+    store, local = kept()
     local.add(write(1))
     store.commit()
     local.remove(local.writes[1])
     local.hold("news", row("a", 1))
     store.rollback()
-    again = Local(ports(store=store), 9)
-    assert ([each.number for each in again.writes], again.row("news", "a")) == ([1], None)
+    new = again(store)
+    assert ([each.number for each in new.writes], new.row("news", "a")) == ([1], None)
 
 
 # -- tables
 
 
 def test_a_newer_state_of_a_table_is_learnt():
-    store = MemoryStore()
-    local = Local(ports(store=store), 9)
+    store, local = kept()
     local.hold("news", row("a", 1))
     assert local.learn(table(lsn=1)).lsn == 1
     assert local.learn(table(lsn=5)).lsn == 5
     assert local.learn(table(lsn=3)).lsn == 5
-    assert Local(ports(store=store), 9).tables["news"].lsn == 5
+    assert again(store).tables["news"].lsn == 5
     assert local.row("news", "a") is not None
 
 
 def test_another_table_of_the_same_name_takes_what_was_held():
-    store = MemoryStore()
-    local = Local(ports(store=store), 9)
+    store, local = kept()
     local.learn(table(number=1))
     local.hold("news", row("a", 1))
     local.hold("n", row("a", 1))
     local.see("news", 1, 0, 4)
     local.add(write(1))
     assert local.learn(table(number=7, lsn=7)).number == 7
-    for each in (local, Local(ports(store=store), 9)):
+    for each in (local, again(store)):
         assert each.tables["news"].number == 7
         assert (list(each.rows("news")), each.seen("news")) == ([], {})
         assert each.row("n", "a") is not None
@@ -317,25 +319,23 @@ def test_a_late_word_of_the_table_before_is_not_learnt():
 
 
 def test_a_table_that_is_forgotten_leaves_its_pending_writes():
-    store = MemoryStore()
-    local = Local(ports(store=store), 9)
+    store, local = kept()
     local.learn(table())
     local.hold("news", row("a", 1))
     local.see("news", 1, 0, 4)
     local.add(write(1))
     local.forget("news", 2)
     local.forget("never known", 2)
-    for each in (local, Local(ports(store=store), 9)):
+    for each in (local, again(store)):
         assert (each.tables, list(each.rows("news")), each.seen("news")) == ({}, [], {})
         assert [one.number for one in each.writes] == [1]
 
 
 def test_a_partition_has_been_seen_up_to_the_latest_entry():
-    store = MemoryStore()
-    local = Local(ports(store=store), 9)
+    store, local = kept()
     for place, lsn in ((0, 5), (1, 2), (0, 3), (1, 4)):
         local.see("news", 1, place, lsn)
-    assert local.seen("news") == Local(ports(store=store), 9).seen("news") == {"0": 5, "1": 4}
+    assert local.seen("news") == again(store).seen("news") == {"0": 5, "1": 4}
     assert local.seen("n") == {}
 
 
@@ -362,7 +362,7 @@ def test_pending_writes_of_an_older_store_keep_their_numbers():
     store.put("count of writes", 6)
     store.put("incarnation", "older")
     for _ in range(2):
-        local = Local(ports(store=store), 9)
+        local = again(store)
         assert [(each.number, each.data) for each in local.pending("news", "a")] == [(7, {"n": 7})]
         assert local.writes.last_seq == 7
     local.add(write(8))
@@ -370,24 +370,23 @@ def test_pending_writes_of_an_older_store_keep_their_numbers():
     assert local.writes.name(8) == (local.writes.incarnation, 1)
     local.remove(local.writes[8])
     local.remove(local.writes[7])
-    assert list(Local(ports(store=store), 9).writes) == []
-    assert Local(ports(store=store), 9).writes.last_seq == 8
+    assert list(again(store).writes) == []
+    assert again(store).writes.last_seq == 8
 
 
 def test_it_goes_back_to_what_another_start_of_the_back_end_has():
-    store = MemoryStore()
-    local = Local(ports(store=store), 9)
+    store, local = kept()
     for key, lsn in (("a", 3), ("b", 8)):
         local.hold("news", HeldRow(key, 2, {"n": lsn}, None, lsn, 1, 0))
-    lost, kept = local.row("news", "b"), local.row("news", "a")
-    for number, base in ((1, lost), (2, kept)):
+    lost, stays = local.row("news", "b"), local.row("news", "a")
+    for number, base in ((1, lost), (2, stays)):
         local.add(write(number, key=base.key))
         local.change(local.writes[number], replaces=2, base=base)
     assert local.go_back("second", 5) == ""  # of no table it was known how far it was seen
     local.see("news", 1, 0, 8)
     assert local.go_back("third", 5) == "entries 6 to 8 of the log"
-    for again in (local, Local(ports(store=store), 9)):
-        assert (again.row("news", "a"), again.row("news", "b")) == (kept, None)
-        assert [each.replaces for each in again.writes] == [None, 2]
-        assert again.start == "third"
+    for each in (local, again(store)):
+        assert (each.row("news", "a"), each.row("news", "b")) == (stays, None)
+        assert [one.replaces for one in each.writes] == [None, 2]
+        assert each.start == "third"
     assert local.go_back("fourth", 5) == ""

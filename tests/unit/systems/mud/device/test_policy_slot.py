@@ -6,7 +6,6 @@ import copy
 
 import pytest
 from msgspec.structs import replace
-from mud_place import Place
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
@@ -95,16 +94,8 @@ def test_a_read_is_as_far_from_one_before_as_the_two_places(here, there, decided
     slot.accept(near.document)
     now, before = ({} if loc is None else {"loc": loc} for loc in (here, there))
     asked, answered = (Query("news", None, "committed", reader, None) for reader in (now, before))
-    assert ShippedReads(slot, None).decide(asked, {}, [Cached(answered, 5.0, {})]) == decided
-    assert (
-        ShippedReads(slot, None).decide(asked, {}, [Cached(replace(answered, table="t"), 5.0, {})])
-        == "remote"
-    )
-
-
-@pytest.fixture
-def place():
-    return Place()
+    for query, where in ((answered, decided), (replace(answered, table="t"), "remote")):
+        assert ShippedReads(slot, None).decide(asked, {}, [Cached(query, 5.0, {})]) == where
 
 
 def news(place, name="ann", **client):
@@ -203,11 +194,8 @@ def test_lost_late_and_repeated_messages_do_not_matter(place):
         place.lab.run(minutes=2)
     place.lab.faults.messages()
     place.lab.run(hours=1)
-    assert ann.policies().result()["read"] == {
-        "version": 5,
-        "sha256": reads(5).document["sha256"],
-        "refused": [],
-    }
+    digest = reads(5).document["sha256"]
+    assert ann.policies().result()["read"] == {"version": 5, "sha256": digest, "refused": []}
 
 
 def test_a_document_that_was_damaged_on_its_way_is_not_used(place):

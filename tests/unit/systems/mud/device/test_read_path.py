@@ -61,10 +61,8 @@ def seen(lab, made):
     rows = lab.history()
     rows = rows[(rows["op_id"] == made.op_id) & (rows["client"] == made.process.host.name)]
     rows = rows[rows["key"].notna()]
-    return {
-        key: None if pd.isna(version) else int(version)
-        for key, version in zip(rows["key"], rows["version"], strict=True)
-    }
+    versions = [None if pd.isna(version) else int(version) for version in rows["version"]]
+    return dict(zip(rows["key"], versions, strict=True))
 
 
 def test_reads_in_order_are_answered_in_order(lab, jane):

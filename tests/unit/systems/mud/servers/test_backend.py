@@ -117,9 +117,8 @@ def test_a_life_that_begins_asks_its_followers_and_sends_what_they_lack(store, m
     assert log(asked) == {"replica": [], "processor": []}
     ((start, first),) = asked[0][1]["lineage"].items()
     assert first == BEFORE_FIRST + 3
-    assert (
-        has(again, "replica", 2) == []
-    )  # it has not heard of this start: another log may have had this entry
+    # It has not heard of this start: another log may have had this entry.
+    assert has(again, "replica", 2) == []
     assert log(has(again, "replica", 1, start=start)) == {"replica": [2]}
     assert has(again, "processor", 2, start=start) == []
 

@@ -8,7 +8,7 @@ import pytest
 from mud_machines import ports, sent, told
 
 from mudkit.delivery.stream import Outgoing, StreamItem
-from mudkit.events import LinkUp, SendFailed, SetTimer, TimerFired
+from mudkit.events import LinkUp, Received, SendFailed, SetTimer, TimerFired
 from mudkit.systems.mud.messages import Welcome, server_of
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US, NotificationServer
 from mudkit.wire import as_wire
@@ -38,17 +38,8 @@ class Cell:
         """By session."""
 
     def hello(self, who="jane", address=None, session=None, now_us=0, *, is_new=True, policies=None):
-        said = told(
-            self.server,
-            "hello",
-            address or who,
-            now_us,
-            endpoint=f"{who}/news",
-            session=session,
-            is_new=is_new,
-            policies=policies or {},
-            seq=next(seqs),
-        )
+        more = {"endpoint": f"{who}/news", "session": session, "is_new": is_new, "policies": policies or {}}
+        said = told(self.server, "hello", address or who, now_us, **more, seq=next(seqs))
         name = said[0][1].get("session")
         self.endpoints[name] = f"{who}/news"
         return name, said[1:]
@@ -201,8 +192,6 @@ def test_the_dead_are_found_though_others_live(cell):
 
 
 def _hello(who, session):
-    from mudkit.events import Received
-
     hello = {"kind": "hello", "endpoint": f"{who}/news", "session": session, "is_new": False, "policies": {},
              "incarnation": "first", "seq": next(seqs)}  # fmt: skip
     return Received(who, hello)
@@ -248,12 +237,8 @@ def test_what_has_overtaken_something_is_told_after_it_unless_its_processor_has_
     assert brings(c) == ["c", "d"]
     e, f = (as_wire(cell.stream.add(0, body)) for body in bodies[:2])
     assert brings(f) == []
-    again = Outgoing("processor 2")
-    told(
-        cell.server,
-        source="processor",
-        **as_wire(again.add(0, {"what": "life", "processor": "p", "life": 2})),
-    )
+    life = Outgoing("processor 2").add(0, {"what": "life", "processor": "p", "life": 2})
+    told(cell.server, source="processor", **as_wire(life))
     assert brings(e) == ["a"]
 
 
@@ -287,9 +272,8 @@ def test_a_policy_goes_to_those_it_is_for_who_follow_it_and_have_it_not():
     _, said = cell.hello("eve", policies={"reads": 2})
     assert numbers(said) == [], "the third is not for her, the second she has"
     _, said = cell.hello("fay", policies={"reads": 1})
-    assert [message["body"]["document"]["version"] for _, message in said if message["kind"] == "stream"] == [
-        2
-    ]
+    bodies = [message["body"] for _, message in said if message["kind"] == "stream"]
+    assert [body["document"]["version"] for body in bodies] == [2]
 
 
 def hello(server, seq, incarnation="first", address="jane", **more):
@@ -358,9 +342,8 @@ def test_a_processor_that_has_noted_a_late_copy_is_told_again(cell):
         cell.hello(address=address, session=session)
     note = {"session": session, "endpoint": "jane/news", "address": "jane@2"}
     assert told(cell.server, "moved", "processor", **note) == []
-    assert moved(told(cell.server, "moved", "processor", **{**note, "address": "jane@1"})) == [
-        ("processor", "jane@2")
-    ]
+    late = told(cell.server, "moved", "processor", **{**note, "address": "jane@1"})
+    assert moved(late) == [("processor", "jane@2")]
 
 
 def test_the_move_of_a_client_that_was_given_up_is_told_no_more(cell):

@@ -40,16 +40,8 @@ class Cell:
         self.processor = begun(self.ports, number, processors, replicas)
         self.processor.handle(0, LinkUp("me", "server"))
         self.lsn = 5
-        tables = [{**TABLE, **REST}]
-        told(
-            self.processor,
-            "state",
-            "master",
-            turn=TURN,
-            lsn=5,
-            tables=tables,
-            rows=[("t", each) for each in rows],
-        )
+        state = {"lsn": 5, "tables": [{**TABLE, **REST}], "rows": [("t", each) for each in rows]}
+        told(self.processor, "state", "master", turn=TURN, **state)
         self.requests = 0
 
     def change(self, key, ver, data=None, predicate=None, now_us=0):
@@ -63,14 +55,9 @@ class Cell:
     def register(self, handle=1, text="TRUE", now_us=0, **more):
         self.requests += 1
         message = {
-            "id": f"i{handle}",
-            "handle": wire(handle),
-            "request": self.requests,
-            "predicate": to_json(Predicate(text)),
-            "table": 1,
-            "partitions": [0, 1],
-            "least": 5,
-        }
+            "id": f"i{handle}", "handle": wire(handle), "request": self.requests,
+            "predicate": to_json(Predicate(text)), "table": 1, "partitions": [0, 1], "least": 5,
+        }  # fmt: skip
         return told(self.processor, "register", "gateway", now_us, **{**message, **more})
 
 
@@ -90,9 +77,8 @@ def bodies(said):
             body = message["body"]
             change = body.get("change")
             if change is None:
-                found += [(handle_of(body), each) for each in ("synced", "ended", "life") if body.get(each)][
-                    :1
-                ]
+                what = [each for each in ("synced", "ended", "life") if body.get(each)]
+                found += [(handle_of(body), each) for each in what[:1]]
             else:
                 found.append((handle_of(body), change["op"], change["key"], change["ver"]))
     return found
@@ -389,9 +375,8 @@ def test_what_is_told_is_told_again_until_it_is_confirmed_in_this_life(cell):
     cell.change("a", 1, {})
 
     def again(at_us=1_000_000):
-        return [
-            message["number"] for _, message in sent(cell.processor.handle(at_us, TimerFired("again server")))
-        ]
+        said = sent(cell.processor.handle(at_us, TimerFired("again server")))
+        return [message["number"] for _, message in said]
 
     assert again(999_999) == []
     assert again() == [1, 2, 3]  # its life, that it has synced, the change
@@ -415,9 +400,8 @@ def test_a_client_that_has_moved_is_named_with_its_new_address(cell):
     note = {"session": "s", "endpoint": "jane/news", "address": "away"}
     assert told(cell.processor, "moved", "server", **note) == [("server", {"kind": "moved", **note})]
     said = told(cell.processor, "gone", "server", session="s", endpoint="jane/news")
-    assert [each["body"] for _, each in said] == [
-        {"what": "whereabouts", "endpoint": "jane/news", "address": "away"}
-    ]
+    whereabouts = {"what": "whereabouts", "endpoint": "jane/news", "address": "away"}
+    assert [each["body"] for _, each in said] == [whereabouts]
 
 
 def test_nobody_moves_the_reads_of_another(cell):
@@ -485,10 +469,8 @@ def test_what_a_reader_says_last_counts_where_something_fails():
 
 def test_columns_that_were_taken_out_are_not_seen_where_something_fails():
     made = matching(("m IS NULL", {}), ("brittle(n)", {}))
-    assert found(made, version("m IS NULL", n=0, m=1), MATCHED_TABLE.altered({"remove": ["m"]}, 2)) == (
-        [0],
-        [1],
-    )
+    table = MATCHED_TABLE.altered({"remove": ["m"]}, 2)
+    assert found(made, version("m IS NULL", n=0, m=1), table) == ([0], [1])
 
 
 READS = st.sampled_from(

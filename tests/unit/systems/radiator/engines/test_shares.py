@@ -6,11 +6,9 @@ import json
 import pickle
 import re
 
-import pytest
 from radiator_streams import ClientEvent, S
 
-from mudkit.errors import ParameterError
-from mudkit.systems.radiator import Aggregability, Shares, Time, Volume, aggregability, joins
+from mudkit.systems.radiator import Shares, Time, Volume, aggregability, joins
 
 
 @aggregability(key=lambda receiver: receiver["cell"])
@@ -107,12 +105,3 @@ def test_a_function_and_a_join_that_fail_lose_nothing():
     assert (numbers, sorted(recipients)) == ([4, 5], ["bob", "cy"])
     ((_, numbers, recipients, _, _),) = engine.fire(3604 * S)
     assert (numbers, recipients) == ([4, 5], ["dan"])
-
-
-def test_shares_are_refused():
-    with pytest.raises(ParameterError, match="an Aggregability"):
-        Shares(lambda sender, receiver: Volume(1))
-    with pytest.raises(ParameterError, match="has no key"):
-        Shares(Aggregability(lambda sender, receiver: Volume(1)))
-    with pytest.raises(ParameterError, match="max_retention_s"):
-        Shares(pairs, max_retention_s=0)

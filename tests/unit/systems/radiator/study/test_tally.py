@@ -8,7 +8,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.sources.streams import Stream
 from mudkit.systems.radiator import (
     Aggregability,
@@ -193,9 +192,3 @@ def test_deliveries_that_are_skipped_cost_no_draw(monkeypatch):
     monkeypatch.setattr(Stream, "pair", counted)
     tallied(many(), limit=10)
     assert 0 < sum(drawn) < 200_000 / 10
-
-
-@pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": 1.5}, {"seed": "seven"}, {"start_us": "now"}])
-def test_what_is_no_number_is_refused_by_name(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        Tally(**wrong)

@@ -105,11 +105,6 @@ def test_a_method_that_fails_stops_its_policy_and_spoils_nothing():
     assert (message, variables) == ({"nested": {"a": 1}}, {"list": [1, 2]})
 
 
-def test_a_method_has_a_name():
-    with pytest.raises(PolicyError, match="Invalid name of a method"):
-        method("no name")
-
-
 @pytest.mark.parametrize(
     "action",
     [

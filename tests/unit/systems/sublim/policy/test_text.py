@@ -10,13 +10,8 @@ from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError, read_yaml
 def test_parts_know_their_lines():
     plain, places = read_yaml("a: 1\nb:\n  - c: text\n  - [2, true, null, 1.5]\n", "x.yaml")
     assert plain == {"a": 1, "b": [{"c": "text"}, [2, True, None, 1.5]]}
-    assert [places.line(path) for path in (("a",), ("b",), ("b", 0, "c"), ("b", 1), ("b", 0, "d"))] == [
-        1,
-        2,
-        3,
-        4,
-        3,
-    ]
+    paths = (("a",), ("b",), ("b", 0, "c"), ("b", 1), ("b", 0, "d"))
+    assert [places.line(path) for path in paths] == [1, 2, 3, 4, 3]
     assert places.where(("b", 0, "c")) == "x.yaml, line 3: b.1.c"
 
 
@@ -36,18 +31,13 @@ def test_parts_know_their_lines():
         ("a: 1\n---\nb: 2\n", 2, "not YAML"),
         ("a: \x07\n", None, "not YAML"),
         ("# nothing\n", None, "policy is empty"),
+        ("a" * (MAX_TEXT + 1), None, "too long"),
+        ("[" * 5_000, 1, "nesting is too deep"),
+        ("[" * 5_000 + "]" * 5_000, 1, "nesting is too deep"),
     ],
+    ids=range(16),
 )
 def test_what_no_policy_needs(text, line, says):
     with pytest.raises(PolicyError, match=says) as caught:
         read_yaml(text, "x.yaml")
     assert caught.value.line == line
-
-
-def test_a_text_that_is_too_long_or_nested_without_end_is_refused_at_once():
-    with pytest.raises(PolicyError, match="too long"):
-        read_yaml("a" * (MAX_TEXT + 1), "")
-    with pytest.raises(PolicyError, match="nesting is too deep"):
-        read_yaml("[" * 5_000, "")
-    with pytest.raises(PolicyError, match="nesting is too deep"):
-        read_yaml("[" * 5_000 + "]" * 5_000, "")

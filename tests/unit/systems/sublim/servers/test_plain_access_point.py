@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from mudkit import Lab
-from mudkit.errors import PredicateError
 from mudkit.systems.sublim import AccessPoint, PlainSubscriber, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Every
 
@@ -91,9 +90,3 @@ def test_near_a_plain_access_point_a_state_is_kept_by_the_one_that_has_it(ward):
     assert pulses(doctor) == [1, 3]
     assert points[0].state("doctor") is not None
     assert points[1].state("doctor") is None
-
-
-def test_what_is_no_predicate_is_refused(ward):
-    lab, net, _ = ward
-    with pytest.raises(PredicateError):
-        PlainSubscriber(lab.device("nurse"), net, "message.pulse <")

@@ -1,0 +1,132 @@
+"""Settings that cannot be used are refused in words: where, what was found, and what was expected."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import nan
+
+import pytest
+
+from mudkit.errors import MudkitError
+from mudkit.systems.lasthop import (
+    Expiration,
+    Forwarding,
+    Push,
+    Scenario,
+    Subscription,
+    expected_waste,
+    query,
+    simulate,
+    sweep,
+)
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
+from mudkit.systems.lasthop.study.logs import drawn_from
+from mudkit.systems.lasthop.study.sizing import size_prefetch
+from mudkit.systems.lasthop.study.sweeping import compare
+from mudkit.systems.lasthop.subscription import Following
+
+EVENTS = Scenario(days=2).draw(2)
+SHORT = {"days": 5, "outage": 0.5}
+
+
+def fill(answer):
+    return answer.waiting
+
+
+def ruled(rule):
+    return {"policy": Forwarding("rule", rule=rule)}
+
+
+NAMED = [
+    (Push, [
+        {"stored_limit": 0}, {"stored_limit": 1.5}, {"when_full": "drop"}, {"collapse_keys": -1}, {"time_to_live_s": -1.0},
+        {"time_to_live_s": 1e9}, {"high_rank": nan}, {"in_use_s": -1}, {"synchronised": -1},
+    ]),
+    (Scenario, [
+        {"event_frequency": -1.0}, {"user_frequency": -0.1}, {"expiring_share": 1.5}, {"days": 0}, {"days": 1.5},
+        {"reads_cv": -0.1}, {"event_frequency": nan}, {"event_frequency": "32"},
+    ]),
+    (partial(Expiration, 5.0), [{"law": "pareto"}]),
+    (partial(Subscription, "news"), [
+        {"max": -1}, {"max": 2.5}, {"threshold": nan}, {"threshold": "high"}, {"mode": "sometimes"}, {"policy": "everything"},
+        {"quiet_h": (22, 22)}, {"quiet_h": (22, 25)}, {"quiet_h": (1, 2, 3)}, {"interrupt": "loud"}, {"at_h": (8, -1)},
+        {"per_day": -1},
+    ]),
+    (Subscription, [{"topic": ""}, {"topic": 3}, {"topic": "two\nlines"}]),
+    (partial(simulate, days=1), [
+        {"event_frequency": -1}, {"user_frequency": -0.5}, {"max": -1}, {"max": 2.5}, {"max": "all"}, {"outage": 1.01},
+        {"outage": -0.1}, {"outages_per_day": 0}, {"outages_per_day": -1}, {"expiration": -5}, {"expiration": 0},
+        {"expiration": "1 h"}, {"expiration": [60, 120]}, {"expiration": True}, {"expiring_share": 2}, {"days": 0},
+        {"seed": 1.5}, {"threshold": None}, {"policy": "buffered"}, {"policy": None}, {"prefetch_limit": -1},
+        {"expiration_threshold_s": -1.0}, {"reads_cv": 2.0},
+    ]),
+    *((partial(simulate, policy=policy, days=1), [{"prefetch_limit": 16}, {"expiration_threshold_s": 5.0}])
+      for policy in ("push", Push.apple())),
+    (partial(expected_waste, user_frequency=1, max=4, event_frequency=32), [
+        {"user_frequency": -1}, {"max": 1.5}, {"event_frequency": "32"},
+    ]),
+    (partial(size_prefetch, [EVENTS]), [{"loss_weight": -1.0}, {"max": -1}, {"threshold": "low"}]),
+    (partial(compare, {"a": Scenario()}, {"b": Forwarding("on-line")}), [{"max": -1}, {"threshold": nan}]),
+    (partial(drawn_from, arrivals_us=[1, 2], reads_us=[3]), [
+        {"ranks": [1.0]}, {"expires_us": [FOREVER_US]}, {"outages_us": [3, 4]}, {"reads_us": [0.5]}, {"arrivals_us": [[1, 2]]},
+    ]),
+]  # fmt: skip
+"""What takes settings, and settings that it refuses by their names."""
+
+SAID = [
+    *((partial(Forwarding, **settings), said) for settings, said in (
+        ({"kind": "online"}, "'online'"), ({"prefetch_limit": -1}, "-1"), ({"prefetch_limit": 2.5}, "2.5"),
+        ({"prefetch_limit": "taught"}, "taught"), ({"expiration_threshold_s": -1.0}, "-1"),
+        ({"expiration_threshold_s": True}, "True"), ({"delay_s": "soon"}, "soon"),
+    )),
+    *((partial(Forwarding, **settings), "of the kind 'rule' has a rule") for settings in (
+        {"kind": "rule"}, {"kind": "rule", "rule": 3}, {"kind": "buffer", "rule": fill},
+    )),
+    *((partial(Scenario, **settings), r"an (Expiration|Outages), such as") for settings in (
+        {"expiration": "1 h"}, {"expiration": 60}, {"outages": 0.5},
+    )),
+    *((partial(Expiration, mean_s), "expiration|mean_s") for mean_s in (0.0, "1 h")),
+    (partial(Subscription, "news", **ruled(fill)), "cannot store a rule"),
+    (partial(Forwarding.of, Forwarding("buffer", 16), prefetch_limit=8), "settings of its own"),
+    (partial(simulate, policy=Forwarding("buffer", 16), prefetch_limit=8, days=1), "settings of its own"),
+    *((partial(simulate, days=3, **ruled(rule)), said) for rule, said in (
+        (lambda answer: [*answer.waiting, *answer.waiting], "is not waiting"),
+        (lambda answer: [*answer.device, *answer.waiting[:1]], "is not waiting"),
+        (lambda answer: [each.identity for each in answer.waiting], "is not waiting"),
+        (lambda answer: None, "returns the items to forward"),
+    )),
+    *((partial(Following, Subscription("traffic {place}"), places), "place") for places in (
+        {}, None, {"": (1, 2, 3)}, {"a": (1, 2)}, {"a": (91, 2, 3)}, {"a": (1, 2, -3)}, {"a": "there"},
+    )),
+    (partial(size_prefetch, []), "0 draws"),
+    (partial(size_prefetch, [EVENTS], limits=[]), "0 limits"),
+    (partial(size_prefetch, [EVENTS], limits=[-1]), "prefetch_limit"),
+    (partial(compare, {"a": Scenario()}, {}), "0 policies"),
+    *((partial(sweep, *arguments), said) for arguments, said in (
+        (({"maximum": [1]},), "did you mean 'max"), (({"max": [1]}, {"maks": 1}), "maks"), (({"max": [1]}, {"max": 1}), "both"),
+        (({"seed": [1]},), "seeds=range"), (({"max": 8},), "each value a sequence"),
+        (({"policy": "buffer"},), "each value a sequence"), (({"max": []},), "0 of max"), (({"max": [1]}, None, []), "0 seeds"),
+        (({"max": [1]}, None, 5), "a sequence, each a whole number"), (({"max": [1, -1]}, SHORT), "-1"),
+        (({"outage": [0.5, 1.5]}, {"days": 5}), "1.5"),
+    )),
+    *((partial(query, text), said) for text, said in (
+        ("kind =", "incomplete"), ("receiver.age > 3 AND rank > 1", "receiver"), ("sender.name = kind", "sender"),
+        ("lookup('t', kind, 'x') = 1", "lookup"),
+    )),
+    (partial(drawn_from, [2, 1], [3]), "arrivals, row 1"),
+    (partial(drawn_from, [1], [3], ranks=[nan]), "rank"),
+    (partial(drawn_from, [5], [9], expires_us=[5]), "expires at"),
+]  # fmt: skip
+"""Calls, and what their errors say."""
+
+CALLS = [
+    (partial(make, **given), f"where: +{next(iter(given))}") for make, settings in NAMED for given in settings
+]
+
+
+@pytest.mark.parametrize(("call", "says"), [*CALLS, *SAID])
+def test_settings_that_cannot_be_used_are_refused_in_words(call, says):
+    with pytest.raises(MudkitError, match=says) as caught:
+        call()
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.expected
