@@ -22,10 +22,6 @@ def test_every_rate_has_a_range(field):
             CommuterTown(**{field: (outside,) * 3 if isinstance(declared.default, tuple) else outside})
 
 
-def test_defaults_are_in_their_ranges():
-    assert CommuterTown() == CommuterTown(**{f.name: f.default for f in fields(CommuterTown)})
-
-
 def test_a_car_is_settled_the_same_whoever_else_lives_there():
     town = CommuterTown()
     all_cars = residents(town, 7, np.arange(100), towns=3)
@@ -88,14 +84,3 @@ def test_towns_across_the_date_line():
     assert lon.min() >= -180
     assert lon.max() < 180
     assert distance_km(lat[0], lon[0], lat[1], lon[1]) == pytest.approx(150, rel=1e-3)
-
-
-@pytest.mark.parametrize("towns", [0, -1, 401, 1.5, True])
-def test_number_of_towns(towns):
-    with pytest.raises(ParameterError, match="towns"):
-        town_centres(CommuterTown(), towns)
-
-
-def test_towns_near_a_pole():
-    with pytest.raises(ParameterError, match="too far from the equator"):
-        town_centres(CommuterTown(lat=60.0, town_spacing_km=500.0), 100)

@@ -5,7 +5,6 @@ import gzip
 import pytest
 
 from mudkit import trace
-from mudkit.errors import TraceFormatError
 from mudkit.trace.options import Options
 
 HEADER = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
@@ -145,11 +144,3 @@ def test_check_ins_are_reads_whatever_table_says(tmp_path):
     for table in ("positions", "reads"):
         plan = Options(table=table).plan(file)
         assert (plan.options.table, plan.rule.name) == ("reads", "none")
-
-
-@pytest.mark.parametrize("kind", ["geolife", "gowalla", "gpx"])
-def test_a_format_that_a_file_is_not_of(tmp_path, kind):
-    file = tmp_path / "t.csv"
-    file.write_text("device,t,lat,lon\na,1211100000,1,2\na,1211100060,1,2\n")
-    with pytest.raises(TraceFormatError, match="not a file of a known format"):
-        trace.load(file, kind)
