@@ -313,5 +313,3 @@ def test_bad_input(labels):
     for cost in (np.zeros((2, 2)), -np.ones((14, 14)), "free"):
         with pytest.raises(ParameterError):
             evaluate_writes(labels, POSITIONS, QUERIES, [BatchTree(cost)])
-    with pytest.raises(ParameterError):
-        Batch(-1)
