@@ -31,6 +31,9 @@ def test_a_local_session_stays_on_this_machine():
     assert jvm.config["spark.driver.host"] == jvm.config["spark.driver.bindAddress"] == "127.0.0.1"
     assert jvm.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert jvm.config["spark.driver.memory"] == "1024m"
+    assert jvm_config(Target(), {"PYSPARK_PYTHON": "/x"}).environ["PYSPARK_PYTHON"] == sys.executable
+    with pytest.raises(ParameterError):
+        jvm_config(Target(), {"MUDKIT_SPARK_MEMORY": "lots"})
 
 
 def test_a_cluster_finds_the_driver_by_its_own_means():
@@ -47,10 +50,6 @@ def test_a_cluster_on_this_machine_finds_the_driver_here_and_nobody_else_does():
     assert jvm.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert "PYTHONPATH" not in jvm.environ
     assert "spark.local.dir" not in jvm.config
-
-
-def test_a_local_session_works_with_this_python():
-    assert jvm_config(Target(), {"PYSPARK_PYTHON": "/x"}).environ["PYSPARK_PYTHON"] == sys.executable
 
 
 def test_the_callers_options_come_last_and_choose_the_collector():
@@ -80,11 +79,6 @@ def test_quoting(option, quoted):
 def test_other_classes_need_no_archive(variable):
     config = jvm_config(Target(), {variable: "/somewhere"})
     assert config.archive == Archive()
-
-
-def test_a_bad_amount_of_memory_is_told_before_anything_starts():
-    with pytest.raises(ParameterError):
-        jvm_config(Target(), {"MUDKIT_SPARK_MEMORY": "lots"})
 
 
 def test_variables_are_put_back(monkeypatch):
