@@ -215,21 +215,6 @@ def test_there_are_chapters():
     assert {file.stem for file in CHAPTERS} == set(OTHER)
 
 
-REWRITTEN = {
-    "00_start_here",
-    "01_mud_tables",
-    "02_writer_predicates",
-    "03_fork_sequential_views",
-    "04_last_hop",
-    "05_sender_filters",
-    "06_context_propagation",
-    "07_stateful_policies",
-    "08_traces_on_spark",
-    "09_cache_policies",
-    "10_write_batching",
-    "11_scoreboard",
-}
-"""Chapters that show tables and figures in place of text that they format."""
 SOLVED = {"00_start_here", "01_mud_tables"}
 """Chapters whose folded solutions run in `make test`; those of the others run in the soak."""
 
@@ -238,9 +223,11 @@ def is_of_exercise(cell):
     return cell.id.startswith("exercise")
 
 
-@pytest.mark.parametrize("name", sorted(REWRITTEN))
-def test_form_of_a_rewritten_chapter(name):
-    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+def test_form(chapter):
+    notebook = nbformat.read(chapter, as_version=4)
+    nbformat.validate(notebook)
+    assert chapter.stat().st_size < 300_000
+    assert len(code_cells(notebook, "parameters")) == 1
     assert len([cell for cell in notebook.cells if not is_of_exercise(cell)]) <= 32
     for cell in code_cells(notebook):
         tree = ast.parse(cell.source)
@@ -255,9 +242,8 @@ def test_form_of_a_rewritten_chapter(name):
                 assert ast.unparse(node.func) != "print", cell.source
 
 
-@pytest.mark.parametrize("name", sorted(REWRITTEN))
-def test_each_exercise_has_a_hint_a_solution_and_a_cell_to_write_in(name):
-    cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
+def test_each_exercise_has_a_hint_a_solution_and_a_cell_to_write_in(chapter):
+    cells = nbformat.read(chapter, as_version=4).cells
     asked = [
         place for place, cell in enumerate(cells) if is_of_exercise(cell) and cell.cell_type == "markdown"
     ]
@@ -277,7 +263,7 @@ FOLDED = re.compile(r"<details><summary>A solution</summary>\s*```python\n(.*?)`
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in SOLVED else pytest.mark.soak) for name in sorted(REWRITTEN)],
+    [pytest.param(name, marks=() if name in SOLVED else pytest.mark.soak) for name in sorted(OTHER)],
 )
 def test_folded_solutions_run_as_printed_and_pass(name, tmp_path):
     """A reader comes to them when all cells have run, those below an exercise, too."""
@@ -298,23 +284,6 @@ def test_folded_solutions_run_as_printed_and_pass(name, tmp_path):
         if "judge(" in cell.source:
             (output,) = cell.outputs
             assert output.data["text/plain"].startswith("Passed."), output.data["text/plain"]
-
-
-def test_form(chapter):
-    notebook = nbformat.read(chapter, as_version=4)
-    nbformat.validate(notebook)
-    if chapter.stem in REWRITTEN:
-        assert chapter.stat().st_size < 300_000
-        assert len(code_cells(notebook, "parameters")) == 1
-        return
-    assert len(notebook.cells) <= 30
-    assert chapter.stat().st_size < 300_000
-    assert len(code_cells(notebook, "parameters")) == 1
-    for cell in code_cells(notebook):
-        tree = ast.parse(cell.source)
-        is_list_of_imports = all(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body)
-        assert is_list_of_imports or len(cell.source.splitlines()) <= 15, cell.source
-        assert not [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)], cell.source
 
 
 def test_no_cell_makes_what_it_does_not_show(chapter):
