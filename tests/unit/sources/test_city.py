@@ -22,20 +22,6 @@ def test_every_rate_has_a_range(field):
             CommuterTown(**{field: (outside,) * 3 if isinstance(declared.default, tuple) else outside})
 
 
-def test_a_car_is_settled_the_same_whoever_else_lives_there():
-    town = CommuterTown()
-    all_cars = residents(town, 7, np.arange(100), towns=3)
-    some = np.array([41, 3, 99])
-    few = residents(town, 7, some, towns=3)
-    assert np.array_equal(few.home.east, all_cars.home.east[some])
-    assert np.array_equal(few.errands.north, all_cars.errands.north[some])
-    for mine, theirs in ((few.car, all_cars.car), (few.lat, all_cars.lat), (few.commutes, all_cars.commutes)):
-        assert np.array_equal(mine, theirs[some])
-    for mine, theirs in ((few.work.north, all_cars.work.north), (few.leave_home_h, all_cars.leave_home_h)):
-        assert np.array_equal(mine, theirs[some])
-    assert not np.array_equal(residents(town, 8, some).home.east, few.home.east)
-
-
 def test_places_lie_in_town_as_scattered_as_asked():
     town = CommuterTown(edge_km=10.0, home_spread_km=4.0, work_spread_km=2.0, errand_spread_km=8.0)
     people = residents(town, 1, np.arange(5_000))

@@ -49,15 +49,6 @@ def test_what_lies_between_recordings_is_cut_out():
     assert (said["recordings"], said["cut_s"], said["seconds"]) == (3, 97 + 138, 66.0)
 
 
-def test_a_run_may_start_later():
-    table = link_rows([("a", s, True, float(s)) for s in range(5)])
-    capacity = LinkReplay(table, offset_s=1.5).capacity(0)
-    assert seconds(capacity) == [0, 0.5, 1.5, 2.5]
-    assert capacity.down_kbps.tolist() == [1, 2, 3, 4]
-    assert capacity.until_us == 3_500_000
-    assert LinkReplay(table, offset_s=2).capacity(0).down_kbps.tolist() == [2, 3, 4]
-
-
 def test_describe_says_what_results_must_state():
     said = LinkReplay(TWO_LINKS).describe()
     assert [device["device"] for device in said["devices"]] == ["a", "b"]

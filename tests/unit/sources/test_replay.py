@@ -39,11 +39,6 @@ def test_devices_move_as_those_of_the_trace():
         course.at(2000 * US + 1)
 
 
-def test_the_longest_gap_is_a_parameter():
-    course = Replay(TRACE, gap_s=900).course(7, ["x", "y"], 0)
-    assert lat_lon(course, 550)[1] == pytest.approx((1.0, 10.5))
-
-
 @pytest.mark.parametrize(
     "start",
     [
@@ -76,10 +71,3 @@ def test_of_two_reports_of_one_moment_the_last_counts():
 def test_times_without_a_zone_are_in_utc():
     naive = TRACE.set_column(1, "ts", TRACE["ts"].cast(pa.timestamp("ns")))
     assert Replay(naive, EIGHT).until_us == 2000 * US
-
-
-def test_a_device_does_not_go_on_to_the_reports_of_the_next():
-    course = Replay(position_rows(("a", 0, 0, 0), ("a", 10, 1, 1), ("b", 30, 9, 9), ("b", 40, 9, 9))).course(
-        7, ["x", "y"], 0
-    )
-    assert lat_lon(course, 20) == [(1.0, 1.0), (9.0, 9.0)]

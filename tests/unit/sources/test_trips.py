@@ -140,14 +140,3 @@ def test_a_trip_may_cross_midnight():
     assert not set(zip(driven.car.tolist(), driven.start_s.tolist(), strict=True)) & set(
         zip(next_day.car.tolist(), next_day.start_s.tolist(), strict=True)
     )
-
-
-def test_cars_and_days_are_independent():
-    many = day_of(MONDAY, cars=300)
-    few = trips(TOWN, 7, residents(TOWN, 7, np.array([250, 3])), MONDAY)
-    for car in (3, 250):
-        for mine, theirs in zip(few, many, strict=True):
-            assert np.array_equal(mine[few.car == car], theirs[many.car == car])
-    other_day = day_of(MONDAY + 1)
-    offset_s = 86_400
-    assert not set((many.start_s + offset_s).tolist()) >= set(other_day.start_s.tolist())

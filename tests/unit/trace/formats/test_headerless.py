@@ -89,20 +89,6 @@ def test_a_row_like_geolife_is_enough_without_its_first_line(tmp_path):
     assert len(trace.load(file).positions) == 2
 
 
-def test_users_who_overlap_are_merged_in_time(geolife):
-    """Trajectories of one user overlap in GeoLife; the rows of both are kept, whatever the files are called."""
-    rows = [f"39.9847{i},116.3184,0,492,39744,2008-10-25,02:53:{i}" for i in range(10, 30)]
-    for place, names in (("a", ("1.plt", "2.plt")), ("b", ("2.plt", "1.plt"))):
-        folder = geolife / place
-        folder.mkdir()
-        for name, part in zip(names, (rows[::2], rows[1::2]), strict=True):
-            (folder / name).write_bytes(plt(part))
-    a, b = trace.load(geolife / "a"), trace.load(geolife / "b")
-    assert len(a.positions) == 20
-    assert len(a.rejected) == 0
-    assert a.positions.drop_columns("device").equals(b.positions.drop_columns("device"))
-
-
 CHECK_INS = [
     "0\t2010-10-19T23:55:27Z\t30.2359091167\t-97.7951395833\t22847",
     "0\t2010-10-18T22:17:43Z\t30.2691029532\t-97.7493953705\t420315",
