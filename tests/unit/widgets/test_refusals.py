@@ -19,7 +19,6 @@ from mudkit.widgets import (
 )
 from mudkit.widgets import Scoreboard as Board
 
-TRAFFIC = Traffic(cars=5, minutes=6.0)
 POLICY, MESSAGES = "rules:\n  - do: drop\n", {"m": {"a": 1}}
 WHERE = pa.table(
     [
@@ -35,6 +34,10 @@ WHERE = pa.table(
 def board(**options) -> Board:
     found: Scoreboard = scoreboard([PHOTOS.over(devices=2, hours=1.0)], seeds=[2], privacy=False)
     return Board(found, **options)
+
+
+def spread(**options) -> PropagationMap:
+    return PropagationMap(Traffic(cars=5, minutes=6.0), **options)
 
 
 def moody(sender, receiver):
@@ -55,10 +58,10 @@ REFUSED = [
         for name, value in (("outage", 2.0), ("days", 0), ("polcy", "buffer"), ("policy", "none"), ("max", "x"), ("expiration", -1.0))
     ),
     *(
-        (lambda wrong=wrong: PropagationMap(TRAFFIC, **wrong), ParameterError, "after a number of messages")
+        (lambda wrong=wrong: spread(**wrong), ParameterError, "after a number of messages")
         for wrong in ({"method": "by mood"}, {"amount": 0}, {"amount": 121})
     ),
-    (lambda: PropagationMap(TRAFFIC, functions={"moody": moody}, method="moody"), PropagationProblem, "tired"),
+    (lambda: spread(functions={"moody": moody}, method="moody"), PropagationProblem, "tired"),
     (lambda: RelayMonitor({"loc": [37.5, -122.0]}, "", "loc ="), PredicateError, "incomplete"),
     (lambda: RelayMonitor([1]), ParameterError, "metadata"),
     *((lambda x=x: board(x=x), ParameterError, x) for x in ("speed", "useful_share")),
