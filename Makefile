@@ -10,7 +10,7 @@ COVER := COVERAGE_FILE=$(CURDIR)/build/coverage
 COVERED := -n 0 -m "not notebook and not browser"
 TRACE ?=
 SEED ?=
-SAMPLE_S ?= 180
+SAMPLE_S ?= 120
 
 # Tests start hundreds of processes: let them start from what is compiled.
 unexport PYTHONDONTWRITEBYTECODE

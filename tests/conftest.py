@@ -223,6 +223,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     return True if limit_s is not None and time.monotonic() - item.config.stash[STARTED] > limit_s else None
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how many tests a sample has started: a busy machine starts few."""
+    if config.option.sample is not None:
+        started = sum(
+            len(terminalreporter.getreports(name)) for name in ("passed", "failed", "skipped", "error")
+        )
+        terminalreporter.write_line(f"{started} tests started within {config.option.sample:g} s.")
+
+
 @pytest.fixture(scope="session")
 def scaled(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
     """Choose between a size for the soak and one for `make test`."""
