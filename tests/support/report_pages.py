@@ -35,9 +35,9 @@ def manifest(report: Path) -> dict[str, Any]:
 
 
 def html_of(report: Path) -> str:
-    """Return the page, which is small, loads nothing and shows no error."""
+    """Return the page, which is small, loads nothing and shows no error, without the marks where lines may break."""
     html = (report / "report.html").read_text(encoding="utf-8")
     assert "Traceback" not in html
     assert len(html) < MAX_PAGE_BYTES
     assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//', html)
-    return html
+    return re.sub("<wbr/?>", "", html).replace("\xa0", " ").replace("&nbsp;", " ")
