@@ -75,7 +75,10 @@ FORMATS = [
     ("a latitude of another type", trace.load, parquet(COLUMNS | {"lat": [[1.0]] * 3}), "not what they should be"),
     ("a time of another type", trace.load, parquet(COLUMNS | {"t": pa.array([1, 2, 3], pa.time32("s"))}), "not what they should be"),
     ("a device that is no text", trace.load, parquet(COLUMNS | {"device": [b"\xff"] * 3}), "not what they should be"),
-    ("another format", loaded(format="geolife"), table(*A), "not a file of a known format"),
+    *(
+        (f"no {kind}", loaded(format=kind), table(*A), "not a file of a known format")
+        for kind in ("geolife", "gowalla", "gpx")
+    ),
     ("a folder of no format", trace.load, FOLDER, "folder of no known format"),
     ("a mapped column that is missing", loaded(columns={"device": "no_such"}), CABS, "no_such"),
     ("a misspelled column", loaded(columns={"device": "vehicl"}), "vehicle,t,lat,lon\na,1,2,3\n", r"vehicl \(perhaps vehicle\)"),

@@ -62,6 +62,13 @@ def test_unreadable_rows_come_in_pieces_too(csv_file):
         assert [(len(p.positions), len(p.rejected)) for p in pieces] == [(20, 7), (0, 7), (0, 1)]
 
 
+def test_an_access_log(csv_file):
+    rows = [f"{u},{T0 + i % 5},1,2" for i in range(7) for u in "ba"]
+    file = csv_file("user,time,lat,lon", rows)
+    with trace.scan(file, table="reads", box_km=5, batch_rows=3) as pieces:
+        assert_same(list(pieces), trace.load(file, table="reads", box_km=5))
+
+
 def test_a_trace_folder(csv_file, tmp_path):
     rows = [
         f"{cab},{T0 + 60 * i + 86_400 * (i > 4)},37.7{i},-122.4,{i % 2}" for i in range(9) for cab in "cab"
