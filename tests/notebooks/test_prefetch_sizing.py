@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 
-import nbformat
-import pyarrow.parquet as pq
 import pytest
+from report_pages import html_of, manifest, page, table
 
 from mudkit.errors import TraceContentError
 from mudkit.report import run_report
@@ -45,20 +43,6 @@ def logs(folder):
     return {name: str(folder / f"{name}.csv") for name in ("arrivals", "reads", "outages")}
 
 
-def page(report):
-    """Return the text of all outputs; none is an error or a warning."""
-    notebook = nbformat.read(report / "report.ipynb", as_version=4)
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    for output in outputs:
-        assert output.output_type != "error"
-        assert output.get("name") != "stderr", output.get("text")
-    return " ".join(each["data"].get("text/plain", "") for each in outputs if "data" in each)
-
-
-def table(report, name):
-    return pq.read_table(report / "data" / f"{name}.parquet").to_pandas()
-
-
 def test_an_example_runs_without_any_file(example):
     assert {p.stem for p in (example / "data").iterdir()} == {
         "settings",
@@ -68,9 +52,9 @@ def test_an_example_runs_without_any_file(example):
         "by_threshold",
     }
     assert "Messages and reads are generated" in page(example)
-    manifest = json.loads((example / "manifest.json").read_text())
-    assert (manifest["inputs"], manifest["parameters"]["days"]) == ({}, 6)
-    assert manifest["headline"].startswith("Prefetch ")
+    made_by = manifest(example)
+    assert (made_by["inputs"], made_by["parameters"]["days"]) == ({}, 6)
+    assert made_by["headline"].startswith("Prefetch ")
 
 
 def test_the_recommendation_is_recomputed_from_the_data_beside_the_page(example):
@@ -93,12 +77,9 @@ def test_the_recommendation_is_recomputed_from_the_data_beside_the_page(example)
 
 
 def test_the_page_needs_no_network_is_small_and_has_its_figures(example):
-    html = (example / "report.html").read_text()
+    html = html_of(example)
     assert html.count('class="mudkit-figure"') == 3
-    assert "Traceback" not in html
-    assert len(html) < 6_000_000
     assert "mudkit report prefetch_sizing" in html
-    assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//', html)
 
 
 def test_logs_of_ones_own(logs, folder):
@@ -109,11 +90,11 @@ def test_logs_of_ones_own(logs, folder):
     assert "Nothing expires" in said
     assert "no more than 67 % of the messages can be read" in said
     assert "Links are those of the log of outages." in said
-    html = (report / "report.html").read_text()
+    html = html_of(report)
     assert "arrivals.csv, reads.csv, outages.csv · 2.96 days · 72 messages · 6 reads" in html
     assert html.count('class="mudkit-figure"') == 2, "there is no threshold to draw"
-    manifest = json.loads((report / "manifest.json").read_text())
-    assert set(manifest["inputs"]) == {"arrivals", "reads", "outages"}
+    made_by = manifest(report)
+    assert set(made_by["inputs"]) == {"arrivals", "reads", "outages"}
 
 
 @pytest.mark.soak

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
-
-import nbformat
-import pyarrow.parquet as pq
 import pytest
+from report_pages import html_of, manifest, page, table
 
 from mudkit.report import run_report
 from mudkit.report.parameters import preset
@@ -29,20 +25,6 @@ def report(tmp_path_factory):
     return run_report("scoreboard", given, build=tmp_path_factory.mktemp("build"), progress=False)
 
 
-def page(report):
-    """Return the text of all outputs; none is an error or a warning."""
-    notebook = nbformat.read(report / "report.ipynb", as_version=4)
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    for output in outputs:
-        assert output.output_type != "error"
-        assert output.get("name") != "stderr", output.get("text")
-    return " ".join(each["data"].get("text/plain", "") for each in outputs if "data" in each)
-
-
-def table(report, name):
-    return pq.read_table(report / "data" / f"{name}.parquet").to_pandas()
-
-
 def test_what_it_leaves(report):
     assert {file.stem for file in (report / "data").iterdir()} == {
         "runs",
@@ -58,18 +40,18 @@ def test_what_it_leaves(report):
     runs = table(report, "runs")
     assert len(runs) == 2 * 3 * 5
     assert runs.groupby(["task", "seed"])["digest"].nunique().eq(1).all()
-    manifest = json.loads((report / "manifest.json").read_text())
-    assert manifest["inputs"] == {}
-    assert manifest["seed"] == 0
+    made_by = manifest(report)
+    assert made_by["inputs"] == {}
+    assert made_by["seed"] == 0
     assert (
-        manifest["parameters"]
+        made_by["parameters"]
         == TEMPLATES["scoreboard"](**preset("scoreboard", "sample") | SMALL).model_dump()
     )
 
 
 def test_the_recommendation_is_recomputed_from_the_data_beside_the_page(report):
     runs = table(report, "runs")
-    headline = json.loads((report / "manifest.json").read_text())["headline"]
+    headline = manifest(report)["headline"]
     assert headline in page(report)
     sums = runs.groupby(["task", "system"], sort=False)[["useful", "wanted_count", "radio_j"]].sum()
     for task, rows in sums.groupby("task", sort=False):
@@ -97,11 +79,8 @@ def test_intervals_never_leave_what_is_possible(report):
 
 
 def test_the_page_needs_no_network_is_small_and_has_its_figures(report):
-    html = (report / "report.html").read_text()
+    html = html_of(report)
     assert html.count('class="mudkit-figure"') == 3
-    assert "Traceback" not in html
-    assert len(html) < 6_000_000
     assert "mudkit report scoreboard" in html
     assert "writer predicates and a daily limit" in html
     assert "What systems cannot express" in html
-    assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//', html)

@@ -1,10 +1,35 @@
-"""Texts of the tables of an HTML page."""
+"""Elements of an HTML text, and the texts of its tables."""
 
 from __future__ import annotations
 
+from html.parser import HTMLParser
+
 from bs4 import BeautifulSoup
 
-__all__ = ["table_rows"]
+__all__ = ["Outline", "table_rows"]
+
+
+class Outline(HTMLParser):
+    """Elements of an HTML text, each of which has to be closed, and the words in them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+        if tag not in ("br", "img", "wbr"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
 
 
 def table_rows(html: str) -> list[list[str]]:

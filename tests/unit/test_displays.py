@@ -12,7 +12,6 @@ import subprocess
 import sys
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from html_tables import Outline
 
 import mudkit
 from mudkit import Lab, consistency, show, trace
@@ -65,25 +65,6 @@ NAMED = {
 """Classes whose instances a call returns to a notebook; each has to be among the instances below."""
 
 
-class Elements(HTMLParser):
-    """Elements of an HTML text; each has to be closed."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.seen: set[str] = set()
-        self.open: list[str] = []
-        self.feed(html)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.seen.add(tag)
-        if tag not in ("br", "img", "wbr"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
 ALLOWED = {
     "div", "p", "b", "span", "br", "pre", "table", "caption", "thead", "tbody", "tr", "th", "td",
     "img", "wbr",
@@ -97,7 +78,7 @@ def assert_displays(shown: Any) -> None:
     assert "not readable" not in line, line
     line.encode()
     html.encode()
-    assert Elements(html).seen <= ALLOWED
+    assert {*Outline(html).tags} <= ALLOWED
     assert len(html) < MAX_HTML
     assert html.count("<tr>") <= 2 * 11
     assert " object at 0x" not in line
@@ -171,15 +152,8 @@ def busy(
 
 def killed() -> list[Any]:
     lab, shown = list(labs())[1]
-    for host in [
-        *lab.devices,
-        "relay",
-        "mud-store",
-        "spool",
-        "radiator",
-        "publish-server",
-        "contrail-storage",
-    ]:
+    servers = "relay", "mud-store", "spool", "radiator", "publish-server", "contrail-storage"
+    for host in [*lab.devices, *servers]:
         lab.faults.kill(host)
     lab.faults.switch_off("jane")
     lab.faults.messages(loss_share=0.1)
@@ -254,12 +228,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
         JobReport(folder, 0, 1, 0, 0.1),
         JobReport(folder, 10**9, 8, 2, 7500.0),
     ]
-    yield [loaded, empty, scan, closed, links, replaced_links(links, loaded), *reports]
+    yield [
+        loaded,
+        empty,
+        scan,
+        closed,
+        links,
+        LoadedLinks(loaded.positions, loaded.rejected, links.source),
+        *reports,
+    ]
     scan.close()
-
-
-def replaced_links(links: LoadedLinks, loaded: Loaded) -> LoadedLinks:
-    return LoadedLinks(loaded.positions, loaded.rejected, links.source)
 
 
 def experiments() -> list[Any]:
@@ -331,7 +309,7 @@ def test_a_display_of_what_is_half_built_does_not_raise() -> None:
         except TypeError:  # an immutable struct
             continue
         assert repr(shown).startswith("<")
-        Elements(shown._repr_html_())
+        Outline(shown._repr_html_())
 
 
 def digest(lab: Lab) -> str:
@@ -377,13 +355,10 @@ def test_an_operation_shows_its_result_and_not_its_repr() -> None:
     assert "expected: " in refused._repr_html_()
 
 
-def test_a_policy_shows_whole_conditions_and_actions() -> None:
+def test_displays_of_policies_and_radios_are_whole() -> None:
     html = picu(patients=[7])._repr_html_()
     assert "resize: field: ecg, pixels: state.display_px" in html
     assert "…" not in html
-
-
-def test_no_radio_has_used_less_than_nothing() -> None:
     lab = next(labs())[0]
     assert "radio energy 0 J" in repr(lab)
     assert lab.bill()["radio_mj"].min() >= 0.0

@@ -6,8 +6,8 @@ import importlib.metadata
 import io
 import shutil
 import sys
-from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -70,39 +70,6 @@ def test_it_never_raises(monkeypatch, name):
     assert check(name) == Check(name, False, "RuntimeError: out of order")
 
 
-def test_an_older_python(monkeypatch):
-    monkeypatch.setattr("platform.python_version", lambda: "3.9.18")
-    result = check("Python")
-    assert result.ok is False
-    assert "3.9.18" in result.state
-    assert "python>=3.11" in result.remedy
-
-
-def test_packages_that_are_missing_or_old(monkeypatch):
-    lines = ["no-such-thing>=1", "numpy>=9000", "rich>=1", "other; extra == 'dev'"]
-    monkeypatch.setattr(importlib.metadata, "requires", lambda _: lines)
-    result = check("packages")
-    assert result.ok is False
-    assert result.state.startswith("no-such-thing is missing, numpy is ")
-    assert result.remedy == "pip install 'no-such-thing>=1' 'numpy>=9000'"
-
-
-def test_a_java_home_that_leads_nowhere(monkeypatch, tmp_path):
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    result = check("Java")
-    assert result.ok is False
-    assert result.state == "no such folder"
-    assert "unset JAVA_HOME" in result.remedy
-
-
-def test_the_bundled_java_is_told_apart(monkeypatch):
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", "/nowhere")
-    result = check("Java")
-    assert result.ok is True
-    assert "bundled" in result.state
-
-
 @pytest.fixture
 def machine(tmp_path):
     """Lay out what Linux tells of memory: 3 GiB are free."""
@@ -136,70 +103,68 @@ def test_free_memory_is_the_machines_or_the_containers(machine, files, gib):
     assert doctor._available_bytes(machine(files)) == gib * (1 << 30)
 
 
-def test_free_memory_that_cannot_be_told(monkeypatch, tmp_path):
+def test_free_memory_that_cannot_be_told(tmp_path):
     assert doctor._available_bytes(tmp_path) is None
-    monkeypatch.setattr(doctor, "_available_bytes", lambda: None)
-    assert check("memory").ok is None
 
 
-@pytest.mark.parametrize(("free_gib", "ok"), [(1.4, False), (1.6, True)])
-def test_memory_must_hold_spark(monkeypatch, free_gib, ok):
-    monkeypatch.delenv("MUDKIT_SPARK_MEMORY", raising=False)
-    monkeypatch.setattr(doctor, "_available_bytes", lambda: int(free_gib * (1 << 30)))
-    result = check("memory")
+REQUIRED = ["no-such-thing>=1", "numpy>=9000", "rich>=1", "other; extra == 'dev'"]
+TO_INSTALL = "pip install 'no-such-thing>=1' 'numpy>=9000'"
+
+
+def returning(place, value):
+    """Let a function of another module return a value."""
+    return lambda patch: patch.setattr(place, lambda *_: value)
+
+
+def free_disk(gib):
+    return returning("shutil.disk_usage", SimpleNamespace(free=gib * (1 << 30)))
+
+
+def free_memory(gib):
+    return returning("mudkit.doctor._available_bytes", gib and int(gib * (1 << 30)))
+
+
+def variable(name, value):
+    return lambda patch: patch.setenv(name, value)
+
+
+def without_maps(patch):
+    patch.setitem(sys.modules, "mudkit.figures.assets", None)
+
+
+MISSING_FILES = "mudkit.figures.assets.missing_map_files"
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "ok", "state", "remedy"),
+    [
+        (returning("platform.python_version", "3.9.18"), "Python", False, "3.9.18", "python>=3.11"),
+        (returning("importlib.metadata.requires", REQUIRED), "packages", False, "no-such-thing is missing, numpy is ", TO_INSTALL),
+        (variable("JAVA_HOME", "/gone"), "Java", False, "no such folder", "unset JAVA_HOME"),
+        (variable("PATH", "/nowhere"), "Java", True, "bundled", ""),
+        (free_memory(None), "memory", None, "", ""),
+        (free_memory(1.4), "memory", False, "", "MUDKIT_SPARK_MEMORY=512m"),
+        (free_memory(1.6), "memory", True, "", ""),
+        (variable("MUDKIT_SPARK_MEMORY", "lots"), "memory", False, "'lots'", "MUDKIT_SPARK_MEMORY"),
+        *((free_disk(1.9), f"disk, {place}", False, "", " ") for place in ("this folder", "temporary files")),
+        *((free_disk(2.1), f"disk, {place}", True, "", "") for place in ("this folder", "temporary files")),
+        (returning("mudkit.doctor.os.access", False), "disk, this folder", False, "", ""),
+        (variable("XDG_CACHE_HOME", "/dev/null/cache"), "cache", None, "/dev/null/cache/mudkit cannot be written to", "XDG_CACHE_HOME"),
+        (variable("PATH", "/nowhere"), "browser", None, "", "install chromium"),
+        (returning(MISSING_FILES, ["leaflet.js"]), "offline maps", None, "leaflet.js", "make setup"),
+        (returning(MISSING_FILES, []), "offline maps", True, "", ""),
+        (without_maps, "offline maps", None, "", ""),
+    ],
+)  # fmt: skip
+def test_a_machine_that_lacks_something_is_told_so(monkeypatch, change, name, ok, state, remedy):
+    for each in ("JAVA_HOME", "MUDKIT_SPARK_MEMORY"):
+        monkeypatch.delenv(each, raising=False)
+    change(monkeypatch)
+    result = check(name)
     assert result.ok is ok
-    assert ("MUDKIT_SPARK_MEMORY=512m" in result.remedy) is not ok
-
-
-def test_a_memory_that_is_no_amount(monkeypatch):
-    monkeypatch.setenv("MUDKIT_SPARK_MEMORY", "lots")
-    result = check("memory")
-    assert (result.ok, result.state) == (False, "'lots'")
-    assert "MUDKIT_SPARK_MEMORY" in result.remedy
-
-
-@pytest.mark.parametrize(("free_gib", "ok"), [(1.9, False), (2.1, True)])
-def test_a_disk_must_have_room(monkeypatch, free_gib, ok):
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, free_gib * (1 << 30)))
-    for name in ("disk, this folder", "disk, temporary files"):
-        assert check(name).ok is ok
-        assert bool(check(name).remedy) is not ok
-
-
-def test_a_folder_that_cannot_be_written_to(monkeypatch):
-    monkeypatch.setattr(doctor.os, "access", lambda *_: False)
-    assert check("disk, this folder").ok is False
-
-
-def test_a_cache_that_cannot_be_written_to(monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
-    result = check("cache")
-    assert result.ok is None
-    assert "/dev/null/cache/mudkit cannot be written to" in result.state
-    assert "XDG_CACHE_HOME" in result.remedy
-
-
-def test_without_a_browser(monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    result = check("browser")
-    assert result.ok is None
-    assert "install chromium" in result.remedy
-
-
-def test_maps_without_their_files(monkeypatch):
-    monkeypatch.setattr(assets, "missing_map_files", lambda: ["leaflet.js"])
-    result = check("offline maps")
-    assert result.ok is None
-    assert "leaflet.js" in result.state
-    assert "make setup" in result.remedy
-    monkeypatch.setattr(assets, "missing_map_files", list)
-    assert check("offline maps").ok is True
-
-
-def test_maps_that_cannot_be_asked(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mudkit.figures.assets", None)
-    assert check("offline maps").ok is None
+    assert state in result.state
+    assert remedy in result.remedy
+    assert ok is not True or not result.remedy
 
 
 def test_the_table_names_what_is_missing_and_the_command():

@@ -40,12 +40,24 @@ def test_edges_belong_to_a_box():
     assert not in_box(10.0, np.nextafter(box.west, -180), box)
 
 
-@pytest.mark.parametrize("centre", [179.99, -179.99, 180.0, -180.0])
-def test_box_across_the_date_line(centre):
-    box = box_bounds(0.0, centre, 20)
-    assert box.west > box.east
-    assert in_box(0.0, [180.0, -180.0, 179.95, -179.95], box).all()
-    assert not in_box(0.0, [179.0, -179.0, 0.0], box).any()
+HALF = 10 / KM_PER_DEGREE
+
+
+@pytest.mark.parametrize(
+    ("box", "inside", "outside"),
+    [
+        *(
+            (box_bounds(0.0, centre, 20), [180.0, -180.0, 179.95, -179.95], [179.0, -179.0, 0.0])
+            for centre in (179.99, -179.99, 180.0, -180.0)
+        ),
+        (Box(-HALF, 180 - HALF, HALF, -180.0), [180.0, -180.0, 179.99], [-179.99]),
+        (Box(-1.0, -180.0, 1.0, -179.0), [180.0, -180.0, -179.5], [179.99]),
+    ],
+)
+def test_boxes_at_the_date_line(box, inside, outside):
+    box = Box(*map(np.asarray, box))
+    assert in_box(0.0, inside, box).all()
+    assert not in_box(0.0, outside, box).any()
 
 
 @pytest.mark.parametrize(
@@ -60,19 +72,6 @@ def test_box_across_the_date_line(centre):
 )
 def test_the_middle_is_where_the_places_are(lons, lon):
     assert middle([1.0] * len(lons), lons) == (1.0, lon)
-
-
-def test_box_that_ends_on_the_date_line():
-    half = 10 / KM_PER_DEGREE
-    box = Box(*map(np.asarray, (-half, 180 - half, half, -180.0)))
-    assert in_box(0.0, [180.0, -180.0, 179.99], box).all()
-    assert not in_box(0.0, -179.99, box)
-
-
-def test_box_that_begins_on_the_date_line():
-    box = Box(*map(np.asarray, (-1.0, -180.0, 1.0, -179.0)))
-    assert in_box(0.0, [180.0, -180.0, -179.5], box).all()
-    assert not in_box(0.0, 179.99, box)
 
 
 @pytest.mark.parametrize("lat", [89.99, -89.99, 90.0, -90.0])

@@ -145,9 +145,6 @@ def test_without_npm_the_status_is_3(tool, checkout, tmp_path, monkeypatch, caps
     assert tool.main() == 3
     assert "requirements-node.txt" in capsys.readouterr().err
     assert not (checkout / "vendor").exists()
-
-
-def test_the_second_npm_is_taken_when_the_first_does_not_work(tool, checkout, tmp_path, monkeypatch):
-    works = tool.find_npm()
-    monkeypatch.setattr(tool, "find_npm", lambda: [[str(tmp_path / "none")], *works])
-    assert tool.main() == 0
+    use_npm(tool, monkeypatch, tmp_path)
+    monkeypatch.setattr(tool, "find_npm", lambda: [[str(tmp_path / "none")], [str(tmp_path / "npm")]])
+    assert tool.main() == 0, "the second npm is taken when the first one does not work"

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
-from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.cells import MAX_CELLS, MAX_FRAMES
 
 
@@ -49,17 +48,6 @@ def test_a_picture_shows_the_cells_with_most():
     assert len(shown.x) == MAX_CELLS
     assert min(shown.y) == pytest.approx(30 + 50 / 100)
     assert np.all(np.diff(shown.marker.size) <= 0)
-
-
-def test_what_cannot_be_drawn():
-    with pytest.raises(ParameterError, match="zooms \\[12, 14\\]"):
-        figures.cells_over_time(pd.concat([cells(1), cells(1, zoom=12)]))
-    with pytest.raises(ParameterError, match="speed"):
-        figures.cells_over_time(cells(1), value="speed")
-    with pytest.raises(ParameterError, match="America/Los_Angeles"):
-        figures.cells_over_time(cells(1), tz="Mars/Olympus")
-    with pytest.raises(TraceContentError, match="no cells"):
-        figures.cells_over_time(cells(0).astype({"positions": int}))
 
 
 def reads_path(lat, lon, is_local, is_stale=False):
@@ -109,15 +97,6 @@ def test_the_figure_has_a_square_a_cell_and_takes_other_answers():
     assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (0, 100)
 
 
-def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(ParameterError, match="is_stale"):
-        figures.cache_hits(READS.drop(columns="is_stale"), title="")
-    with pytest.raises(TraceContentError):
-        figures.hits_by_cell(READS[:0])
-    with pytest.raises(TraceContentError):
-        figures.reads_near_busiest(READS[:0])
-
-
 TABLE = pd.DataFrame(
     [("before", 1.0, 0.0, 4.0, False), ("now", 0.0, 2.0, 2.0, True)],
     columns=["name", "x_km", "y_km", "box_km", "is_requested"],
@@ -141,7 +120,5 @@ def test_names_of_boxes_with_one_corner_stand_above_each_other():
     assert [each.yshift for each in (first, other, again)] == [0, 0, 16]
 
 
-def test_nothing_is_missing():
+def test_no_point_is_drawn_where_nothing_is_missing():
     assert len(figures.answer_boxes(TABLE, title="T").data) == 4
-    with pytest.raises(ParameterError, match="box_km"):
-        figures.answer_boxes(TABLE.drop(columns="box_km"), title="T")

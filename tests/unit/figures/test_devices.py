@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from mudkit import Lab, figures
-from mudkit.errors import ParameterError, TraceContentError
+from mudkit.errors import TraceContentError
 from mudkit.figures.devices import MAX_LABELLED, link_states
 from mudkit.figures.times import NO_TIME, TimeAxis, as_us, times_us
 from mudkit.trace.schema import LINKS, POSITIONS, timestamps
@@ -56,12 +56,10 @@ def test_a_state_holds_until_the_next_row_of_the_device():
         ("car9", 20, 50, False),
         ("car9", 50, 100, True),
     ]
-
-
-def test_what_lies_beyond_the_end_is_left_out():
-    table = link_states(TWO, end_us=as_us(at(55), "end"))
-    assert table["end_us"].max() == as_us(at(55), "end")
-    assert len(table) == 3
+    cut = link_states(TWO, end_us=as_us(at(55), "end"))
+    assert (len(cut), cut["end_us"].max()) == (3, as_us(at(55), "end")), (
+        "what lies beyond the end is left out"
+    )
 
 
 def test_a_row_a_device_with_its_share():
@@ -73,14 +71,8 @@ def test_a_row_a_device_with_its_share():
     assert list(text) == [" 38 % down", " 30 % down"]
     assert figure.layout.xaxis.title.text == "virtual time since 08:00:05, s"
     assert "at most 38 %" in figure.layout.title.subtitle.text
-
-
-def test_down_is_higher_than_up():
-    figure = figures.link_strip(TWO)
-    up, down = (
-        np.nanmax(trace(figure, name).y) - np.nanmin(trace(figure, name).y) for name in ("up", "down")
-    )
-    assert down > up
+    up, down = (np.ptp(np.array(trace(figure, name).y[:4], float)) for name in ("up", "down"))
+    assert down > up, "down is higher than up"
 
 
 def test_what_was_measured_is_darker_the_more_it_was():
@@ -113,8 +105,6 @@ def test_throughput_over_many_decades_has_few_classes():
 def test_devices_are_chosen_in_order():
     assert list(figures.link_strip(TWO, devices=["car10", "car9"]).layout.yaxis.ticktext) == ["car10", "car9"]
     assert list(figures.link_strip(TWO, devices=["car10"]).layout.yaxis.ticktext) == ["car10"]
-    with pytest.raises(ParameterError, match="car11"):
-        figures.link_strip(TWO, devices=["car9", "car11"])
 
 
 def test_a_large_fleet_has_no_names_and_stays_a_few_shapes():
@@ -136,10 +126,6 @@ def test_a_single_row_needs_an_end():
     with pytest.raises(TraceContentError, match="end="):
         figures.link_strip(links(("a", 0, False)))
     assert "100 % down" in str(figures.link_strip(links(("a", 0, False)), end=at(5)).data[-1].text)
-    with pytest.raises(TraceContentError):
-        figures.link_strip(TWO.iloc[:0])
-    with pytest.raises(ParameterError, match="lacks columns: up"):
-        figures.link_strip(TWO.drop(columns="up"))
 
 
 def test_a_long_time_is_told_by_the_clock():
@@ -158,21 +144,18 @@ def test_times_of_any_kind():
         table = pd.DataFrame({"ts": pd.Series([T0, pd.NaT]).dt.as_unit(unit)})
         assert times_us(table, "ts", "x").tolist() == [origin, NO_TIME]
     assert times_us(pd.DataFrame({"ts": [None, None]}), "ts", "x").tolist() == [NO_TIME, NO_TIME]
+    assert times_us(pd.DataFrame({"ts": ["2008-05-18 08:00:05", None]}), "ts", "x").tolist() == [
+        origin,
+        NO_TIME,
+    ]
     axis = TimeAxis(origin, origin + 10_000_000)
     assert np.isnan(axis.values([NO_TIME, origin])).tolist() == [True, False]
-
-
-ENERGY_T0 = pd.Timestamp("2008-05-18 08:00:05", tz="UTC")
-
-
-def at_of_energy(second):
-    return ENERGY_T0 + pd.Timedelta(seconds=second)
 
 
 def timeline(*rows):
     """Rows of (state, from, to, mW)."""
     return pd.DataFrame(
-        [(at_of_energy(a), at_of_energy(b), state, float(mw)) for state, a, b, mw in rows],
+        [(at(a), at(b), state, float(mw)) for state, a, b, mw in rows],
         columns=["start", "end", "state", "power_mw"],
     )
 
@@ -196,6 +179,8 @@ def test_the_legend_holds_the_energy_of_each_state():
     ]
     assert figure.layout.title.subtitle.text.startswith("13.5 J in all")
     assert list(figure.layout.yaxis.ticktext) == ["idle", "ramp", "active", "tail"]
+    assert figure.layout.yaxis2.title.text == "power, mW"
+    assert figure.layout.xaxis2.title.text == "virtual time since 08:00:05, s"
 
 
 def test_the_line_of_power_has_the_same_energy():
@@ -212,31 +197,6 @@ def test_power_is_nothing_in_a_gap():
     ]
     assert list(line.x) == [0, 1, 1, 3, 3, 4]
     assert list(line.y) == [500, 500, 0, 0, 100, 100]
-
-
-def test_axes_have_units():
-    figure = figures.radio_timeline(LTE)
-    assert figure.layout.yaxis2.title.text == "power, mW"
-    assert figure.layout.xaxis2.title.text == "virtual time since 08:00:05, s"
-
-
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        ([], "has no row"),
-        ([("active", 0, 2, 1), ("tail", 1, 3, 1)], "overlap"),
-        ([("active", 2, 1, 1)], "end before they start"),
-        ([("asleep", 0, 1, 1)], "asleep"),
-    ],
-)
-def test_what_is_no_timeline(rows, says):
-    with pytest.raises(TraceContentError, match=says):
-        figures.radio_timeline(timeline(*rows))
-
-
-def test_missing_columns():
-    with pytest.raises(ParameterError, match="power_mw"):
-        figures.radio_timeline(LTE.drop(columns="power_mw"))
 
 
 AREA = (37.0, -122.1, 37.2, -121.9)
@@ -266,13 +226,6 @@ def test_each_place_is_drawn_once_by_whether_it_left(places):
     assert max(area.x) == pytest.approx(0.1 * 111.19 * 0.7976, abs=0.1)
     assert [each.minute for each in pd.to_datetime(away.x)] == [1, 2]
     assert [each.minute for each in pd.to_datetime(came.x)] == [1]
-
-
-def test_bad_tables_are_told(places):
-    with pytest.raises(ParameterError, match="away"):
-        figures.location_exposure(places.drop(columns="is_away"), AREA)
-    with pytest.raises(TraceContentError, match="no place"):
-        figures.location_exposure(places[:0], AREA)
 
 
 FLEET_T0 = 1_211_100_000_000_000
@@ -312,15 +265,7 @@ def test_figure_holds_the_devices_and_its_axes_have_units():
     assert list(figure.data[1].text) == ["a", "b"]
     assert "°" in figure.layout.xaxis.title.text
     assert "°" in figure.layout.yaxis.title.text
-
-
-def test_the_busiest_moment_has_devices():
     assert FLEET.at(FLEET.busiest_us())[2] == ["a", "b"]
-
-
-def test_no_positions():
-    with pytest.raises(TraceContentError):
-        figures.Fleet.from_tables(POSITIONS.empty_table())
 
 
 def test_moment():
@@ -377,12 +322,6 @@ def test_without_links_nothing_is_said_of_them():
         figures.Fleet.from_tables(TRIP, LINKS.empty_table()).headline(FLEET_T0)
         == "3 devices, 0 without a link, 2008-05-18 08:40 UTC"
     )
-
-
-@pytest.mark.parametrize("table", [STATES.drop_columns(["up"]), STATES.to_pandas()])
-def test_what_is_no_table_of_links(table):
-    with pytest.raises(ParameterError, match="device, ts, up"):
-        figures.Fleet.from_tables(TRIP, table)
 
 
 def test_a_lab_is_drawn_until_its_present():

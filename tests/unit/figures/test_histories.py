@@ -6,7 +6,6 @@ import pytest
 
 from mudkit import figures
 from mudkit.consistency import Content, History, Kind, Operation, check
-from mudkit.errors import ParameterError
 from mudkit.figures.histories import MAX_AROUND, MAX_OPERATIONS, branches
 from mudkit.figures.style import ORANGE
 
@@ -156,10 +155,3 @@ def test_long_views_have_their_names_under_the_pointer():
     marks = traces(figure)["reads in views"]
     assert marks.mode == "markers"
     assert marks.text[0] == "ann r(x)1"
-
-
-def test_what_is_no_verdict_is_refused():
-    for given in (3, History.parse("ann: w1")):
-        with pytest.raises(ParameterError, match=r"check\(history, model\)") as caught:
-            figures.history(given)
-        assert caught.value.where == "verdict"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mudkit import Lab, figures
-from mudkit.errors import ParameterError, TraceContentError
+from mudkit.errors import TraceContentError
 from mudkit.figures.labels import text_px
 from mudkit.figures.messages import MAX_LABELS, MAX_MESSAGES
 from mudkit.systems.radiator import Client, Context, Server, Volume
@@ -127,6 +127,8 @@ def test_labels_say_kind_and_size_until_there_are_too_many():
     assert len(texts(figures.message_diagram(few))) > MAX_LABELS / 2
     assert texts(figures.message_diagram(many)) == []
     assert "the pointer shows" in figures.message_diagram(many).layout.title.subtitle.text
+    crowd = messages(*[("a", "b", 0.001 * t, 0.001 * t + 0.5, "arrived", "send", None) for t in range(30)])
+    assert 1 < len(texts(figures.message_diagram(crowd))) < 30
 
 
 def test_labels_of_a_narrow_figure_stand_apart():
@@ -144,11 +146,6 @@ def test_labels_of_a_narrow_figure_stand_apart():
     for one, other in combinations(spans, 2):
         is_level = abs(one[2] - other[2]) < one[3]
         assert not (is_level and one[0] < other[1] and other[0] < one[1])
-
-
-def test_of_too_many_labels_some_are_left_out():
-    crowd = messages(*[("a", "b", 0.001 * t, 0.001 * t + 0.5, "arrived", "send", None) for t in range(30)])
-    assert 1 < len(texts(figures.message_diagram(crowd))) < 30
 
 
 def test_lanes_stand_in_the_order_of_the_messages_or_as_asked():
@@ -196,8 +193,6 @@ def test_a_window_without_messages_says_what_there_is():
         "1 messages in",
     ):
         assert part in text, part
-    with pytest.raises(TraceContentError, match="no messages at all"):
-        figures.message_diagram(RUN.iloc[:0])
 
 
 def test_too_many_messages():
@@ -258,41 +253,6 @@ def test_a_link_that_went_down_before_the_window_is_down_in_it():
     top, bottom = (round(value, 2) for value in sorted(figure.layout.yaxis.range))
     assert stretch(figure, "link down") == [(0, top, bottom)]
     assert not [one for one in figure.data if one.name in ("not running", "incidents")]
-
-
-@pytest.mark.parametrize(
-    ("how", "names"),
-    [
-        ({"start": 5}, "start"),
-        ({"end": "soon"}, "end"),
-        ({"start": pd.NaT}, "start"),
-        ({"start": at(2), "end": at(1)}, "ends before it starts"),
-        ({"devices": "jane"}, "devices"),
-        ({"kinds": "send"}, "kinds"),
-        ({"incidents": pd.DataFrame({"device": []})}, "ts, incident, detail"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(how, names):
-    with pytest.raises(ParameterError, match=names):
-        figures.message_diagram(RUN, **how)
-
-
-def test_tables_that_are_none():
-    with pytest.raises(ParameterError, match="lacks columns: fate"):
-        figures.message_diagram(RUN.drop(columns="fate"))
-    with pytest.raises(ParameterError, match="to_pandas"):
-        figures.message_diagram(RUN.to_dict())
-    with pytest.raises(TraceContentError, match="eaten"):
-        figures.message_diagram(RUN.assign(fate="eaten"))
-    with pytest.raises(ParameterError, match="holds no times"):
-        figures.message_diagram(RUN.assign(sent=1.5))
-
-
-def test_tables_come_from_arrow_as_they_are():
-    import pyarrow as pa
-
-    arrow = pa.Table.from_pandas(RUN, schema=MESSAGES, preserve_index=False)
-    assert figures.message_diagram(arrow.to_pandas()).to_json() == figures.message_diagram(RUN).to_json()
 
 
 def test_names_that_are_tilted_do_not_lie_on_the_title():

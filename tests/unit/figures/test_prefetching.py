@@ -4,23 +4,7 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
-from mudkit.errors import ParameterError
 from mudkit.figures.prefetching import MIN_PERCENT, _caption
-
-DRAWN = {
-    figures.waste_and_loss_by_limit: ("prefetch_limit", "outage"),
-}
-
-
-VALUES = {
-    "max": [1, 4],
-    "user_frequency": [1.0, 2.0],
-    "outage": [0.0, 0.5],
-    "prefetch_limit": [1, 16],
-    "expiration": [60.0, 7200.0],
-    "expiration_threshold_s": [1800.0, 3600.0],
-}
-
 
 PARAMETERS = {
     "event_frequency": 32.0, "user_frequency": 2.0, "max": 8, "threshold": 0.0, "expiration": None,
@@ -29,15 +13,15 @@ PARAMETERS = {
 }  # fmt: skip
 
 
-def table(x, by):
+def sweep():
+    """Two limits under two shares of outages, with three seeds."""
+    limits, outages = [1, 16], [0.0, 0.5]
     rows = [
-        {x: one, by: two, "seed": seed, "waste": 0.1 * seed, "loss": 0.0004 * seed, "best": 50}
-        for one in VALUES[x]
-        for two in VALUES[by]
-        for seed in (1, 2, 3)
-    ]
+        {"prefetch_limit": limit, "outage": outage, "seed": seed, "waste": 0.1 * seed, "loss": 0.0004 * seed, "best": 50}
+        for limit in limits for outage in outages for seed in (1, 2, 3)
+    ]  # fmt: skip
     made = pd.DataFrame(rows)
-    made.attrs["parameters"] = PARAMETERS | {x: VALUES[x], by: VALUES[by]}
+    made.attrs["parameters"] = PARAMETERS | {"prefetch_limit": limits, "outage": outages}
     return made
 
 
@@ -45,35 +29,21 @@ def named(figure):
     return [trace for trace in figure.data if trace.name is not None and trace.x[0] is not None]
 
 
-@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
-def test_lines_are_medians_with_the_lowest_and_the_highest_seed(draw):
-    x, by = DRAWN[draw]
-    figure = draw(table(x, by))
+def test_lines_are_medians_with_the_lowest_and_the_highest_seed():
+    figure = figures.waste_and_loss_by_limit(sweep(), title="A title")
     lines = named(figure)
-    factor = 100 if x == "outage" else 1
     for line in lines:
-        assert list(line.x) == [factor * each for each in VALUES[x]]
+        assert list(line.x) == [1, 16]
         is_loss = line.line.dash == "dash"
         assert list(line.y) == pytest.approx([0.1 if is_loss else 20] * 2)
         if not is_loss:
-            assert list(line.error_y.array) == pytest.approx([10, 10])
-            assert list(line.error_y.arrayminus) == pytest.approx([10, 10])
+            assert [*line.error_y.array, *line.error_y.arrayminus] == pytest.approx([10] * 4)
     assert len({line.name for line in lines}) == 2
     assert all("median" not in line.hovertemplate and "customdata" in line.hovertemplate for line in lines)
-
-
-@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
-def test_lines_are_told_apart_by_lightness_and_by_symbol(draw):
-    lines = named(draw(table(*DRAWN[draw])))
     assert len({(line.line.color, line.line.dash) for line in lines}) == len(lines)
     assert len({line.marker.symbol for line in lines}) == len(lines)
     weights = {line.name: sum(int(line.line.color[at : at + 2], 16) for at in (1, 3, 5)) for line in lines}
     assert list(weights.values()) == sorted(weights.values(), reverse=True)
-
-
-@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
-def test_axes_have_units_and_the_caption_has_what_the_runs_were_with(draw):
-    figure = draw(table(*DRAWN[draw]), title="A title")
     assert figure.layout.title.text == "A title"
     assert figure.layout.xaxis.title.text
     assert "%" in figure.layout.yaxis.title.text
@@ -83,21 +53,10 @@ def test_axes_have_units_and_the_caption_has_what_the_runs_were_with(draw):
     assert "365 days" in answer
 
 
-@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
-def test_a_table_that_lacks_something(draw):
-    x, by = DRAWN[draw]
-    whole = table(x, by)
-    with pytest.raises(ParameterError, match=by):
-        draw(whole.drop(columns=by))
-    with pytest.raises(ParameterError, match="0 rows"):
-        draw(whole.head(0))
-
-
-@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
-def test_a_table_that_says_nothing_of_its_runs_is_drawn(draw):
-    bare = table(*DRAWN[draw])
+def test_a_table_that_says_nothing_of_its_runs_is_drawn():
+    bare = sweep()
     bare.attrs = {}
-    assert named(draw(bare))
+    assert named(figures.waste_and_loss_by_limit(bare))
 
 
 @pytest.mark.parametrize(
@@ -117,12 +76,6 @@ def test_a_table_that_says_nothing_of_its_runs_is_drawn(draw):
 )  # fmt: skip
 def test_captions(settings, answer):
     assert answer in _caption(PARAMETERS | settings)
-
-
-def test_what_is_no_table_is_refused():
-    with pytest.raises(ParameterError, match="a pandas DataFrame with") as caught:
-        figures.waste_and_loss_by_limit(3)
-    assert (caught.value.where, caught.value.found) == ("table", "3")
 
 
 POINTS = [(1, 0.0, 0.8), (16, 0.003, 0.01), (64, 0.0108, 0.0)]
@@ -235,6 +188,8 @@ def test_each_message_has_its_line():
     assert points(figure, "expires", "2") == [(5, 3)]
     assert points(figure, "lost: read on-line, not here", "2") == [(4, 1), (10, 2)]
     assert not any(each.name.startswith("lost") and each.yaxis == "y" for each in figure.data)
+    named = [each.name for each in figure.data if each.showlegend]
+    assert len(named) == len(set(named)) == 6, "each name stands in the legend once"
 
 
 def test_outages_are_grey_and_reads_dotted_in_each_panel():
@@ -263,18 +218,6 @@ def test_a_part_of_the_time_shows_what_happens_in_it():
     assert points(figure, "on the device for nothing: waste", "2") == [(8, 0), (12, 0), (None, None)]
     assert points(figure, "lost: read on-line, not here", "2") == [(10, 0)]
     assert len(drawn(from_us=11 * HOUR_US, until_us=12 * HOUR_US).layout.shapes) == 0
-
-
-def test_each_name_stands_in_the_legend_once():
-    named = [each.name for each in drawn().data if each.showlegend]
-    assert len(named) == len(set(named)) == 6
-
-
-def test_a_table_must_have_its_columns():
-    with pytest.raises(ParameterError, match="read_us"):
-        figures.message_lifecycles(
-            {"rule": RULE.drop(columns="read_us")}, ONLINE, **EVENTS, until_us=1, title=""
-        )
 
 
 def test_of_many_messages_about_as_many_as_asked_for_are_drawn():

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
-from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.style import SEQUENCE
 
 ROWS = [
@@ -76,17 +75,6 @@ def test_it_is_moved():
 def test_nothing_has_come_at_all():
     figure = figures.knowledge(HEARD.iloc[:0], GROUND, [("near", 1.0)], **OF, columns=1, limits=(0, 60))
     assert "nothing yet" in figure.layout.annotations[0].text
-
-
-def test_what_cannot_be_drawn():
-    with pytest.raises(ParameterError, match="reported_s"):
-        figures.ReceivedCells(HEARD.drop(columns="reported_s"))
-    with pytest.raises(ParameterError, match="'mood'"):
-        figures.knowledge(HEARD, GROUND, [("near", 1.0)], value="mood", label="")
-    with pytest.raises(ParameterError, match="0 panels"):
-        figures.knowledge(HEARD, GROUND, [], **OF)
-    with pytest.raises(TraceContentError):
-        figures.knowledge(HEARD, GROUND.iloc[:0], [("near", 1.0)], **OF)
 
 
 def data(leaflet_map):

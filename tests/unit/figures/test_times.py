@@ -1,12 +1,11 @@
 """Axes of time: units that people use, and days that are far apart."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.figures.times import HOUR_US, NO_TIME, TimeAxis, time_unit, times_us
+from mudkit.figures.times import HOUR_US, NO_TIME, TimeAxis, time_unit
 
 DAY_US = 24 * HOUR_US
 T0 = 14_000 * DAY_US
@@ -61,11 +60,6 @@ def test_places_keep_the_order_of_times(days):
 def test_days_next_to_each_other_are_a_usual_axis():
     assert TimeAxis.of(T0 + np.arange(0, 9) * DAY_US).days == ()
     assert TimeAxis.of(np.array([T0])).days == ()
-
-
-def test_times_of_a_table():
-    table = pd.DataFrame({"t": ["2008-05-18 08:00", None]})
-    assert times_us(table, "t", "table").tolist() == [1_211_097_600_000_000, NO_TIME]
 
 
 def test_what_lies_between_days_with_data_does_not_count():

@@ -46,35 +46,6 @@ def test_what_is_due_first_goes_first_and_what_never_is_stays():
     assert (at_once.messages, minutes(at_once.sent_us)) == (4, [0, 1, 2, 3])
 
 
-def test_a_read_misses_what_comes_after_it():
-    writes, reads = world(
-        [("a", 0, 0), ("a", 1, 50)],
-        [("q", 4, 0), ("q", 9.9, 0), ("q", 10, 0), ("q", 11, 0), ("q", 8, 50), ("q", 125, 0), ("q", 8, 25)],
-    )
-    order = np.argsort(reads.table["ts"].to_numpy(), kind="stable")
-    assert order.tolist() == list(range(7))
-    sent_us = at([10, None])
-    # In order of time: 4, 8 (at km 25 it asks for nothing, at km 50 for the second), 9.9, 10, 11, 125.
-    is_missed = {
-        (round((t - START_US) / MINUTE_US, 1), round(lat * 111.195)): late
-        for t, lat, late in zip(
-            reads.table["ts"].cast(pa.int64()).to_pylist(),
-            reads.table["lat"].to_pylist(),
-            missed(writes, sent_us, reads).tolist(),
-            strict=True,
-        )
-    }
-    assert is_missed == {
-        (4, 0): True,
-        (8, 50): True,
-        (8, 25): False,
-        (9.9, 0): True,
-        (10, 0): False,
-        (11, 0): False,
-        (125, 0): False,
-    }
-
-
 WRITES = st.lists(
     st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.sampled_from([0, 8, 30])),
     min_size=1,
@@ -313,5 +284,3 @@ def test_bad_input(labels):
     for cost in (np.zeros((2, 2)), -np.ones((14, 14)), "free"):
         with pytest.raises(ParameterError):
             evaluate_writes(labels, POSITIONS, QUERIES, [BatchTree(cost)])
-    with pytest.raises(ParameterError):
-        Batch(-1)

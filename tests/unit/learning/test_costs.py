@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.learning import COSTS, WRITE_COSTS, CostMatrix, delay_costs
 from mudkit.learning.costs import CLASSES, read_costs, write_costs
 
@@ -24,36 +23,3 @@ def test_too_long_is_dear_and_too_short_the_dearer_the_shorter():
         below = row[row < 5.0]
         assert (np.diff(below) < 0).all()
     assert costs[13, 0] == pytest.approx(1.0)  # a message of its own for what nobody reads
-
-
-@pytest.mark.parametrize(
-    "cost",
-    [
-        "cheap",
-        [1, 2],
-        [[0, 1, 2], [1, 0, 2]],
-        np.zeros((14, 14)),
-        [[0, -1], [1, 0]],
-        [[0, float("nan")], [1, 0]],
-        [[0, "a"], [1, 0]],
-        [[0, 1], [1]],
-        None,
-    ],
-)
-def test_what_is_no_cost_matrix_of_reads(cost):
-    with pytest.raises(ParameterError, match="cost"):
-        read_costs(cost)
-
-
-@pytest.mark.parametrize("cost", [np.zeros((2, 2)), -np.ones((14, 14)), np.zeros((14, 13)), "dear"])
-def test_what_is_no_cost_matrix_of_writes(cost):
-    with pytest.raises(ParameterError, match="cost"):
-        write_costs(cost)
-
-
-@pytest.mark.parametrize("costs", [(-1, 1), (1, -1), (float("nan"), 1), ("a", 1)])
-def test_negative_costs(costs):
-    with pytest.raises(ParameterError):
-        CostMatrix(*costs)
-    with pytest.raises(ParameterError):
-        delay_costs(*costs)

@@ -3,7 +3,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from mudkit.errors import ParameterError, TraceContentError
+from mudkit.errors import TraceContentError
 from mudkit.learning import COSTS, Always, Bound, CostMatrix, FixedRule, RadioModel, evaluate_reads
 from mudkit.trace.schema import with_read_ids
 
@@ -71,6 +71,7 @@ def test_always_asking_is_never_stale_and_needlessly_dear():
     result = row(Always())
     assert (result["sent_share"], result["stale_share"], result["completeness"]) == (1, 0, 1)
     assert result["cost"] == 2 / 4  # the second and the fourth could have been served
+    assert result.isna()["sent_share_low"]  # one device has no interval
 
 
 def test_the_bound_sends_early_to_stay_fresh_later():
@@ -155,44 +156,12 @@ def test_changes_and_the_gap_are_fold_by_fold():
     assert longer["gap_closed_low"] < longer["gap_closed"] < longer["gap_closed_high"]
 
 
-def test_one_device_has_no_interval():
-    assert row(Always()).isna()["sent_share_low"]
-
-
 def test_reads_at_one_time_do_not_serve_each_other():
     reads = reads_of(("a", 0, 0), ("a", 0, 0.1))
     assert evaluate_reads(labels_of(reads, []), reads, [FixedRule()]).iloc[0]["sent_share"] == 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"stale": "old"},
-        {"stale": "completeness"},
-        {"completeness": 0.9},
-        {"stale": "completeness", "completeness": 1.5},
-        {"folds": "moon"},
-        {"cost": "free"},
-    ],
-)
-def test_bad_options(options):
-    with pytest.raises(ParameterError):
-        evaluate_reads(LABELS, READS, [Always()], **options)
 
 
 def test_labels_of_other_reads():
     other = reads_of(("b", 0, 0), ("b", 1, 0), ("b", 2, 0), ("b", 3, 0))
     with pytest.raises(TraceContentError, match="other reads"):
         evaluate_reads(LABELS, other, [Always()])
-    with pytest.raises(TraceContentError, match="no label"):
-        evaluate_reads(LABELS.slice(1), READS, [Always()])
-
-
-@pytest.mark.parametrize(
-    "limits", [{"km": -1}, {"km": "a"}, {"minutes": -1}, {"minutes": None}, {"km": float("nan")}]
-)
-def test_a_rule_without_usable_limits_is_refused(limits):
-    with pytest.raises(ParameterError) as caught:
-        FixedRule(**limits)
-    assert caught.value.where == next(iter(limits))
-    assert str(FixedRule(0, 0)) == "0 km / 0 min"

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from learning_traces import labelled_reads, shuffled, written
 
-from mudkit.errors import ParameterError, TraceContentError
+from mudkit.errors import TraceContentError
 from mudkit.learning import Always, Bound, FixedRule, Tree, evaluate_reads
 from mudkit.learning.features import FEATURE_SETS, read_features
 from mudkit.learning.pairs import Pairs
@@ -139,12 +139,6 @@ def test_one_device_one_class_no_reads():
     labels, reads = labelled_reads(days=1)
     with pytest.raises(TraceContentError, match="no later day"):
         evaluate_reads(labels, reads, [Tree()], folds="time")
-
-
-@pytest.mark.parametrize("tree", [Tree("cheap"), Tree(features="all"), Tree([[1]]), Tree([[0, -1], [1, 0]])])
-def test_bad_options(tree):
-    with pytest.raises(ParameterError):
-        evaluate_reads(LABELS, READS, [tree])
 
 
 def test_it_says_what_it_is():

@@ -26,6 +26,18 @@ def shelf_of(kind, name, threshold, actions, **more):
     return shelf
 
 
+def moment(row):
+    """What a device knows at the moment of a row: its place and its clocks."""
+    return {
+        "loc": (float(PAIRS.lat[row]), float(PAIRS.lon[row])),
+        "clock_us": CLOCK_US,
+        "now_us": int(PAIRS.t_us[row]) - CLOCK_US,
+    }
+
+
+QUERY = Query("t", None, "committed", {}, None)
+
+
 def beside(value):
     room = max(1e-5 * abs(value), 1e-6)
     return value - room, value + room
@@ -36,18 +48,10 @@ def test_of_a_read(column, name):
     known = read_features(PAIRS, "extended")
     for pair in np.random.default_rng(0).choice(len(PAIRS.read), 20, replace=False).tolist():
         q, p = int(PAIRS.read[pair]), int(PAIRS.cached[pair])
-        here, there = ((float(PAIRS.lat[each]), float(PAIRS.lon[each])) for each in (q, p))
-        context = {"loc": here, "clock_us": CLOCK_US, "now_us": int(PAIRS.t_us[q]) - CLOCK_US}
-        cached = Cached(
-            Query("t", None, "committed", {}, None),
-            float(PAIRS.age_s[pair]),
-            {"loc": there},
-            int(PAIRS.points[p]),
-        )
+        cached = Cached(QUERY, float(PAIRS.age_s[pair]), {"loc": moment(p)["loc"]}, int(PAIRS.points[p]))
         for threshold, wanted in zip(beside(float(known[pair, column])), ("remote", "local"), strict=True):
             shelf = shelf_of("read", name, threshold, ["local", "remote"])
-            query = Query("t", None, "committed", {}, None)
-            assert ShippedReads(shelf, None).decide(query, context, [cached]) == wanted, (name, threshold)
+            assert ShippedReads(shelf, None).decide(QUERY, moment(q), [cached]) == wanted, (name, threshold)
 
 
 TABLE = Density(
@@ -64,36 +68,24 @@ def test_a_read_knows_the_density_that_was_learnt():
     known = read_features(PAIRS, "dense", TABLE)[:, -1]
     assert len(np.unique(known)) > 10
     for pair in np.random.default_rng(1).choice(len(PAIRS.read), 40, replace=False).tolist():
-        q = int(PAIRS.read[pair])
-        context = {
-            "loc": (float(PAIRS.lat[q]), float(PAIRS.lon[q])),
-            "clock_us": CLOCK_US,
-            "now_us": int(PAIRS.t_us[q]) - CLOCK_US,
-        }
-        query = Query("t", None, "committed", {}, None)
+        context = moment(int(PAIRS.read[pair]))
         for threshold, wanted in zip(beside(float(known[pair])), ("remote", "local"), strict=True):
             shelf = shelf_of("read", "density", threshold, ["local", "remote"], density=TABLE)
-            assert ShippedReads(shelf, None).decide(query, context, [Cached(query, 5.0, {})]) == wanted
+            assert ShippedReads(shelf, None).decide(QUERY, context, [Cached(QUERY, 5.0, {})]) == wanted
     nowhere = {"clock_us": CLOCK_US, "now_us": 0}
-    assert ShippedReads(shelf, None).decide(query, nowhere, [Cached(query, 5.0, {})]) == "remote"
+    assert ShippedReads(shelf, None).decide(QUERY, nowhere, [Cached(QUERY, 5.0, {})]) == "remote"
 
 
 @pytest.mark.parametrize(("column", "name"), [*enumerate(WRITE_FEATURES)])
 def test_of_a_write(column, name):
     known = write_features(PAIRS.t_us, PAIRS.lat, PAIRS.lon)
     for row in range(0, len(known), 9):
-        context = {
-            "loc": (float(PAIRS.lat[row]), float(PAIRS.lon[row])),
-            "clock_us": CLOCK_US,
-            "now_us": int(PAIRS.t_us[row]) - CLOCK_US,
-        }
         for threshold, wanted in zip(beside(float(known[row, column])), ("never", 600), strict=True):
             shelf = shelf_of("write", name, threshold, [600, "never"])
-            assert ShippedWrites(shelf, None).delay({}, context) == wanted, (name, threshold)
+            assert ShippedWrites(shelf, None).delay({}, moment(row)) == wanted, (name, threshold)
 
 
 @pytest.mark.parametrize("name", ["hour", "weekday", "cached_hour", "held", "lat", "distance"])
 def test_what_a_device_does_not_know_is_unknown(name):
     shelf = shelf_of("read", name, 1e9, ["local", "remote"])
-    query = Query("t", None, "committed", {}, None)
-    assert ShippedReads(shelf, None).decide(query, {"now_us": 5}, [Cached(query, 5.0, {})]) == "remote"
+    assert ShippedReads(shelf, None).decide(QUERY, {"now_us": 5}, [Cached(QUERY, 5.0, {})]) == "remote"

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.fleet.bill import Account
 from mudkit.fleet.energy import RADIOS, Radio
 from mudkit.lab import Lab
@@ -120,9 +119,3 @@ def test_exchanges_are_charged_as_a_radio_charges_them():
     taken = model.exchanges(np.zeros(3, np.int64), np.array(times_us), np.full(3, 1000.0), np.full(3, 5000.0))
     promotion = RADIOS["lte"].promotion_us * RADIOS["lte"].promotion_mw * 1e-6  # of the last opening
     assert taken.radio_mj.sum() == pytest.approx(account.radio_mj - promotion, rel=0.02)
-
-
-@pytest.mark.parametrize("options", [{"link": "5g"}, {"query_bytes": -1}, {"point_bytes": "many"}])
-def test_bad_options(options):
-    with pytest.raises(ParameterError):
-        RadioModel(**options)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.costs import CostMatrix
 from mudkit.learning.trees import fold_numbers, groups_by, grow, learn
 
@@ -94,19 +93,3 @@ def test_groups_are_never_on_both_sides():
     device, t_us = np.array([1, 1, 2]), np.array([0, 86_400_000_000, 5])
     assert groups_by("device", device, t_us).tolist() == [1, 1, 2]
     assert groups_by("day", device, t_us).tolist() == [0, 1, 0]
-    with pytest.raises(ParameterError):
-        groups_by("hour", device, t_us)
-
-
-@pytest.mark.parametrize(
-    ("truth", "groups", "words"),
-    [
-        (np.zeros(0, np.int64), np.zeros(0, np.int64), "nothing to learn from"),
-        (np.ones(40, np.int64), np.arange(40), "Only one thing"),
-        (np.arange(40) % 2, np.zeros(40, np.int64), "one device"),
-    ],
-)
-def test_nothing_to_learn(truth, groups, words):
-    known = np.arange(len(truth), dtype=np.float32)[:, None]
-    with pytest.raises(TraceContentError, match=words):
-        learn(known, truth, groups, CostMatrix(1.0, 1.0).table())

@@ -6,12 +6,10 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from predicate_strategies import numbers, points, scopes, strings
 
-from mudkit.errors import PredicateError
 from mudkit.predicates import Point, Predicate
 from mudkit.predicates.exchange import from_json, to_json
 
@@ -66,38 +64,6 @@ def test_round_trip_of_constants(x, items, p, ps, sender, data):
         assert here is there
 
 
-@given(item=constants, items=st.lists(constants, max_size=6))
-def test_round_trip_of_lists(item, items):
-    predicate = Predicate("a IN :l", l=items)
-    assert travelled(predicate)({"a": item}) is predicate({"a": item})
-
-
-@pytest.mark.parametrize(
-    ("text", "given_", "record", "expected"),
-    [
-        ("a = :x", 5, {"a": 5}, True),
-        ("a = :x", 1e308, {"a": 1e308}, True),
-        ("a = :x", -0.0, {"a": 0}, True),
-        ("a = :x", "5", {"a": 5}, None),
-        ("a = :x", True, {"a": True}, True),
-        ("a = :x", True, {"a": 1}, None),
-        ("a = :x", None, {"a": None}, None),
-        ("a = :x", (1, 2), {"a": {"lat": 1, "lon": 2}}, True),
-        ("a = :x", "in", {"a": "in"}, True),
-        ("a IN :x", [], {"a": 1}, False),
-        ("a IN :x", [1, 2], {"a": 3}, False),
-        ("a IN :x", [1, None], {"a": 3}, None),
-        ("a IN :x", [None], {"a": None}, None),
-        ("a IN :x", [True, 1.0], {"a": True}, True),
-        ("a IN :x", [False, 1.0], {"a": True}, None),
-        ("a IN :x", [(1, 2), (3, 4)], {"a": (3, 4)}, True),
-        ("a IN :x", [(1, 2), None, "x"], {"a": (3, 4)}, None),
-    ],
-)
-def test_each_kind_of_constant(text, given_, record, expected):
-    assert travelled(Predicate(text, x=given_))(record) is expected
-
-
 def test_points_and_structs_are_distinguished():
     text = "sender.a IS NOT NULL AND receiver.x = sender.a"
     for place in ((1, 2), {"lat": 1, "lon": 2}):
@@ -118,11 +84,8 @@ def test_none_stays_none():
     assert from_json(None) is None
 
 
-def test_unbound_predicates_are_errors():
-    predicate = Predicate("a = sender.x AND b = sender.y").bind(sender={"x": 1})
-    assert travelled(predicate)({"a": 1}) is None
-    with pytest.raises(PredicateError, match=r"sender\.x, sender\.y is missing"):
-        to_json(Predicate("a = sender.x AND b = sender.y"))
+def test_a_predicate_whose_sender_lacks_a_value_travels():
+    assert travelled(Predicate("a = sender.x AND b = sender.y").bind(sender={"x": 1}))({"a": 1}) is None
 
 
 def test_equal_lists_have_equal_encodings():
@@ -135,18 +98,3 @@ def test_changing_the_encoding_does_not_change_the_predicate():
     sent = to_json(predicate)
     sent["constants"].clear()
     assert predicate({"a": 1, "p": (1, 2)}) is True
-
-
-@pytest.mark.parametrize("constant", [
-    float("nan"), float("inf"), 5, 1 << 70, [], b"x", "\0", {}, {"point": [100.0, 0.0]}, {"point": None}, {"in": 5},
-    {"in": [float("nan")]}, {"struct": {"a": float("nan")}}, {"struct": {"a": 1 << 70}}, {"struct": [1]},
-], ids=repr)  # fmt: skip
-def test_invalid_constants_are_errors(constant):
-    with pytest.raises(PredicateError, match="Expected an encoded predicate"):
-        from_json({"text": "a = :x", "constants": [constant]})
-
-
-@pytest.mark.parametrize("constant", [None, True, "a", {"point": [1.0, 2.0]}, {"struct": {"a": 1}}])
-def test_in_needs_a_list(constant):
-    with pytest.raises(PredicateError):
-        from_json({"text": "n IN (1, 2)", "constants": [constant]})

@@ -5,10 +5,7 @@ import decimal
 import json
 
 import numpy as np
-import pytest
 
-from mudkit.errors import PredicateError
-from mudkit.predicates import Predicate
 from mudkit.predicates.layout import Column, Group, Layout, Typed, Whole, to_json
 from mudkit.predicates.tree import Name
 from mudkit.predicates.values import value
@@ -41,36 +38,6 @@ def test_names_are_found():
     assert isinstance(find("home"), Group)
     assert find("home").lat == Column("home.lat", "number")
     assert find("thing").kinds == Group(None, (), None, None).kinds
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "prise = 1",
-            "There is no record.prise in the layout.*\n.*\n *\\^\\^\\^\\^\\^\n.*\n.*did you mean 'price'",
-        ),
-        ("loc.height = 1", "no record.loc.height"),
-        ("price.x = 1", "no record.price.x"),
-        ("thing.x = 1", "no record.thing.x"),
-        ("home.town = 'x'", "no record.home.town"),
-    ],
-)
-def test_unknown_names_are_errors(text, message):
-    for dialect in ("sqlite", "spark"):
-        with pytest.raises(PredicateError, match=message):
-            Predicate(text).sql(dialect, LAYOUT)
-
-
-def test_invalid_layouts_are_errors():
-    with pytest.raises(PredicateError, match="kind that does not exist"):
-        Layout(record={"a": "int"})
-    with pytest.raises(PredicateError, match="Two columns"):
-        Layout(record={"a": Column(("x", "y"), "number")})
-    with pytest.raises(PredicateError, match="Expected a Layout"):
-        Predicate("a = 1").sql("sqlite", {"record": "data"})
-    with pytest.raises(PredicateError, match="no columns of this kind"):
-        Predicate("a = 1").sql("sqlite", Layout(record={"a": "date"}))
 
 
 def test_json_has_the_values_of_the_record():

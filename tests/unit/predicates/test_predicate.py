@@ -105,22 +105,7 @@ def test_schema_checks_names_and_kinds() -> None:
     )
     assert p({"symbol": "X", "price": 6, "at": (1, 2), "home": {"city": "a"}, "more": {"what": 1}}) is True
     assert p({"symbol": "X", "price": "6"}) is None
-    for text, suggestion in (
-        ("symbo = 'X'", "symbol"),
-        ("prise > 1", "price"),
-        ("home.town = 'a'", "one of city"),
-        ("at.height > 1", "lat, lon"),
-        ("price.x = 1", "without attributes"),
-    ):
-        with pytest.raises(PredicateError, match=suggestion) as answer:
-            Predicate.parse(text, language=stocks)
-        assert "^" in str(answer.value)
-    with pytest.raises(PredicateError, match="lower takes a string"):
-        Predicate.parse("lower(price) = 'x'", language=stocks)
     assert Predicate.parse("receiver.anything = 1", language=stocks)({}, receiver={"anything": 1}) is True
-    for schema in ({"record": {"a": "nonsense"}}, {"nowhere": {"a": "number"}}):
-        with pytest.raises(PredicateError):
-            Language(schema=schema)
     assert pickle.loads(pickle.dumps(p)) == p or pickle.loads(pickle.dumps(p)).signature == p.signature
 
 
@@ -228,8 +213,3 @@ def test_index_explain_suggests_scopes() -> None:
     index.add("sub-1", Predicate("reciever.age >= 21 AND topic = 'news'"))
     answer = index.explain({"topic": "arts"})["never_seen"].tolist()
     assert answer == ["record.reciever.age (did you mean receiver.age?)"]
-
-
-def test_error_of_an_incomplete_predicate() -> None:
-    with pytest.raises(PredicateError, match="expected: a name, a value or a condition after this"):
-        Predicate("a = 1 AND")

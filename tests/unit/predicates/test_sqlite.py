@@ -270,12 +270,7 @@ def test_numbers_are_read_back(connection):
         assert connection.execute(f"SELECT {written} FROM (SELECT ? AS x)", (x,)).fetchone() == (1,), x
 
 
-def test_errors_of_lookup_and_user_functions(connection):
-    with pytest.raises(PredicateError, match="lookup is not available in the evaluator sqlite"):
-        Predicate("lookup('t', a, 'x') = 1").sql("sqlite", Layout(record="data"))
-    with pytest.raises(PredicateError, match="no such dialect"):
-        Predicate("a = 1").sql("oracle", Layout(record="data"))
-
+def test_user_functions_of_points(connection):
     @function("place", returns="point")
     def place(x: float) -> tuple[float, float]:
         return (x, x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import tempfile
 from pathlib import Path
@@ -21,12 +20,6 @@ def own_places(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
 
 
-@pytest.mark.parametrize("wrong", [{"workers": 0}, {"cores": 0}, {"memory_mib": 100}])
-def test_clusters_that_cannot_work(wrong):
-    with pytest.raises(ParameterError), local_cluster(**wrong):
-        pass
-
-
 @pytest.fixture
 def spark(tmp_path, monkeypatch):
     """A Spark whose `spark-class` is a script of the test's."""
@@ -41,50 +34,43 @@ def spark(tmp_path, monkeypatch):
     return write
 
 
-def nothing_left(tmp_path):
-    return list((tmp_path / "temporary").iterdir()) == []
+@pytest.fixture
+def refused(tmp_path):
+    """Start a cluster that does not come up, for a reason; nothing is left of it."""
+
+    def start(words, error=EnvironmentProblem, **options):
+        with pytest.raises(error, match=words), local_cluster(**options):
+            pass
+        assert list((tmp_path / "temporary").iterdir()) == []
+
+    return start
 
 
-def test_a_master_that_ends_says_why(spark, tmp_path):
+@pytest.mark.parametrize("wrong", [{"workers": 0}, {"cores": 0}, {"memory_mib": 100}])
+def test_clusters_that_cannot_work(refused, wrong):
+    refused(next(iter(wrong)).partition("_")[0], ParameterError, **wrong)
+
+
+def test_a_master_that_does_not_start_says_why(spark, refused, tmp_path, monkeypatch):
     spark("echo no room; exit 3")
-    with pytest.raises(EnvironmentProblem, match="master: ended with status 3; no room"), local_cluster():
-        pass
-    assert nothing_left(tmp_path)
+    refused("master: ended with status 3; no room")
+    monkeypatch.setattr(clusters, "_START_S", 0.2)
+    spark("exec sleep 600")
+    refused(r"no answer within 0\.2 s; it said nothing")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "nowhere"))
+    refused("spark-class")
 
 
-def test_a_worker_that_ends_takes_the_master_with_it(spark, tmp_path):
+def test_a_worker_that_ends_takes_the_master_with_it(spark, refused, tmp_path):
     spark(
         f"echo $$ >> {tmp_path}/pids\n"
         "case $1 in *Master) echo Starting Spark master at spark://127.0.0.1:9; exec sleep 600 ;; esac\n"
         "echo out of order; exit 1"
     )
-    with (
-        pytest.raises(EnvironmentProblem, match="worker-0: ended with status 1; out of order"),
-        local_cluster(),
-    ):
-        pass
-    assert nothing_left(tmp_path)
+    refused("worker-0: ended with status 1; out of order")
     for pid in (tmp_path / "pids").read_text().split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
-
-
-def test_who_says_nothing_is_not_waited_for(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(clusters, "_START_S", 0.2)
-    spark("exec sleep 600")
-    with (
-        pytest.raises(EnvironmentProblem, match=re.escape("no answer within 0.2 s; it said nothing")),
-        local_cluster(),
-    ):
-        pass
-    assert nothing_left(tmp_path)
-
-
-def test_a_spark_without_its_script(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "nowhere"))
-    with pytest.raises(EnvironmentProblem, match="spark-class"), local_cluster():
-        pass
-    assert nothing_left(tmp_path)
 
 
 def test_settings_of_sessions_do_not_reach_the_daemons(tmp_path, monkeypatch):

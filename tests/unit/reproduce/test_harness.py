@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mudkit.errors import EnvironmentProblem
-from mudkit.reproduce import harness
+from mudkit.reproduce import harness, lab, lab_spark, lasthop_speed, mobius
 
 
 @pytest.mark.process
@@ -40,12 +40,6 @@ def test_a_function_runs_in_a_process_of_its_own(monkeypatch):
     assert (variables["GIVEN"], variables.get("SPARK_REMOTE")) == ("1", None)
 
 
-def test_a_peer_that_is_missing():
-    harness.require_peer("pytest", "X1", "this")
-    with pytest.raises(EnvironmentProblem, match="pip install mudkit_peer"):
-        harness.require_peer("mudkit_peer", "X1", "this")
-
-
 def test_load_of_other_programs_is_measured(monkeypatch):
     with harness.BusyCores() as idle:
         began_s = time.process_time()
@@ -59,3 +53,35 @@ def test_load_of_other_programs_is_measured(monkeypatch):
     with harness.BusyCores() as loaded:
         pass
     assert loaded.others == 1.5
+
+
+def without_peers(measure):
+    """Measure where no package of peers is installed."""
+
+    def call(patch):
+        patch.setattr(harness.importlib.util, "find_spec", lambda name: None)
+        measure()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (without_peers(lab_spark.measure_labels), "pip install duckdb"),
+        (without_peers(lasthop_speed.measure_speed), "pip install simpy"),
+        (lambda _: harness.require_peer("mudkit_peer", "X1", "this"), "pip install mudkit_peer"),
+        (
+            lambda _: mobius.measure_capacity(subscriptions=10, topics=[0], seeds=[1]),
+            "The process that holds the subscriptions ended before",
+        ),
+        (
+            lambda _: lab.measure_kernel(devices=1, hours=1, repeats=1, fleet=0, fleet_hours=1, seeds=[1]),
+            "ended before it was done",
+        ),
+    ],
+)
+def test_refused_in_words(monkeypatch, call, words):
+    harness.require_peer("pytest", "X1", "this")
+    with pytest.raises(EnvironmentProblem, match=words):
+        call(monkeypatch)

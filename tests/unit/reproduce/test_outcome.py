@@ -107,13 +107,6 @@ def test_json_has_exactly_its_keys(tmp_path):
     assert set(whole["parameters"]["machine"]) == {"cores", "python", "platform", "mudkit"}
 
 
-def test_no_such_row(tmp_path):
-    calls = []
-    with pytest.raises(ParameterError, match="S1, P1"):
-        named(["P1", "M99"], rows=rows(calls=calls), place=tmp_path)
-    assert not calls
-
-
 def test_what_is_interrupted_leaves_no_result(tmp_path):
     def stopped(say):
         raise KeyboardInterrupt
@@ -124,12 +117,6 @@ def test_what_is_interrupted_leaves_no_result(tmp_path):
         named(["S1"], rows=[Row("S1", "", "", (), stopped, minutes=1.0, is_speed=True)], place=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["S1.json"]
     assert (tmp_path / "S1.json").read_text() == before
-
-
-def test_a_place_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputProblem):
-        named(["S1"], rows=rows(), place=tmp_path / "file")
 
 
 def test_the_table_marks_what_is_required(tmp_path):
@@ -188,11 +175,6 @@ def test_the_command_measures_what_is_named(tmp_path, monkeypatch):
     assert first == result
 
 
-def test_a_misspelled_row_has_a_near_one():
-    with pytest.raises(ParameterError, match="did you mean 'M1'"):
-        outcome.select(["MM1"])
-
-
 def timed(**minutes):
     """Give rows that take so many minutes by what they say; S is of speed."""
     plain = rows()[1]
@@ -205,8 +187,6 @@ def timed(**minutes):
 def test_a_quick_run_takes_the_shortest_rows():
     of = timed(P1=5.0, P2=0.5, P3=1.4, P4=0.2, S1=0.1)
     assert [row.name for row in outcome.select(quick=True, rows=of)] == ["P2", "P4"]
-    with pytest.raises(ParameterError, match="chooses its rows itself"):
-        outcome.select(["P1"], quick=True, rows=of)
 
 
 def test_a_quick_run_of_all_rows_fits():
@@ -231,3 +211,24 @@ def test_each_row_states_its_time_before_and_what_is_left_out_after(tmp_path, mo
         "Left out, of speed: S1 (6 s)",
         "mudkit reproduce P1 measures one of them.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda place, of: named(["P1", "M99"], of, place=place), ParameterError, "S1, P1"),
+        (lambda *_: outcome.select(["MM1"]), ParameterError, "did you mean 'M1'"),
+        (
+            lambda _, of: outcome.select(["P1"], quick=True, rows=of),
+            ParameterError,
+            "chooses its rows itself",
+        ),
+        (lambda place, of: named(["S1"], of, place=place / "file"), OutputProblem, "file"),
+    ],
+)
+def test_refused_in_words(tmp_path, call, error, words):
+    (tmp_path / "file").write_text("")
+    calls = []
+    with pytest.raises(error, match=words):
+        call(tmp_path, rows(calls=calls))
+    assert not calls or error is OutputProblem

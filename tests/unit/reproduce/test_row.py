@@ -39,14 +39,8 @@ def assert_flipped(row, required):
 
 
 def test_only_these_rows_may_have_the_shape_only():
-    assert {row.name for row in ROWS if any(each.is_shape for each in row.required)} == {
-        "L6",
-        "C3",
-        "C6",
-        "R1",
-        "R4",
-        "R6",
-    }
+    shaped = {row.name for row in ROWS if any(each.is_shape for each in row.required)}
+    assert shaped == {"L6", "C3", "C6", "R1", "R4", "R6"}
 
 
 def test_every_row_requires_something_and_no_name_is_there_twice():
@@ -60,30 +54,6 @@ def test_the_median_is_judged():
     assert (
         judge(row(required), Measured({"records/s": Figure(29_999, 29_999, 90_000)}, {}))[0] != "reproduced"
     )
-
-
-def test_shape_needs_order_and_slope():
-    x = row(Required("order", "at least", 1, is_shape=True), Required("level", "at most", 2))
-    assert judge(x, measured(order=1, level=2))[0] == "reproduced"
-    assert judge(x, measured(order=1, level=3))[0] == "shape"
-    assert judge(x, measured(order=0, level=2))[0] == "not reproducible"
-    assert judge(x, measured(order=0, level=3))[0] == "not reproducible"
-
-
-def test_a_row_without_a_requirement_of_shape_is_never_shape():
-    x = row(Required("a", "at most", 2), Required("b", "at most", 2))
-    assert judge(x, measured(a=1, b=3))[0] == "not reproducible"
-
-
-def test_what_is_no_number_never_holds():
-    for sense in ("at least", "at most", "below"):
-        assert not Required("x", sense, 0).holds(float("nan"))
-
-
-def test_bounds_are_what_they_say():
-    assert Required("x", "at least", 3).holds(3)
-    assert Required("x", "at most", 3).holds(3)
-    assert not Required("x", "below", 3).holds(3)
 
 
 def test_nothing_measured_and_an_older_result():
@@ -108,3 +78,31 @@ def test_a_figure_sums_up_its_runs():
     assert str(figure) == "3 (1 to 10)"
     assert str(Figure.of([2.5])) == "2.5"
     assert say_nothing("x") is None
+
+
+@pytest.mark.parametrize(
+    ("sense", "value", "holds"),
+    [
+        ("at least", 3, True),
+        ("at most", 3, True),
+        ("below", 3, False),
+        *((sense, float("nan"), False) for sense in ("at least", "at most", "below")),
+    ],
+)
+def test_bounds_are_what_they_say(sense, value, holds):
+    assert Required("x", sense, 3).holds(value) == holds
+
+
+@pytest.mark.parametrize(
+    ("is_shape", "order", "level", "verdict"),
+    [
+        (True, 1, 2, "reproduced"),
+        (True, 1, 3, "shape"),
+        (True, 0, 2, "not reproducible"),
+        (True, 0, 3, "not reproducible"),
+        (False, 1, 3, "not reproducible"),
+    ],
+)
+def test_shape_needs_order_and_slope(is_shape, order, level, verdict):
+    x = row(Required("order", "at least", 1, is_shape=is_shape), Required("level", "at most", 2))
+    assert judge(x, measured(order=order, level=level))[0] == verdict

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from measured_rows import complete
 
 from mudkit.reproduce import sublim
 from mudkit.reproduce.row import Figure, Measured, judge, say_nothing
 
 S1, S2, S3 = sublim.ROWS
-
-
-def complete(row, measured):
-    assert {required.figure for required in row.required} <= set(measured.figures)
-    return measured
 
 
 def test_s1_is_about_rules_and_function_and_one_timestamp():

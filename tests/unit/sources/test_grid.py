@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from mudkit.errors import ParameterError
 from mudkit.sources.grid import ManhattanGrid
 from mudkit.units import KM_PER_DEGREE
 
@@ -72,15 +71,3 @@ def test_a_single_block_is_driven_around():
     course = model.course(7, FLEET[:20], 0)
     first, round_later = in_blocks(model, course.at(0)), in_blocks(model, course.at(40 * US))
     assert np.abs(first - round_later).max() < 1e-4
-
-
-@pytest.mark.parametrize("wrong", [{"speed_low_mps": 16}, {"edge_km": -1}, {"block_m": 0}, {"lat": 80}])
-def test_what_is_out_of_range_is_refused(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        ManhattanGrid(**wrong)
-
-
-def test_an_area_holds_a_block():
-    with pytest.raises(ParameterError, match=r"smaller than a block(.|\n)*up to 500"):
-        ManhattanGrid(edge_km=0.5, block_m=600)
-    assert ManhattanGrid(edge_km=0.7, block_m=100).blocks == 7

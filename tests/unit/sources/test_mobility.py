@@ -15,43 +15,22 @@ def test_models_have_names():
     assert mobility_of(slow) is slow
 
 
-@pytest.mark.parametrize("given", ["comute", "", 7, None, RandomWaypoint])
-def test_an_unknown_model_is_refused_with_the_known_names(given):
-    with pytest.raises(ParameterError, match="one of waypoint, manhattan, commute"):
-        mobility_of(given)
-
-
-def test_a_near_name_is_suggested():
-    with pytest.raises(ParameterError, match="did you mean 'commute'"):
-        mobility_of("comute")
-
-
 @pytest.mark.parametrize("model", MOBILITIES.values(), ids=MOBILITIES)
-def test_time_does_not_go_back(model):
-    course = model.course(7, ["a"], 0)
-    course.at(5)
-    course.at(5)
-    with pytest.raises(ParameterError, match="earlier moment"):
-        course.at(4)
-    with pytest.raises(ParameterError, match="earlier moment"):
-        model.course(7, ["a"], 0).at(-1)
-    assert course.until_us is None
-
-
-@pytest.mark.parametrize("model", MOBILITIES.values(), ids=MOBILITIES)
-def test_a_name_stands_for_one_device(model):
-    with pytest.raises(ParameterError, match=r"named twice(.|\n)*'b'"):
-        model.course(7, ["a", "b", "b"], 0)
-    assert model.course(7, [], 0).at(0).lat.shape == (0,)
-
-
-@pytest.mark.parametrize("model", MOBILITIES.values(), ids=MOBILITIES)
-def test_places_are_the_callers(model):
+def test_courses_of_every_model(model):
     course = model.course(7, ["a", "b"], 0)
+    assert course.until_us is None
     first = course.at(0)
     lat = first.lat.copy()
     first.lat[:] = first.lon[:] = first.speed_mps[:] = 99
-    assert (course.at(0).lat == lat).all()
+    assert (course.at(0).lat == lat).all(), "the caller may write to the places"
+    course.at(5)
+    course.at(5)
+    for earlier in (lambda: course.at(4), lambda: model.course(7, ["a"], 0).at(-1)):
+        with pytest.raises(ParameterError, match="earlier moment"):
+            earlier()
+    with pytest.raises(ParameterError, match=r"named twice(.|\n)*'b'"):
+        model.course(7, ["a", "b", "b"], 0)
+    assert model.course(7, [], 0).at(0).lat.shape == (0,)
 
 
 def test_numbers_of_devices_are_those_of_streams():

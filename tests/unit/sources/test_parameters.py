@@ -1,11 +1,13 @@
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import pytest
 
 from mudkit.errors import ParameterError
+from mudkit.sources.city import CommuterTown
 from mudkit.sources.parameters import check_ranges, number, of_kind, rate, split_rates, whole_number
+from mudkit.sources.phones import PhoneUse
 
 
 @dataclass(frozen=True)
@@ -86,3 +88,24 @@ def test_an_unknown_rate_is_answered_with_the_nearest():
         split_rates({"heat": 90}, Tea, Cake)
     assert caught.value.where == "heat"
     assert "slices" in caught.value.expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [(kind, field) for kind in (CommuterTown, PhoneUse) for field in fields(kind)],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_every_rate_has_a_range(kind, field):
+    def of(value):
+        return kind(**{field.name: (value,) * 3 if isinstance(field.default, tuple) else value})
+
+    for wrong in (None, "much"):
+        with pytest.raises(ParameterError) as caught:
+            kind(**{field.name: wrong})
+        assert caught.value.where == field.name
+    low, high = field.metadata["low"], field.metadata["high"]
+    if kind is CommuterTown:
+        assert of(low) != of(high), "the ends belong to the range"
+    for outside in (low - 1, high + 1):
+        with pytest.raises(ParameterError, match=field.name):
+            of(outside)

@@ -3,7 +3,6 @@ import hashlib
 import numpy as np
 import pytest
 
-from mudkit.errors import ParameterError
 from mudkit.sources.streams import Stream, device_number, philox4x32
 
 # Random123 1.14, tests/kat_vectors: philox4x32 with 10 rounds; counter, key, result.
@@ -63,9 +62,6 @@ def test_seed_name_device_and_step_all_matter():
         for step in (0, 1, 2**32)
     ]
     assert len(set(draws)) == len(draws)
-
-
-def test_seed_and_name_do_not_run_together():
     assert Stream(1, "2x").uniform(0, 0) != Stream(12, "x").uniform(0, 0)
 
 
@@ -79,10 +75,8 @@ def test_shapes_broadcast():
     assert stream.exponential(1, 1, mean=[1.0, 2.0]).shape == (2,)
 
 
-def test_uniform_has_53_bits():
-    u = Stream(1, "bits").uniform(np.arange(100_000), 0)
-    k = u * 2**53
-    assert np.array_equal(k, np.floor(k))
+def test_every_bit_of_a_uniform_draw_is_as_often_0_as_1():
+    k = Stream(1, "bits").uniform(np.arange(100_000), 0) * 2**53
     bits = ((k.astype(np.uint64)[:, None] >> np.arange(53, dtype=np.uint64)) & np.uint64(1)).mean(axis=0)
     assert np.abs(bits - 0.5).max() < 0.01
 
@@ -156,29 +150,3 @@ def test_device_number():
     digest = hashlib.blake2b("é".encode(), digest_size=8).digest()
     assert device_number("é") == int.from_bytes(digest, "little")
     assert Stream(1, "x").uniform(device_number("é"), 0).shape == ()
-
-
-@pytest.mark.parametrize(
-    ("call", "where"),
-    [
-        (lambda s: s.uniform(0.5, 0), "device"),
-        (lambda s: s.uniform("jane", 0), "device"),
-        (lambda s: s.uniform(True, 0), "device"),
-        (lambda s: s.uniform(0, [1.0]), "step"),
-        (lambda s: s.uniform(0, 2**64), "step"),
-        (lambda s: s.integers(0, 0, 3, 3), "low, high"),
-        (lambda s: s.integers(0, 0, 0, 2**32 + 1), "low, high"),
-        (lambda s: s.integers(0, 0, 0.0, 3), "low"),
-        (lambda _: Stream(1.5, "x"), "seed"),
-        (lambda _: Stream(True, "x"), "seed"),
-    ],
-)
-def test_errors(call, where):
-    with pytest.raises(ParameterError) as caught:
-        call(Stream(1, "errors"))
-    assert caught.value.where == where
-
-
-def test_a_name_as_device_is_answered_with_the_way_to_its_number():
-    with pytest.raises(ParameterError, match="device_number"):
-        Stream(1, "x").uniform("jane-phone", 0)

@@ -20,22 +20,15 @@ def hours(driven, day, town=TOWN):
     return (driven.start_s - day_start_s(town, day)) / 3600 + 4
 
 
-def test_weekend():
+@pytest.mark.parametrize(
+    ("town", "begins"), [(TOWN, "2010-03-01T10:00"), (CommuterTown(utc_offset_h=5.5), "2010-02-28T22:30")]
+)
+def test_a_day_begins_at_four_local_time(town, begins):
+    assert dt.datetime.fromtimestamp(day_start_s(town, MONDAY), dt.UTC).isoformat()[:16] == begins
     assert [is_weekend(MONDAY + i) for i in range(7)] == [False] * 5 + [True] * 2
-    assert dt.date(1970, 1, 1).weekday() == 3
 
 
-def test_a_day_begins_at_four_local_time():
-    assert dt.datetime.fromtimestamp(day_start_s(TOWN, MONDAY), dt.UTC) == dt.datetime(
-        2010, 3, 1, 10, tzinfo=dt.UTC
-    )
-    india = CommuterTown(utc_offset_h=5.5)
-    assert (
-        dt.datetime.fromtimestamp(day_start_s(india, MONDAY), dt.UTC).isoformat()[:16] == "2010-02-28T22:30"
-    )
-
-
-def test_trips_of_a_car_are_a_chain_from_home_to_home():
+def test_trips_begin_and_end_at_home():
     people = residents(TOWN, 7, np.arange(300))
     for day in (MONDAY, SATURDAY):
         driven = trips(TOWN, 7, people, day)
@@ -43,16 +36,8 @@ def test_trips_of_a_car_are_a_chain_from_home_to_home():
             mine = np.flatnonzero(driven.car == car)
             mine = mine[np.argsort(driven.start_s[mine])]
             home = people.home.east[car] * TOWN.block_km, people.home.north[car] * TOWN.block_km
-            ends = driven.east_km[mine, -1], driven.north_km[mine, -1]
-            starts = driven.east_km[mine, 0], driven.north_km[mine, 0]
-            assert (starts[0][0], starts[1][0]) == home
-            assert (ends[0][-1], ends[1][-1]) == home
-            assert np.array_equal(starts[0][1:], ends[0][:-1])
-            assert np.array_equal(starts[1][1:], ends[1][:-1])
-            arrival_s = driven.start_s[mine] + driven.duration_s[mine]
-            assert np.all(driven.start_s[mine][1:] - arrival_s[:-1] >= TOWN.shortest_stay_s)
-            assert driven.start_s[mine][0] >= day_start_s(TOWN, day) + 1800
-            assert arrival_s[-1] <= day_start_s(TOWN, day + 1) - 900
+            assert (driven.east_km[mine[0], 0], driven.north_km[mine[0], 0]) == home
+            assert (driven.east_km[mine[-1], -1], driven.north_km[mine[-1], -1]) == home
 
 
 def test_knots_do_not_go_back_and_speeds_have_limits():
@@ -155,14 +140,3 @@ def test_a_trip_may_cross_midnight():
     assert not set(zip(driven.car.tolist(), driven.start_s.tolist(), strict=True)) & set(
         zip(next_day.car.tolist(), next_day.start_s.tolist(), strict=True)
     )
-
-
-def test_cars_and_days_are_independent():
-    many = day_of(MONDAY, cars=300)
-    few = trips(TOWN, 7, residents(TOWN, 7, np.array([250, 3])), MONDAY)
-    for car in (3, 250):
-        for mine, theirs in zip(few, many, strict=True):
-            assert np.array_equal(mine[few.car == car], theirs[many.car == car])
-    other_day = day_of(MONDAY + 1)
-    offset_s = 86_400
-    assert not set((many.start_s + offset_s).tolist()) >= set(other_day.start_s.tolist())

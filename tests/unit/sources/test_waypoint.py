@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, kstest
 
-from mudkit.errors import ParameterError
 from mudkit.sources.streams import Stream, device_number
 from mudkit.sources.waypoint import RandomWaypoint
 from mudkit.units import KM_PER_DEGREE
@@ -95,19 +94,3 @@ def test_mean_way_is_that_of_the_unit_square():
     closed = (2 + math.sqrt(2) + 5 * math.asinh(1)) / 15
     model = RandomWaypoint(edge_km=1, speed_low_mps=10, speed_high_mps=10, pause_s=1)
     assert model.resting_share() == pytest.approx(1 / (1 + 100 * closed))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"speed_low_mps": 0},
-        {"speed_low_mps": 16},
-        {"edge_km": -1},
-        {"pause_s": -1},
-        {"lat": 80},
-        {"lon": 200},
-    ],
-)
-def test_what_is_out_of_range_is_refused(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        RandomWaypoint(**wrong)

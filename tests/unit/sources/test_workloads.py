@@ -92,11 +92,8 @@ def test_poisson_counts_and_gaps():
     assert count.mean() == pytest.approx(80, rel=0.02)
     assert count.var() == pytest.approx(80, rel=0.15)
     assert kstest(moments.t_us / (2 * DAY_US), "uniform").pvalue > 0.001
-    assert len(Poisson(0).moments(7, "x", FLEET, START_US, DAY_US).t_us) == 0
-
-
-def test_a_rate_of_one_moment_in_a_universe_gives_none():
-    assert len(Poisson(per_day=6e-277).moments(0, "reads", FLEET, 0, 10**9).t_us) == 0
+    for per_day in (0, 6e-277):
+        assert len(Poisson(per_day).moments(0, "reads", FLEET, 0, 10**9).t_us) == 0
 
 
 def test_poisson_of_one_device_by_hand():
@@ -196,41 +193,6 @@ def test_days_of_a_log_are_local():
     assert set((moments.t_us / HOUR_US).tolist()) <= {2, 3, 1}
     assert Recorded(log_us, utc_offset_h=-6).days == 3
     assert Recorded(log_us, utc_offset_h=13).days == 3
-
-
-@pytest.mark.parametrize(
-    ("times_us", "message"),
-    [
-        ([], "empty"),
-        ([5], "no whole day"),
-        ([0, DAY_US], "no whole day"),
-        ([0.5, 2 * DAY_US], "not usable"),
-        ([[0, 3 * DAY_US]], "not usable"),
-    ],
-)
-def test_a_log_that_cannot_be_used_is_refused(times_us, message):
-    with pytest.raises(ParameterError, match=message):
-        Recorded(times_us)
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: Poisson(-1), "per_day"),
-        (lambda: Poisson(float("inf")), "per_day"),
-        (lambda: WakingReads(-1), "per_day"),
-        (lambda: WakingReads(1, spread=-1), "spread"),
-        (lambda: WakingReads(1, wake_h=25), "wake_h"),
-        (lambda: WakingReads(1, awake_h=(17, 16)), "awake_h"),
-        (lambda: WakingReads(1, awake_h=16), "awake_h"),
-        (lambda: Every(0), "interval_s"),
-        (lambda: Every("10"), "interval_s"),
-        (lambda: Recorded(LOG_US, utc_offset_h=20), "utc_offset_h"),
-    ],
-)
-def test_what_is_out_of_range_is_refused(make, name):
-    with pytest.raises(ParameterError, match=name):
-        make()
 
 
 def test_no_read_repeats_one_of_another_day():

@@ -67,16 +67,12 @@ def test_tables_have_the_schemas_and_their_order(small):
         assert all(column.null_count == 0 for column in table.columns)
 
 
-def test_size_is_that_of_the_paper():
+def test_size_is_that_of_the_paper_and_reads_of_one_second_are_ordered_by_device():
     trace = generate(cars=60, days=30, seed=1)
     assert len(trace.positions) == pytest.approx(370_000, rel=0.10)  # a tenth of the cars: more chance
     assert len(trace.reads) == pytest.approx(5_000, rel=0.15)
-
-
-def test_reads_of_one_second_are_ordered_by_device():
-    reads = generate(cars=60, days=30, seed=1).reads
-    assert reads.equals(reads.sort_by([("ts", "ascending"), ("device", "ascending")]))
-    assert np.any(np.diff(epoch_us(reads["ts"])) == 0)
+    assert trace.reads.equals(trace.reads.sort_by([("ts", "ascending"), ("device", "ascending")]))
+    assert np.any(np.diff(epoch_us(trace.reads["ts"])) == 0)
 
 
 def test_reads_ask_for_boxes_of_20_km_over_two_hours(small):

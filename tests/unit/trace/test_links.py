@@ -1,14 +1,12 @@
 import time
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
 from mudkit.trace import load_links
 from mudkit.trace.recordings import DUPLICATE, order_recordings
 from mudkit.trace.schema import LINKS, REJECTED, epoch_us
@@ -66,13 +64,9 @@ def test_the_hour_that_comes_twice_is_told_apart_by_its_zone(driving):
     assert reasons(loaded) == {3: "unparsable"}
 
 
-def test_another_zone_is_asked_for(driving):
-    with pytest.raises(TraceFormatError, match="time zone"):
-        driving([row(0), row(1)], tz="Europe/Berlin")
+def test_zones_of_another_place(driving):
     loaded = driving([row(0, zone=" CEST"), row(1, zone=" CET")], tz="Europe/Berlin")
     assert seconds(loaded) == [-7 * 3600, -6 * 3600 + 1]
-    with pytest.raises(ParameterError, match="tz"):
-        driving([row(0)], tz="Minneapolis")
 
 
 @pytest.mark.parametrize(("low", "down"), [(9, 0), (10, 10), (25, 25)])
@@ -91,9 +85,6 @@ def test_limits_of_an_outage_can_be_chosen(driving):
     loaded = driving(rows, outage_kbps=501, outage_s=3)
     assert loaded.outages().to_pylist()[0]["duration_s"] == 3.0
     assert loaded.source["options"]["outage_kbps"] == 501.0
-    for bad in ({"outage_kbps": 0}, {"outage_s": -1}, {"outage_s": float("nan")}, {"outage_kbps": "100"}):
-        with pytest.raises(ParameterError, match="number over 0"):
-            driving(rows, **bad)
 
 
 def test_an_outage_does_not_go_from_one_recording_or_device_into_the_next(driving):
@@ -182,43 +173,6 @@ def test_bad_rows_of_links_are_set_aside(csv_file):
     assert reasons(loaded) == {6: "unparsable", 7: "unparsable", 8: "negative", 9: "duplicate"}
 
 
-def test_errors_say_what_is_wrong(tmp_path, csv_file, driving):
-    with pytest.raises(InputMissing):
-        load_links(tmp_path / "none.csv")
-    with pytest.raises(TraceFormatError, match="is a folder"):
-        load_links(tmp_path)
-    with pytest.raises(TraceFormatError, match="lacks columns"):
-        load_links(csv_file("a,b", ["1,2"]))
-    with pytest.raises(TraceFormatError, match="mbps"):
-        load_links(csv_file("network,test,time_local", ["1,2,3"]), "driving-throughput")
-    with pytest.raises(ParameterError, match="no such format"):
-        load_links(csv_file("a,b", ["1,2"]), "xml")
-    with pytest.raises(TraceFormatError, match="not a Parquet"):
-        load_links(csv_file("a,b", ["1,2"]), "parquet")
-    with pytest.raises(TraceContentError, match="holds no rows"):
-        driving([])
-    with pytest.raises(TraceFormatError, match=r"Most rows .* cannot be used"):
-        driving([row(0, "x"), row(1, -1), row(2)])
-    with pytest.raises(TraceFormatError, match="contradict"):
-        driving([row(0, i) for i in range(3)])
-    with pytest.raises(ParameterError, match="says itself"):
-        load_links(csv_file("device,ts,up", ["a,1704067200,1"]), outage_s=5)
-    empty = tmp_path / "empty.csv"
-    empty.write_bytes(b"")
-    with pytest.raises(TraceFormatError, match="is empty"):
-        load_links(empty)
-    cut = tmp_path / "cut.parquet"
-    cut.write_bytes(b"PAR1 and no more")
-    with pytest.raises(TraceFormatError):
-        load_links(cut)
-    pq.write_table(LINKS.empty_table(), tmp_path / "none.parquet")
-    with pytest.raises(TraceContentError, match="holds no rows"):
-        load_links(tmp_path / "none.parquet")
-    pq.write_table(pa.table({"device": ["a"], "ts": [[1]], "up": [True]}), tmp_path / "odd.parquet")
-    with pytest.raises(TraceFormatError, match="not what they should be"):
-        load_links(tmp_path / "odd.parquet")
-
-
 def test_summary(driving):
     loaded = driving([row(i, 0 if i < 15 else 9) for i in range(60)] + [row(70, -1)])
     said = dict(loaded.summary().itertuples(index=False))
@@ -247,8 +201,3 @@ def test_recorded_measurements(driving_networks):
     assert outages.loc[outages["duration_s"].idxmax(), "device"].startswith("mob")
     low = pc.less(loaded.links["down_kbps"], 100.0)
     assert pc.all(pc.or_(loaded.links["up"], low)).as_py()
-
-
-def test_a_file_of_links_that_is_not_there(tmp_path):
-    with pytest.raises(InputMissing, match="There is no file of links at"):
-        load_links(tmp_path / "nofile.csv")

@@ -1,14 +1,12 @@
 """A scan gives the rows that load gives, piece by piece, and leaves nothing behind."""
 
 import gc
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from mudkit import files, trace
 from mudkit.errors import (
-    InputMissing,
     OutputProblem,
     ParameterError,
     TraceContentError,
@@ -125,17 +123,6 @@ def test_what_only_all_pieces_show(csv_file):
         list(pieces)
 
 
-@pytest.mark.parametrize("batch_rows", [0, -1, 1.5, True, "many"])
-def test_bad_batch_rows(csv_file, batch_rows):
-    with pytest.raises(ParameterError, match="batch_rows"):
-        trace.scan(csv_file("cab,t,lat,lon,occ", ROWS), batch_rows=batch_rows)
-
-
-def test_missing(tmp_path):
-    with pytest.raises(InputMissing):
-        trace.scan(tmp_path / "nothing.csv")
-
-
 def test_a_full_disk(csv_file, folders, monkeypatch):
     def full(self, table):
         raise OSError(28, "No space left on device")
@@ -154,4 +141,3 @@ def test_the_recorded_taxis(cabspotting, monkeypatch):
             assert len(piece.positions) + len(piece.rejected) <= 700_000
             rows += len(piece.positions) + len(piece.rejected)
     assert rows > 1_000_000
-    assert Path(cabspotting).is_file()

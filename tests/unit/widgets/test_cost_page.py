@@ -8,7 +8,6 @@ import pytest
 from learning_traces import labelled_reads
 
 from mudkit import figures
-from mudkit.errors import ParameterError
 from mudkit.experiment import CacheBench, tree_nodes
 from mudkit.learning import FixedRule
 from mudkit.learning.replay import SENT, fewest_sends, replay
@@ -85,8 +84,6 @@ def test_both_pages_beside_each_other():
     assert "rule 1 fires" in bench.status.value
     bench.costs.preset.value = "freshness"
     assert "sent" in bench.costs.status.value
-    with pytest.raises(ParameterError, match="messages"):
-        PolicyWorkbench("")
 
 
 def test_a_rule_of_ones_own_and_what_nobody_beats():

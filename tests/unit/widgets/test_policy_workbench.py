@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from html_tables import table_rows
 
-from mudkit.errors import ParameterError
 from mudkit.systems.sublim import Policy
 from mudkit.systems.sublim._policy.policy import decision_table
 from mudkit.systems.sublim.check.checker import findings
@@ -224,13 +223,6 @@ def test_other_values_stand_in_their_place():
     assert [value for _, value in widget.battery.options][6:10] == [25, 30, 33, 35]
     assert widget.bandwidth.value == 300
     assert PolicyWorkbench(PICU, MESSAGES, battery=None).battery.value == "charger"
-
-
-def test_what_it_is_not():
-    with pytest.raises(ParameterError, match="messages"):
-        PolicyWorkbench(PICU, {})
-    with pytest.raises(ParameterError, match="Expected a number"):
-        PolicyWorkbench(PICU, MESSAGES, battery="full")
 
 
 def test_one_change_takes_few_decisions(bench, monkeypatch):

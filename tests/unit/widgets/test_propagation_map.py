@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.experiment import Traffic
 from mudkit.systems.radiator import Volume
 from mudkit.widgets import PropagationMap
@@ -96,17 +95,6 @@ def test_what_cannot_be_is_told_and_the_picture_stays(widget):
     assert (widget.status.value, cells(widget)) == kept
     widget.method.value = VOLUME
     assert widget.problem.value == ""
-
-
-@pytest.mark.parametrize("wrong", [{"method": "by mood"}, {"amount": 0}, {"amount": 121}])
-def test_what_it_is_not(wrong):
-    with pytest.raises(ParameterError, match="after a number of messages"):
-        PropagationMap(TRAFFIC, **wrong)
-
-
-def test_a_function_that_fails_at_once_is_an_error():
-    with pytest.raises(PropagationProblem, match="tired"):
-        PropagationMap(TRAFFIC, functions={"moody": moody}, method="moody")
 
 
 def test_a_step_of_the_slider_is_one_message_of_what_changes(widget):

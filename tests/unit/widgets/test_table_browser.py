@@ -6,7 +6,6 @@ import pytest
 from html_tables import table_rows
 
 from mudkit import Lab, figures
-from mudkit.errors import ParameterError
 from mudkit.systems.mud import Client, Cloud
 from mudkit.widgets import TableBrowser
 
@@ -221,8 +220,3 @@ def test_a_device_that_is_off_holds_nothing_that_can_be_seen(lab, browser):
     lab.faults.restart("ann-phone")
     browser.some_seconds.click()
     assert "v1 n: 1" in column(browser, "ann")[0]
-
-
-def test_somebody_must_look(lab):
-    with pytest.raises(ParameterError, match="no client"):
-        TableBrowser(lab, {}, "news")

@@ -69,29 +69,32 @@ def test_what_is_no_version_is_refused(text):
         parse_version(text)
 
 
-@pytest.mark.parametrize("says", [VERSION_17, f"Picked up JAVA_TOOL_OPTIONS: -Dx=y\n{VERSION_17}"])
-def test_a_java_is_asked(tmp_path, says):
-    home = fake(tmp_path / "jdk", says)
-    assert probe(home / "bin" / "java") == ("17.0.15", None)
-
-
-def test_a_java_says_where_it_lives(tmp_path):
-    home = fake(tmp_path / "jdk", f"    java.home = /opt/a java\n    java.version = 17\n{VERSION_17}")
-    assert probe(home / "bin" / "java") == ("17.0.15", Path("/opt/a java"))
+@pytest.mark.parametrize(
+    ("says", "home"),
+    [
+        (VERSION_17, None),
+        (f"Picked up JAVA_TOOL_OPTIONS: -Dx=y\n{VERSION_17}", None),
+        (f"    java.home = /opt/a java\n    java.version = 17\n{VERSION_17}", Path("/opt/a java")),
+    ],
+)
+def test_a_java_is_asked(tmp_path, says, home):
+    assert probe(fake(tmp_path / "jdk", says) / "bin" / "java") == ("17.0.15", home)
 
 
 @pytest.mark.parametrize(
-    ("says", "message"),
+    ("says", "mode", "message"),
     [
-        ("hello", "said 'hello'"),
-        ("", "said ''"),
-        ('openjdk version "soon"', "'soon'"),
+        ("hello", 0o755, "said 'hello'"),
+        ("", 0o755, "said ''"),
+        ('openjdk version "soon"', 0o755, "'soon'"),
+        (VERSION_17, 0o644, "cannot be run"),
     ],
 )
-def test_an_answer_without_a_version(tmp_path, says, message):
-    home = fake(tmp_path / "jdk", says, status=3)
+def test_an_answer_without_a_version(tmp_path, says, mode, message):
+    program = fake(tmp_path / "jdk", says, status=3) / "bin" / "java"
+    program.chmod(mode)
     with pytest.raises(ValueError, match=message):
-        probe(home / "bin" / "java")
+        probe(program)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +116,6 @@ def test_a_java_that_does_not_end_is_killed_with_its_children(tmp_path, then):
     # Opening for writing without waiting fails when nobody reads: all readers are gone.
     with pytest.raises(OSError, match="No such device or address"):
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-
-
-def test_what_cannot_be_run(tmp_path):
-    home = fake(tmp_path / "jdk", VERSION_17)
-    (home / "bin" / "java").chmod(0o644)
-    with pytest.raises(ValueError, match="cannot be run"):
-        probe(home / "bin" / "java")
 
 
 def test_java_home_comes_first(tmp_path, monkeypatch):
@@ -180,18 +176,15 @@ def test_an_empty_java_home_counts_as_none(tmp_path, monkeypatch):
     assert find_java() == Java(home, "17.0.15", "PATH")
 
 
-def test_the_home_of_a_java_on_the_path_is_its_own_word(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["its own word", "where its link leads"])
+def test_the_home_of_a_java_on_the_path(tmp_path, monkeypatch, kind):
     home = fake(tmp_path / "true", VERSION_17)
-    fake(tmp_path / "shim", f"    java.home = {home}\n{VERSION_17}")
+    if kind == "its own word":
+        fake(tmp_path / "shim", f"    java.home = {home}\n{VERSION_17}")
+    else:
+        (tmp_path / "shim" / "bin").mkdir(parents=True)
+        (tmp_path / "shim" / "bin" / "java").symlink_to(home / "bin" / "java")
     monkeypatch.setenv("PATH", str(tmp_path / "shim" / "bin"))
-    assert find_java().home == home
-
-
-def test_the_home_of_a_java_on_the_path_is_where_its_link_leads(tmp_path, monkeypatch):
-    home = fake(tmp_path / "true", VERSION_17)
-    (tmp_path / "links").mkdir()
-    (tmp_path / "links" / "java").symlink_to(home / "bin" / "java")
-    monkeypatch.setenv("PATH", str(tmp_path / "links"))
     assert find_java().home == home
 
 
@@ -246,27 +239,18 @@ def test_only_a_new_java_lacks_the_package(tmp_path, version, kept):
     assert said.stdout.count("sun.security.action") == kept
 
 
-def test_the_script_is_made_once(tmp_path):
-    java = repeating(tmp_path / "jdk")
-    program = launch_home(java) / "bin" / "java"
-    before = program.stat()
-    assert launch_home(java) / "bin" / "java" == program
-    assert (program.stat().st_ino, program.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
-def test_a_damaged_script_is_made_again(tmp_path):
-    java = repeating(tmp_path / "jdk")
-    program = launch_home(java) / "bin" / "java"
-    text = program.read_text()
-    program.write_text(text[: len(text) // 2])
-    assert (launch_home(java) / "bin" / "java").read_text() == text
-
-
-def test_another_version_or_place_gets_another_script(tmp_path):
-    one = repeating(tmp_path / "one")
-    two = repeating(tmp_path / "two")
+def test_the_script_is_made_once_for_each_java_and_again_when_it_is_damaged(tmp_path, monkeypatch):
+    one, two = repeating(tmp_path / "one"), repeating(tmp_path / "two")
     newer = Java(one.home, "17.0.16", "PATH")
     assert len({launch_home(java) for java in (one, two, newer)}) == 3
+    program = launch_home(one) / "bin" / "java"
+    before, text = program.stat(), program.read_text()
+    assert launch_home(one) / "bin" / "java" == program
+    assert (program.stat().st_ino, program.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    program.write_text(text[: len(text) // 2])
+    assert (launch_home(one) / "bin" / "java").read_text() == text
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
+    assert launch_home(one).is_relative_to(tmp_path / "temporary"), "where there is no cache"
 
 
 @pytest.mark.process
@@ -293,12 +277,6 @@ print(launch_home(Java(Path({str(home)!r}), "17.0.15", "PATH")))
     (launched,) = said
     assert [path.name for path in (Path(launched) / "bin").iterdir()] == ["java"]
     assert os.access(Path(launched) / "bin" / "java", os.X_OK)
-
-
-def test_without_a_cache_the_script_lies_among_the_temporary_files(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
-    home = launch_home(repeating(tmp_path / "jdk"))
-    assert home.is_relative_to(tmp_path / "temporary")
 
 
 def test_where_no_script_can_be_run_java_itself_is_launched(tmp_path, monkeypatch):

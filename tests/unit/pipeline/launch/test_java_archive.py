@@ -67,29 +67,15 @@ def test_the_first_writes_and_the_next_use_it(cache, java, jars):
     assert second == Archive((f"-XX:SharedArchiveFile={kept}",), (), kept, None)
 
 
-def test_only_one_writes_at_a_time(cache, java, jars):
-    assert prepare(java, jars).written is not None
-    assert prepare(java, jars) == Archive()
-
-
 @pytest.mark.process
-def test_a_claim_of_a_dead_process_does_not_count(cache, java, jars):
+@pytest.mark.parametrize("kind", ["of a dead process", "", "nonsense"])
+def test_a_claim_that_nobody_holds_does_not_count(cache, java, jars, kind):
     first = prepare(java, jars)
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     (claim,) = cache.glob("*.claim")
-    claim.write_text(str(process.pid))
-    second = prepare(java, jars)
-    assert second.written is not None
-    assert second.written != first.written
-
-
-@pytest.mark.parametrize("text", ["", "nonsense"])
-def test_a_damaged_claim_does_not_count(cache, java, jars, text):
-    prepare(java, jars)
-    (claim,) = cache.glob("*.claim")
-    claim.write_text(text)
-    assert prepare(java, jars).written is not None
+    claim.write_text(str(process.pid) if kind == "of a dead process" else kind)
+    assert prepare(java, jars).written not in (None, first.written)
 
 
 @pytest.mark.parametrize(("content", "good"), [(WHOLE, False), (UNFINISHED, True), (b"", True), (None, True)])
@@ -109,16 +95,12 @@ def test_what_a_killed_python_left_is_taken_over_if_it_is_whole(cache, java, jar
     assert list(cache.iterdir()) == [used]
 
 
-def test_what_is_still_being_written_is_left_alone(cache, java, jars):
-    first = prepare(java, jars)
-    first.written.write_bytes(UNFINISHED)
-    assert prepare(java, jars) == Archive()
-    assert first.written.exists()
-
-
 def test_what_nobody_finishes_is_removed(cache, java, jars):
     first = prepare(java, jars)
+    assert prepare(java, jars) == Archive(), "only one writes at a time"
     first.written.write_bytes(UNFINISHED)
+    assert prepare(java, jars) == Archive(), "it may still be written"
+    assert first.written.exists()
     os.utime(first.written, (0, 0))
     prepare(java, jars)
     assert not first.written.exists()
@@ -172,13 +154,12 @@ def test_a_java_that_cannot_dump_goes_without(cache, jars, tmp_path):
     assert not list(cache.glob("base-*"))
 
 
-def test_a_cache_whose_name_java_would_misread_is_not_used(monkeypatch, java, jars, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a:b"))
-    assert prepare(java, jars) == Archive()
-
-
-def test_without_room_nothing_is_written(cache, java, jars, monkeypatch):
-    monkeypatch.setattr(javas, "_MIN_FREE_BYTES", 1 << 60)
+@pytest.mark.parametrize(("folder", "free_bytes"), [("a:b", 0), ("cache", 1 << 60)])
+def test_without_room_or_a_name_that_java_reads_nothing_is_written(
+    monkeypatch, java, jars, tmp_path, folder, free_bytes
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / folder))
+    monkeypatch.setattr(javas, "_MIN_FREE_BYTES", free_bytes)
     assert prepare(java, jars) == Archive()
 
 

@@ -31,6 +31,9 @@ def test_a_local_session_stays_on_this_machine():
     assert jvm.config["spark.driver.host"] == jvm.config["spark.driver.bindAddress"] == "127.0.0.1"
     assert jvm.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert jvm.config["spark.driver.memory"] == "1024m"
+    assert jvm_config(Target(), {"PYSPARK_PYTHON": "/x"}).environ["PYSPARK_PYTHON"] == sys.executable
+    with pytest.raises(ParameterError):
+        jvm_config(Target(), {"MUDKIT_SPARK_MEMORY": "lots"})
 
 
 def test_a_cluster_finds_the_driver_by_its_own_means():
@@ -39,18 +42,11 @@ def test_a_cluster_finds_the_driver_by_its_own_means():
     assert "spark.sql.warehouse.dir" not in jvm.config
     assert "SPARK_LOCAL_IP" not in jvm.environ
     assert jvm.environ["PYSPARK_PYTHON"] == "/cluster/python"
-
-
-def test_a_cluster_on_this_machine_finds_the_driver_here_and_nobody_else_does():
-    jvm = jvm_config(Target("spark://127.0.0.1:7077"), {})
-    assert jvm.config["spark.driver.host"] == jvm.config["spark.driver.bindAddress"] == "127.0.0.1"
-    assert jvm.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
-    assert "PYTHONPATH" not in jvm.environ
-    assert "spark.local.dir" not in jvm.config
-
-
-def test_a_local_session_works_with_this_python():
-    assert jvm_config(Target(), {"PYSPARK_PYTHON": "/x"}).environ["PYSPARK_PYTHON"] == sys.executable
+    here = jvm_config(Target("spark://127.0.0.1:7077"), {})
+    assert here.config["spark.driver.host"] == here.config["spark.driver.bindAddress"] == "127.0.0.1"
+    assert here.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert "PYTHONPATH" not in here.environ
+    assert "spark.local.dir" not in here.config
 
 
 def test_the_callers_options_come_last_and_choose_the_collector():
@@ -80,11 +76,6 @@ def test_quoting(option, quoted):
 def test_other_classes_need_no_archive(variable):
     config = jvm_config(Target(), {variable: "/somewhere"})
     assert config.archive == Archive()
-
-
-def test_a_bad_amount_of_memory_is_told_before_anything_starts():
-    with pytest.raises(ParameterError):
-        jvm_config(Target(), {"MUDKIT_SPARK_MEMORY": "lots"})
 
 
 def test_variables_are_put_back(monkeypatch):
@@ -125,15 +116,10 @@ def test_a_start_is_tried_again_without_the_archive(starts):
     assert not starts.used.exists()
 
 
-def test_an_archive_is_kept_when_it_is_not_to_blame(starts):
-    starts.failures = 2
+@pytest.mark.parametrize(("failures", "process", "tries"), [(2, None, 2), (1, object(), 1)])
+def test_an_archive_is_kept_when_it_is_not_to_blame(starts, failures, process, tries):
+    starts.failures, starts.process = failures, process
     with pytest.raises(EnvironmentProblem):
         sessions._start(Target())
+    assert len(starts.tried) == tries, "a JVM that came up is not tried again"
     assert starts.used.exists()
-
-
-def test_a_jvm_that_came_up_is_not_tried_again(starts):
-    starts.failures, starts.process = 1, object()
-    with pytest.raises(EnvironmentProblem):
-        sessions._start(Target())
-    assert len(starts.tried) == 1

@@ -1,13 +1,10 @@
 """Vehicle positions of GTFS-realtime as a table, by whatever names its exporter gave them."""
 
-import numpy as np
 import pytest
 
 from mudkit import trace
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.columns import gtfs_rt
-from mudkit.trace.schema import epoch_us
-from mudkit.units import distance_km
 
 T0 = 1_425_708_931
 AUSTIN = "day,vehicle_id,t,latitude,longitude,speed,route_id,trip_id"
@@ -79,11 +76,6 @@ def test_a_folder_of_days(csv_file, tmp_path):
         trace.load(days)
 
 
-def test_missing_columns(csv_file):
-    with pytest.raises(TraceFormatError, match="lat, lon"):
-        trace.load(csv_file("trip_id,vehicle_id,timestamp", ["1,2,3"]), "gtfs-rt")
-
-
 def test_the_recorded_buses(capmetrics):
     loaded = trace.load(capmetrics)
     assert loaded.source["format"] == "gtfs-rt"
@@ -91,20 +83,3 @@ def test_the_recorded_buses(capmetrics):
     assert loaded.rejected_by_reason() == {"speed over 70 m/s": 32}
     assert loaded.positions["speed_mps"].null_count == 581_814
     assert loaded.summary().set_index("what").loc["devices", "value"] == "484"
-
-
-def test_the_recorded_speeds_are_in_two_units(capmetrics):
-    """Which is why a speed is null unless the caller says that it is in metres a second."""
-    positions = trace.load(capmetrics, "gtfs-rt", columns={"speed_mps": "speed"}, rule="none").positions
-    device = positions["device"].combine_chunks().dictionary_encode().indices.to_numpy()
-    t_s = epoch_us(positions["ts"]) / 1e6
-    lat, lon, speed = (positions[name].to_numpy() for name in ("lat", "lon", "speed_mps"))
-    dt_s, said = np.diff(t_s), speed[1:]
-    mps = distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:]) * 1000 / dt_s
-    fine = (np.diff(device) == 0) & (dt_s <= 60) & (mps > 2) & (said > 2)
-    early = t_s[1:] < np.datetime64("2016-01-01", "s").astype(int)
-    mile_an_hour = 0.44704
-    assert np.median(mps[fine & early] / said[fine & early]) == pytest.approx(mile_an_hour, rel=0.002)
-    assert np.median(mps[fine & ~early] / said[fine & ~early]) == pytest.approx(0.9, abs=0.1)
-    late = said[~early] / mile_an_hour
-    assert np.mean(np.abs(late - np.rint(late)) < 1e-3) > 0.99

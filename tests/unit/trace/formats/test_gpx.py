@@ -3,7 +3,6 @@ import gzip
 import pytest
 
 from mudkit import trace
-from mudkit.errors import TraceFormatError
 from mudkit.trace.formats import gpx
 
 GPX = '<?xml version="1.0" encoding="{}"?>\n<gpx version="1.1" creator="t" xmlns="http://www.topografix.com/GPX/1/1">{}</gpx>'
@@ -114,44 +113,6 @@ def test_batches_join_without_a_seam(write, monkeypatch):
     assert len(batches) > 3
     assert [row for batch in batches for row in batch.rows] == list(range(1, 61))
     assert trace.load(file).positions.equals(whole)
-
-
-LAUGHS = (
-    '<?xml version="1.0"?><!DOCTYPE gpx [<!ENTITY a "ha">'
-    + "".join(f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' for i in range(9))
-    + "]><gpx><trk><name>&j;</name></trk></gpx>"
-)
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (LAUGHS, "declares entities"),
-        (
-            '<?xml version="1.0"?><!DOCTYPE gpx [<!ENTITY x SYSTEM "file:///etc/passwd">]><gpx>&x;</gpx>',
-            "entities",
-        ),
-        ('<?xml version="1.0"?><kml><Document>gpx</Document></kml>', "no GPX"),
-        ("<gpx><trk><trkseg>", "cut short"),
-        ("<gpx><trk></gpx>", "mismatched tag"),
-        ("<gpx>\x01</gpx>", "cannot be read"),
-        ("<gpx></gpx>", "no rows"),
-        ("<html><body>Log in</body></html>", "web page"),
-        ("lat,lon,time\n1,2,3\n", "known format"),
-    ],
-)
-def test_files_that_are_refused(tmp_path, content, says):
-    file = tmp_path / "ride.gpx"
-    file.write_text(content)
-    with pytest.raises(ValueError, match=says) as caught:
-        trace.load(file)
-    assert caught.value.found
-    assert caught.value.expected
-
-
-def test_a_planned_route_has_no_times(write):
-    with pytest.raises(TraceFormatError, match="have no time"):
-        trace.load(write(f"<rte>{''.join(point(i, 'rtept', time=False) for i in range(9))}</rte>"))
 
 
 def test_a_folder_of_rides(write, tmp_path):

@@ -5,7 +5,6 @@ import gzip
 import pytest
 
 from mudkit import trace
-from mudkit.errors import TraceFormatError
 from mudkit.trace.options import Options
 
 HEADER = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
@@ -90,20 +89,6 @@ def test_a_row_like_geolife_is_enough_without_its_first_line(tmp_path):
     assert len(trace.load(file).positions) == 2
 
 
-def test_users_who_overlap_are_merged_in_time(geolife):
-    """Trajectories of one user overlap in GeoLife; the rows of both are kept, whatever the files are called."""
-    rows = [f"39.9847{i},116.3184,0,492,39744,2008-10-25,02:53:{i}" for i in range(10, 30)]
-    for place, names in (("a", ("1.plt", "2.plt")), ("b", ("2.plt", "1.plt"))):
-        folder = geolife / place
-        folder.mkdir()
-        for name, part in zip(names, (rows[::2], rows[1::2]), strict=True):
-            (folder / name).write_bytes(plt(part))
-    a, b = trace.load(geolife / "a"), trace.load(geolife / "b")
-    assert len(a.positions) == 20
-    assert len(a.rejected) == 0
-    assert a.positions.drop_columns("device").equals(b.positions.drop_columns("device"))
-
-
 CHECK_INS = [
     "0\t2010-10-19T23:55:27Z\t30.2359091167\t-97.7951395833\t22847",
     "0\t2010-10-18T22:17:43Z\t30.2691029532\t-97.7493953705\t420315",
@@ -145,11 +130,3 @@ def test_check_ins_are_reads_whatever_table_says(tmp_path):
     for table in ("positions", "reads"):
         plan = Options(table=table).plan(file)
         assert (plan.options.table, plan.rule.name) == ("reads", "none")
-
-
-@pytest.mark.parametrize("kind", ["geolife", "gowalla", "gpx"])
-def test_a_format_that_a_file_is_not_of(tmp_path, kind):
-    file = tmp_path / "t.csv"
-    file.write_text("device,t,lat,lon\na,1211100000,1,2\na,1211100060,1,2\n")
-    with pytest.raises(TraceFormatError, match="not a file of a known format"):
-        trace.load(file, kind)

@@ -3,24 +3,11 @@ from pathlib import Path
 import pytest
 
 from mudkit import trace
-from mudkit.errors import ParameterError, TraceFormatError
-from mudkit.trace.formats import FORMATS, recognise
+from mudkit.errors import TraceFormatError
+from mudkit.trace.formats import recognise
 
 PLT = "Geolife trajectory\n" + "x\n" * 5 + "39.98,116.3,0,492,39744.1,2008-10-23,02:53:04\n"
 GPX = '<gpx><wpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></wpt></gpx>'
-
-
-def test_the_formats():
-    assert list(FORMATS) == [
-        "cabspotting",
-        "cabspotting-txt",
-        "geolife",
-        "gtfs-rt",
-        "gowalla",
-        "gpx",
-        "csv",
-        "parquet",
-    ]
 
 
 def test_a_folder_of_several_kinds_lists_them(tmp_path):
@@ -43,15 +30,6 @@ def test_a_folder_without_files_of_the_format(tmp_path, kind):
     with pytest.raises(TraceFormatError, match=r"holds no files of the format") as caught:
         trace.load(tmp_path, kind)
     assert "notes.md" in caught.value.found
-
-
-@pytest.mark.parametrize(
-    ("name", "content"), [("a.plt", PLT), ("a.gpx", GPX), ("new_a.txt", "37.7 -122.4 0 1211100000\n")]
-)
-def test_columns_that_cannot_be_mapped(tmp_path, name, content):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(ParameterError, match="columns of its own"):
-        trace.load(tmp_path / name, columns={"device": "x"})
 
 
 def test_files_keep_their_order_in_a_source(tmp_path):

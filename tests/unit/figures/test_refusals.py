@@ -1,0 +1,222 @@
+"""What figures cannot draw, with the words of the error."""
+
+import math
+import re
+
+import figure_gallery as gallery
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from mudkit import figures, units
+from mudkit.consistency import History
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.figures import geometry
+from mudkit.figures.comparisons import MAX_CONDITIONS
+from mudkit.figures.geometry import Frame
+from mudkit.figures.maps import MAX_RECTANGLES
+from mudkit.trace.schema import POSITIONS, timestamps
+
+AREA = (30.27, -97.73, 30.33, -97.67)
+STATES = ("told", "taken back", "neither")
+CELLS, READS, LINKS, HEARD = gallery._bucketed(), gallery._reads(), gallery.links(), gallery._heard()
+RADIO, RULES, NODES = gallery._radio(), gallery._rule_table()[0], gallery.tree_nodes()
+MESSAGES = gallery.lab().frame("messages")
+LIVES = gallery._lives(1)
+SWEEP = gallery._sweep("prefetch_limit", [1, 4], "outage", [0.1, 0.5])
+GROUND = gallery._ground()
+SHARES = gallery._shares(["a", "b"])
+LIMITS = gallery._waste(["0", "4"], "limit")
+WASTE = gallery._waste(["on-line", "buffer"], "policy")
+SLIDES = pa.table(
+    units.box_bounds(np.array([30.0, 30.1]), np.full(2, -97.0), 1.0)._asdict()
+    | {"speed": [1.0, 2.0], "at": ["6:00", "7:00"], "of": ["a", "a"]}
+)
+FLEET = pa.table({"device": ["a"], "ts": timestamps(np.zeros(1, np.int64)), "lat": [1.0], "lon": [1.0]})
+POINTS = pa.table({"lat": [30.27], "lon": [-97.74], "state": ["told"]})
+
+
+def at(second):
+    return MESSAGES["sent"].min() + pd.Timedelta(seconds=second)
+
+
+def places(lat, lon, **columns):
+    return pa.table({"lat": np.asarray(lat, float), "lon": np.asarray(lon, float), **columns})
+
+
+def boxes(lat, lon, **columns):
+    return pa.table({**units.box_bounds(np.asarray(lat), np.asarray(lon), 1.0)._asdict(), **columns})
+
+
+def heat(lat, lon, *ground, **columns):
+    return figures.heat_map(places(lat, lon, **columns), *ground)
+
+
+def ground(*given):
+    return figures.heat_map(places([0.0], [0.0], weight=[1]), *given)
+
+
+def cells(table=CELLS, **how):
+    return figures.cells_over_time(table, **how)
+
+
+def strip(table=LINKS, **how):
+    return figures.link_strip(table, **how)
+
+
+def radio(*rows):
+    """Rows of (state, from, to)."""
+    table = [(at(a), at(b), state, 1.0) for state, a, b in rows]
+    return figures.radio_timeline(pd.DataFrame(table, columns=["start", "end", "state", "power_mw"]))
+
+
+def diagram(table=MESSAGES, **how):
+    return figures.message_diagram(table, **how)
+
+
+def knowledge(heard=HEARD, ground=GROUND, panels=(("near by", 1.0),), value="speed_kmh"):
+    return figures.knowledge(heard, ground, list(panels), value=value, label="")
+
+
+def slides(cells=SLIDES, value="speed", **how):
+    return figures.cell_slides(cells, value, **{"time": "at", "by": "of"} | how)
+
+
+def audience(points=POINTS, states=STATES):
+    return figures.area_map(points, "state", area=(30.27, -97.74, 1.6), states=states, title="")
+
+
+def frontier(which):
+    tables = [SHARES] * 3
+    tables[which] = SHARES.drop(columns="stale_share")
+    return figures.frontier(*tables, title="")
+
+
+def waste(table):
+    return figures.waste_and_loss(table, title="")
+
+
+def tradeoff(table=LIMITS, best="4"):
+    return figures.tradeoff(table, x="limit", best=best, title="", unit="messages")
+
+
+def pareto(table):
+    return figures.pareto(table, x="j", y="share", labels=("", ""), title="")
+
+
+def lives(table):
+    return figures.message_lifecycles(
+        {"rule": table}, LIVES, reads_us=[], switches_us=[], starts_up=True, until_us=1, title=""
+    )
+
+
+PARAMETERS = [
+    (lambda: cells(table=pd.concat([CELLS.assign(zoom=14), CELLS.assign(zoom=12)])), "zooms [12, 14]"),
+    (lambda: cells(value="speed"), "speed"),
+    (lambda: cells(tz="Mars/Olympus"), "America/Los_Angeles"),
+    (lambda: figures.cache_hits(READS.drop(columns="is_stale"), title=""), "is_stale"),
+    (lambda: figures.answer_boxes(gallery._answer_boxes().drop(columns="box_km"), title=""), "box_km"),
+    (lambda: figures.bar_panels(gallery._measures(), {"mJ": "energy"}, title="", y="way"), "mJ"),
+    (lambda: figures.signals({}, hz=250, y="mV", title=""), "signal"),
+    (lambda: figures.signals({"none": []}, hz=250, y="mV", title=""), "signal"),
+    (lambda: figures.signals({"a": [1.0]}, hz=0, y="mV", title=""), "hz"),
+    (lambda: figures.crossover(gallery._swept(), x="x", y="radio_j", title=""), "lacks"),
+    (lambda: waste(WASTE.assign(condition="a").drop(columns="loss_low")), "loss_low"),
+    (lambda: waste(pd.concat(WASTE.assign(condition=name) for name in "abcdef")), str(MAX_CONDITIONS)),
+    *((lambda which=which: frontier(which), "stale_share") for which in range(3)),
+    (lambda: figures.latencies(pd.DataFrame({"system": ["a"]}), {"a": 1}, title=""), "latency_s"),
+    (lambda: figures.latencies(gallery._latencies(), {"relay": 1}, title=""), "Contrail"),
+    (lambda: pareto(gallery._systems().drop(columns="is_best")), "is_best"),
+    (lambda: tradeoff(LIMITS.drop(columns="loss_high")), "loss_high"),
+    (lambda: tradeoff(best="5"), "5"),
+    (lambda: strip(devices=["phone0", "car11"]), "car11"),
+    (lambda: strip(LINKS.drop(columns="up")), "lacks columns: up"),
+    (lambda: figures.radio_timeline(RADIO.drop(columns="power_mw")), "power_mw"),
+    (lambda: figures.location_exposure(gallery._exposure().drop(columns="is_away"), AREA), "away"),
+    *(
+        (lambda links=links: figures.Fleet.from_tables(FLEET, links), "device, ts, up")
+        for links in (pa.table({"device": ["a"]}), LINKS)
+    ),
+    (lambda: geometry.rings({"arcs": [], "objects": {"land": {}, "sea": {}}}, "lakes"), "land, sea"),
+    *(
+        (lambda step=step: geometry.graticule(step, Frame(0, 0, 1, 1, -180)), "step above 0")
+        for step in (0.0, -1.0, math.nan)
+    ),
+    *((lambda given=given: figures.history(given), "check(history, model)") for given in (3, History.parse("ann: w1"))),
+    (lambda: ground(pa.table({"lat": [1.0]})), "no column 'lon'"),
+    (lambda: ground(pa.table({"lat": ["a"], "lon": [0.0]})), "no numbers"),
+    (lambda: ground([(1, 2)]), "found:    list"),
+    (lambda: heat([0.0], [0.0]), "no column 'weight'"),
+    (lambda: heat([0.0], [0.0], weight=[-1.0]), "below 0"),
+    (lambda: figures.cell_map(boxes([0.0], [0.0], n=[1]), "m"), "no column 'm'"),
+    (lambda: figures.cell_map(boxes([0.0], [0.0], n=[1]), "n", limits=(2, 1)), "limits"),
+    (lambda: figures.cell_map(boxes(np.zeros(MAX_RECTANGLES + 1), np.zeros(MAX_RECTANGLES + 1), n=np.zeros(MAX_RECTANGLES + 1)), "n"), "20,001 rows"),
+    (lambda: slides(time="when"), "when"),
+    (lambda: slides(text="why"), "why"),
+    (lambda: slides(value="mood"), "mood"),
+    (lambda: slides(first=2), "0 to 1"),
+    *((lambda states=states: audience(states=states), "states") for states in ((), tuple("abcdefgh"))),
+    (lambda: diagram(start=5), "start"),
+    (lambda: diagram(end="soon"), "end"),
+    (lambda: diagram(start=pd.NaT), "start"),
+    (lambda: diagram(start=at(2), end=at(1)), "ends before it starts"),
+    (lambda: diagram(devices="jane"), "devices"),
+    (lambda: diagram(kinds="send"), "kinds"),
+    (lambda: diagram(incidents=pd.DataFrame({"device": []})), "ts, incident, detail"),
+    (lambda: diagram(MESSAGES.drop(columns="fate")), "lacks columns: fate"),
+    (lambda: diagram(MESSAGES.to_dict()), "to_pandas"),
+    (lambda: diagram(MESSAGES.assign(sent=1.5)), "holds no times"),
+    (lambda: figures.rule_firing(RULES.drop(columns="outcome"), [], title="", x=""), "outcome"),
+    (lambda: figures.tree(NODES.drop(columns="leaves"), title=""), "leaves"),
+    (lambda: figures.tree_outline(NODES.drop(columns="leaves")), "leaves"),
+    (lambda: figures.tree(None, title=""), "learnt policy"),
+    (lambda: figures.decisions({"one": gallery._decided()["with state"].drop(columns="is_alarm")}, title=""), "is_alarm"),
+    (lambda: figures.decisions({"one": gallery._decided()["with state"].assign(decision="eaten")}, title=""), "eaten"),
+    (lambda: figures.waste_and_loss_by_limit(SWEEP.drop(columns="outage")), "outage"),
+    (lambda: figures.waste_and_loss_by_limit(SWEEP.head(0)), "0 rows"),
+    (lambda: figures.waste_and_loss_by_limit(3), "a pandas DataFrame with"),
+    (lambda: lives(LIVES.drop(columns="read_us")), "read_us"),
+    (lambda: figures.ReceivedCells(HEARD.drop(columns="reported_s")), "reported_s"),
+    (lambda: knowledge(value="mood"), "'mood'"),
+    (lambda: knowledge(panels=()), "0 panels"),
+]  # fmt: skip
+CONTENTS = [
+    (lambda: cells(table=CELLS[:0]), "no cells"),
+    (lambda: figures.hits_by_cell(READS[:0]), ""),
+    (lambda: figures.reads_near_busiest(READS[:0]), ""),
+    (lambda: strip(LINKS[:1]), "end="),
+    (lambda: strip(LINKS[:0]), ""),
+    (lambda: radio(), "has no row"),
+    (lambda: radio(("active", 0, 2), ("tail", 1, 3)), "overlap"),
+    (lambda: radio(("active", 2, 1)), "end before they start"),
+    (lambda: radio(("asleep", 0, 1)), "asleep"),
+    (lambda: figures.location_exposure(gallery._exposure()[:0], AREA), "no place"),
+    (lambda: figures.Fleet.from_tables(POSITIONS.empty_table()), ""),
+    (lambda: ground(places([], [])), "positions"),
+    (lambda: ground(places([np.nan], [0.0])), "nothing to draw"),
+    (lambda: ground(places([91.0], [0.0])), "latitude 91"),
+    (lambda: ground(places([-122.4], [37.7])), "swapped"),
+    (lambda: heat([], [], weight=[]), "nothing to draw"),
+    (lambda: heat([], [], places([], []), weight=[]), "nothing to draw"),
+    (lambda: figures.cell_map(boxes([], [], n=[]), "n"), "nothing to draw"),
+    (lambda: slides(cells=SLIDES.slice(0, 0)), "cells"),
+    (lambda: audience(POINTS.slice(1)), ""),
+    (lambda: diagram(MESSAGES[:0]), "no messages at all"),
+    (lambda: diagram(MESSAGES.assign(fate="eaten")), "eaten"),
+    (lambda: knowledge(ground=gallery._ground()[:0]), ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "call", "words"),
+    [
+        (error, *case)
+        for error, cases in ((ParameterError, PARAMETERS), (TraceContentError, CONTENTS))
+        for case in cases
+    ],
+)
+def test_refused_in_words(error, call, words):
+    with pytest.raises(error, match=re.escape(words) or ".") as caught:
+        call()
+    assert caught.value.expected or caught.value.remedy

@@ -1,0 +1,90 @@
+"""What learning refuses, with the words of the error."""
+
+import numpy as np
+import pytest
+from learning_traces import labelled_reads
+
+from mudkit.errors import ParameterError, TraceContentError
+from mudkit.learning import (
+    Always,
+    Batch,
+    CostMatrix,
+    FixedRule,
+    RadioModel,
+    Tree,
+    delay_costs,
+    evaluate_reads,
+)
+from mudkit.learning.costs import read_costs, write_costs
+from mudkit.learning.trees import groups_by, learn
+
+LABELS, READS = labelled_reads(devices=4, days=2)
+NAN = float("nan")
+
+
+def evaluated(policy=None, **options):
+    return evaluate_reads(LABELS, READS, [policy or Always()], **options)
+
+
+def learnt(truth, groups):
+    known = np.arange(len(truth), dtype=np.float32)[:, None]
+    return learn(known, truth, groups, CostMatrix(1.0, 1.0).table())
+
+
+PARAMETERS = [
+    *(
+        (lambda cost=cost: read_costs(cost), "cost")
+        for cost in (
+            "cheap", [1, 2], [[0, 1, 2], [1, 0, 2]], np.zeros((14, 14)), [[0, -1], [1, 0]], [[0, NAN], [1, 0]],
+            [[0, "a"], [1, 0]], [[0, 1], [1]], None,
+        )
+    ),
+    *(
+        (lambda cost=cost: write_costs(cost), "cost")
+        for cost in (np.zeros((2, 2)), -np.ones((14, 14)), np.zeros((14, 13)), "dear")
+    ),
+    *(
+        (lambda make=make, costs=costs: make(*costs), "cost|stale|unnecessary|missed|late|number")
+        for make in (CostMatrix, delay_costs)
+        for costs in ((-1, 1), (1, -1), (NAN, 1), ("a", 1))
+    ),
+    (lambda: evaluated(stale="old"), "stale"),
+    (lambda: evaluated(stale="completeness"), "completeness"),
+    (lambda: evaluated(completeness=0.9), "completeness"),
+    (lambda: evaluated(stale="completeness", completeness=1.5), "completeness"),
+    (lambda: evaluated(folds="moon"), "folds"),
+    (lambda: evaluated(cost="free"), "cost"),
+    *(
+        (lambda tree=tree: evaluated(tree), "cost|features")
+        for tree in (Tree("cheap"), Tree(features="all"), Tree([[1]]), Tree([[0, -1], [1, 0]]))
+    ),
+    *(
+        (lambda name=name, value=value: FixedRule(**{name: value}), name)
+        for name, value in (("km", -1), ("km", "a"), ("minutes", -1), ("minutes", None), ("km", NAN))
+    ),
+    *(
+        (lambda name=name, value=value: RadioModel(**{name: value}), name)
+        for name, value in (("link", "5g"), ("query_bytes", -1), ("point_bytes", "many"))
+    ),
+    (lambda: Batch(-1), "minutes"),
+    (lambda: groups_by("hour", np.zeros(1), np.zeros(1)), "hour"),
+]  # fmt: skip
+CONTENTS = [
+    (lambda: evaluate_reads(LABELS.slice(1), READS, [Always()]), "no label"),
+    (lambda: learnt(np.zeros(0, np.int64), np.zeros(0, np.int64)), "nothing to learn from"),
+    (lambda: learnt(np.ones(40, np.int64), np.arange(40)), "Only one thing"),
+    (lambda: learnt(np.arange(40) % 2, np.zeros(40, np.int64)), "one device"),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "call", "words"),
+    [
+        (error, *case)
+        for error, cases in ((ParameterError, PARAMETERS), (TraceContentError, CONTENTS))
+        for case in cases
+    ],
+)
+def test_refused_in_words(error, call, words):
+    with pytest.raises(error, match=words):
+        call()

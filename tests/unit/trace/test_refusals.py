@@ -1,0 +1,194 @@
+"""Files and options that the loaders refuse, with the words of the error."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mudkit import trace
+from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
+from mudkit.trace.derive import Rule
+from mudkit.trace.schema import LINKS
+
+T0 = 1_211_100_000
+FOLDER = object()
+GPX = '<gpx><wpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></wpt></gpx>'
+PLT = "Geolife trajectory\n" + "x\n" * 5 + "39.98,116.3,0,492,39744.1,2008-10-23,02:53:04\n"
+ENTITIES = "".join(f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' for i in range(9))
+LAUGHS = (
+    f'<?xml version="1.0"?><!DOCTYPE gpx [<!ENTITY a "ha">{ENTITIES}]><gpx><trk><name>&j;</name></trk></gpx>'
+)
+OUTSIDE = '<?xml version="1.0"?><!DOCTYPE gpx [<!ENTITY x SYSTEM "file:///etc/passwd">]><gpx>&x;</gpx>'
+ROUTE = "".join(f'<rtept lat="47.{i}" lon="8.5"></rtept>' for i in range(9))
+
+
+def table(*rows, header="device,t,lat,lon"):
+    return "\n".join([header, *rows, ""])
+
+
+def points(row, count=5, start=T0):
+    return table(*(row.format(start + i, i % 3) for i in range(count)))
+
+
+def parquet(columns):
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def loaded(**options):
+    return lambda file: trace.load(file, **options)
+
+
+def links(**options):
+    return lambda file: trace.load_links(file, **options)
+
+
+A = points("a,{},1,2", 90).splitlines()[1:]
+CABS = table(
+    *(f"{cab},{T0 + 60 * i},37.7{i},-122.4,0" for cab in "ab" for i in range(5)), header="cab,t,lat,lon,occ"
+)
+COLUMNS = {"device": ["a"] * 3, "t": [T0, T0 + 1, T0 + 2], "lat": [1.0] * 3, "lon": [2.0] * 3}
+DRIVING = "network,test,time_local,mbps,mph,lat,lon,area_type"
+DRIVEN = "att,TCP,2023-04-04 09:49:{} CDT,{},3,44,-93,x"
+UP = table("a,1704067200,1", header="device,ts,up")
+AWARE = "time,screen_status"
+
+FORMATS = [
+    ("Latin-1", trace.load, points("café,{},1,2").encode("latin-1"), "UTF-8"),
+    ("Latin-1 in a short line", trace.load, table("café", *A).encode("latin-1"), "UTF-8"),
+    ("a stray quotation mark", trace.load, table(*A[:50], '"a,7,1,2', *A[50:]), "quotation mark"),
+    ("a header without a line end", trace.load, "device,t,lat,lon", "no rows"),
+    ("an empty file", trace.load, "", "is empty"),
+    ("blank lines", trace.load, "\n\n", "is empty"),
+    ("a picture", trace.load, b"\x89PNG\r\n\x1a\n" + bytes(100), "not a file of a known format"),
+    ("a document", trace.load, "%PDF-1.4\n%abc\n", "not a file of a known format"),
+    ("UTF-16", trace.load, "device,t,lat,lon\n".encode("utf-16"), "not a file of a known format"),
+    ("JSON", trace.load, '{"device": "a", "t": 3}\n', "lacks columns"),
+    ("missing columns", trace.load, "device,t,speed\na,1,2\n", "lat, lon"),
+    ("missing columns of GTFS", loaded(format="gtfs-rt"), "trip_id,vehicle_id,timestamp\n1,2,3\n", "lat, lon"),
+    ("times in ms", trace.load, points("a,{}000,1,2"), "time_unit='ms'"),
+    ("exchanged coordinates", trace.load, points("a,{},-122,37"), "exchanged"),
+    ("no numbers", trace.load, table("a,x,y,z", "b,x,y,z"), "cannot be read"),
+    ("three devices of one name", trace.load, points("a,{},{},2", 1000), "which column is the device"),
+    ("truncated Parquet", trace.load, b"PAR1" + bytes(50), "cannot be read"),
+    ("a device of another type", trace.load, parquet(COLUMNS | {"device": [{"a": 1}] * 3}), "not what they should be"),
+    ("a latitude of another type", trace.load, parquet(COLUMNS | {"lat": [[1.0]] * 3}), "not what they should be"),
+    ("a time of another type", trace.load, parquet(COLUMNS | {"t": pa.array([1, 2, 3], pa.time32("s"))}), "not what they should be"),
+    ("a device that is no text", trace.load, parquet(COLUMNS | {"device": [b"\xff"] * 3}), "not what they should be"),
+    *(
+        (f"no {kind}", loaded(format=kind), table(*A), "not a file of a known format")
+        for kind in ("geolife", "gowalla", "gpx")
+    ),
+    ("a folder of no format", trace.load, FOLDER, "folder of no known format"),
+    ("a mapped column that is missing", loaded(columns={"device": "no_such"}), CABS, "no_such"),
+    ("a misspelled column", loaded(columns={"device": "vehicl"}), "vehicle,t,lat,lon\na,1,2,3\n", r"vehicl \(perhaps vehicle\)"),
+    ("no folder of a trace", trace.read_manifest, CABS, r"mudkit trace load .*\.csv --out FOLDER first"),
+    ("GPX with entities", trace.load, LAUGHS, "declares entities"),
+    ("GPX with an outside entity", trace.load, OUTSIDE, "entities"),
+    ("KML", trace.load, '<?xml version="1.0"?><kml><Document>gpx</Document></kml>', "no GPX"),
+    ("GPX that is cut", trace.load, "<gpx><trk><trkseg>", "cut short"),
+    ("GPX with a wrong tag", trace.load, "<gpx><trk></gpx>", "mismatched tag"),
+    ("GPX with a control character", trace.load, "<gpx>\x01</gpx>", "cannot be read"),
+    ("GPX without times", trace.load, f"<gpx><rte>{ROUTE}</rte></gpx>", "have no time"),
+    ("links: a folder", trace.load_links, FOLDER, "is a folder"),
+    ("links: other columns", trace.load_links, "a,b\n1,2\n", "lacks columns"),
+    ("links: a column missing", links(format="driving-throughput"), "network,test,time_local\n1,2,3\n", "mbps"),
+    ("links: no Parquet", links(format="parquet"), "a,b\n1,2\n", "not a Parquet"),
+    ("links: bad rows", trace.load_links, table(DRIVEN.format(13, "x"), DRIVEN.format(14, -1), DRIVEN.format(15, 2), header=DRIVING), r"Most rows .* cannot be used"),
+    ("links: contradictions", trace.load_links, table(*(DRIVEN.format(13, i) for i in range(3)), header=DRIVING), "contradict"),
+    ("links: another zone", links(tz="Europe/Berlin"), table(DRIVEN.format(13, 5), header=DRIVING), "time zone"),
+    ("links: an empty file", trace.load_links, "", "is empty"),
+    ("links: truncated Parquet", links(format="parquet"), b"PAR1 and no more", "cannot be read"),
+    ("links: other types", trace.load_links, parquet({"device": ["a"], "ts": [[1]], "up": [True]}), "not what they should be"),
+    ("unlocks: a folder", trace.load_unlocks, FOLDER, "is a folder"),
+    ("unlocks: another log", trace.load_unlocks, "time,battery_level,battery_status\n1,2,3\n", r"not a log of AWARE's screen[\s\S]*battery_level"),
+    ("unlocks: milliseconds", trace.load_unlocks, f"{AWARE}\n{T0}000,3\n", "milliseconds"),
+    ("unlocks: an empty file", trace.load_unlocks, "", "is empty"),
+]  # fmt: skip
+CONTENTS = [
+    ("only a header", trace.load, table(), "no rows"),
+    ("one position", trace.load, points("a,{},1,2", 1), "more than one position"),
+    ("one position twice", trace.load, table(A[0], A[0]), "1 row of 1 device; 1 row set aside: duplicate"),
+    ("GPX without points", trace.load, "<gpx></gpx>", "no rows"),
+    ("links: no rows", trace.load_links, table(header=DRIVING), "holds no rows"),
+    ("links: Parquet without rows", trace.load_links, parquet(LINKS.empty_table()), "holds no rows"),
+    ("unlocks: no rows", trace.load_unlocks, table(header=AWARE), "holds no rows"),
+    (
+        "unlocks: none",
+        trace.load_unlocks,
+        f"{AWARE}\n{T0},0\n{T0 + 1},1\n",
+        r"holds no unlock[\s\S]*1 off, 1 on",
+    ),
+]
+OPTIONS = [
+    ("format", loaded(format="gpx2"), CABS, "no such format"),
+    ("columns", loaded(columns={"latitude": "x"}), CABS, "columns that a trace does not have"),
+    ("table", loaded(table="rows"), CABS, "positions or reads"),
+    ("tz", loaded(tz="Mars/Olympus"), CABS, "a time zone"),
+    ("time_unit", loaded(time_unit="min"), CABS, "one of s, ms"),
+    ("box_km of 0", loaded(box_km=0), CABS, "side over 0"),
+    ("box_km that is no number", loaded(box_km=float("nan")), CABS, "side over 0"),
+    ("window_s below 0", loaded(window_s=-1), CABS, "seconds over 0"),
+    ("window_s of ages", loaded(window_s=1e13), CABS, "up to 3.2e9"),
+    ("rule", loaded(rule="often"), CABS, "no such rule"),
+    ("a misspelled rule", loaded(rule="poison"), CABS, "did you mean 'poisson'"),
+    ("a misspelled rule of trips", loaded(rule="trip_strat(still_s=3)"), CABS, "did you mean 'trip_start'"),
+    ("columns of GeoLife", loaded(columns={"device": "x"}), PLT, "columns of its own"),
+    ("columns of GPX", loaded(columns={"device": "x"}), GPX, "columns of its own"),
+    ("links: format", links(format="xml"), "a,b\n1,2\n", "no such format"),
+    ("links: tz", links(tz="Minneapolis"), table(DRIVEN.format(13, 5), header=DRIVING), "tz"),
+    ("links: outage of recorded states", links(outage_s=5), UP, "says itself"),
+    *(
+        (f"links: {name} of {value!r}", links(**{name: value}), table(DRIVEN.format(13, 5), header=DRIVING), "number over 0")
+        for name, value in (("outage_kbps", 0), ("outage_kbps", "100"), ("outage_s", -1), ("outage_s", float("nan")))
+    ),
+    *(
+        (f"batch_rows={rows!r}", lambda file, rows=rows: trace.scan(file, batch_rows=rows), CABS, "batch_rows")
+        for rows in (0, -1, 1.5, True, "many")
+    ),
+    *(
+        (f"the rule {rule!r}", lambda _, rule=rule: Rule.parse(rule), None, "rule")
+        for rule in (
+            "", "poisson", "poisson()", "poisson(seed=1)", "poisson(per_day=0)", "poisson(per_day=-1)", "poisson(per_day=1e9)",
+            "poisson(per_day=inf)", "poisson(per_day=24, seed=1.5)", "poisson(per_day=24, per_day=24)", "poisson(24)",
+            "occupancy(still_s=3)", "trip_start(3)", "trip_start(still_s=1.2.3)", "trip_start(still_s=-1)", "trip_start(still_s=600",
+        )
+    ),
+    ("a rule of rate 0", lambda _: Rule("poisson", per_day=0.0), None, "READS a day"),
+    ("a rule of no rate", lambda _: Rule("poisson", per_day=float("nan")), None, "READS a day"),
+    ("a rule of negative rest", lambda _: Rule("poisson", still_s=-1.0), None, "SECONDS are not negative"),
+    ("a rule of another name", lambda _: Rule("often"), None, "rule"),
+    ("a number as a path", lambda _: trace.load(3), "", "named by a path"),
+]  # fmt: skip
+MISSING = [
+    ("trace", trace.load, None, "no trace at"),
+    ("scan", trace.scan, None, "no trace at"),
+    ("links", trace.load_links, None, "There is no file of links at"),
+    ("unlocks", trace.load_unlocks, None, "no phone log at"),
+]
+REFUSED = {
+    f"{error.__name__}: {what}": (error, *case)
+    for error, cases in (
+        (TraceFormatError, FORMATS),
+        (TraceContentError, CONTENTS),
+        (ParameterError, OPTIONS),
+        (InputMissing, MISSING),
+    )
+    for what, *case in cases
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_in_words(tmp_path, case):
+    error, call, content, words = REFUSED[case]
+    is_gpx, is_plt = "GPX" in case or "KML" in case, "GeoLife" in case
+    file = tmp_path / ("ride.gpx" if is_gpx else "a.plt" if is_plt else "trace.csv")
+    if content is FOLDER:
+        file.mkdir()
+    elif content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(error, match=words) as caught:
+        call(file)
+    assert caught.value.found
+    assert caught.value.expected
+    assert file.name in str(caught.value) or error is ParameterError
