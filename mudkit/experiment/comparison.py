@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class Comparison(Displayed):
     """Several systems on the same seeds.
@@ -263,6 +264,7 @@ RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 """Ratios that a run may lack, with nothing to divide by: summed measures, and the divisor."""
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class Scoreboard(Displayed):
     """Measures of systems on several tasks and seeds.
@@ -457,6 +459,7 @@ LABELS: Final[Mapping[str, str]] = {name: words.axis_title(name) for name in MEA
 """Axis titles of the measures, with units."""
 
 
+@check_options
 def pareto_front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Return which systems are on the Pareto front of two measures.
 

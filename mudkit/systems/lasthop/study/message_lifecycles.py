@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mudkit.arguments import check_arguments
+from mudkit.arguments import check_arguments, check_options
 from mudkit.display import Displayed, View, frame_table
 from mudkit.sources.parameters import whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Lifelines", "lifelines", "message_lifecycles"]
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class Lifelines(Displayed):
     """Policies on the same events, message by message.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import intervals
-from mudkit.arguments import check_arguments, check_init
+from mudkit.arguments import check_arguments, check_calls
 from mudkit.errors import ParameterError, brief
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
@@ -228,7 +228,7 @@ class Drawable(Protocol):
         """Draw all events of a seed."""
 
 
-@check_init
+@check_calls
 @dataclass(frozen=True)
 class RecordedEvents:
     """Recorded events, numbered from 0 instead of drawn by a seed.
