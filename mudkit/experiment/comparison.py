@@ -310,7 +310,7 @@ class Scoreboard(Displayed):
         """The tasks, in their order."""
         return list(dict.fromkeys(self.runs["task"]))
 
-    def measured(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
+    def measures(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
         """Return a task's measures: ``system, measure, mean, low, high, seeds``.
 
         The mean of a ratio is that of all seeds together (:data:`RATIOS`): a seed without a useful delivery
@@ -328,7 +328,7 @@ class Scoreboard(Displayed):
         return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
 
     def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-        """Return one row per system and one column for each of ``measures``, means as of :meth:`measured`."""
+        """Return one row per system and one column for each of ``measures``, means as of :meth:`measures`."""
         import pandas as pd
 
         runs = dict(list(self._of(task).groupby("system", sort=False)))

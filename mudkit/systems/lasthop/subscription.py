@@ -130,7 +130,7 @@ class Subscription:
             )
 
     @property
-    def most(self) -> float:
+    def max_messages(self) -> float:
         """Messages per read."""
         return math.inf if self.max is None else float(self.max)
 

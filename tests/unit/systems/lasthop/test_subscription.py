@@ -41,8 +41,8 @@ def test_what_cannot_be_is_refused(settings, where):
 
 
 def test_max_0_is_a_subscription_of_which_nothing_is_read():
-    assert Subscription("news", max=0).most == 0
-    assert Subscription("news", max=None).most == float("inf")
+    assert Subscription("news", max=0).max_messages == 0
+    assert Subscription("news", max=None).max_messages == float("inf")
 
 
 @pytest.mark.parametrize(
