@@ -24,8 +24,6 @@ from typing import (
     get_origin,
 )
 
-import numpy as np
-
 from mudkit.errors import ParameterError, brief, did_you_mean
 
 __all__ = ["annotations_of", "check_arguments", "check_calls", "check_init", "check_options", "fits"]
@@ -174,11 +172,16 @@ def check_init(kind: type[C]) -> type[C]:
 
 
 def check_options(call: C) -> C:
-    """Decorate a function or a class: an unknown option raises a ParameterError with a suggestion."""
+    """Decorate a function, or a class: its constructor and public methods.
+
+    An unknown option raises a ParameterError with a suggestion. A call takes 0.2 µs longer.
+    """
     if inspect.isclass(call):
-        setattr(call, "__init__", check_options(vars(call)["__init__"]))  # noqa: B010 - mypy refuses the assignment
+        _decorate_calls(call, check_options)
         return call
     function: Any = call
+    if getattr(function, "__globals__", None) is globals():  # it is checked already
+        return call
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -193,14 +196,19 @@ def check_options(call: C) -> C:
 
 def check_calls(kind: type[C]) -> type[C]:
     """Decorate a class: its constructor and public methods check their arguments as check_arguments does."""
+    _decorate_calls(kind, check_arguments)
+    return kind
+
+
+def _decorate_calls(kind: type, decorate: Callable[[Any], Any]) -> None:
+    """Decorate the constructor and the public methods of a class."""
     for name, member in list(vars(kind).items()):
         if name != "__init__" and name.startswith("_"):
             continue
         if isinstance(member, classmethod | staticmethod):
-            setattr(kind, name, type(member)(check_arguments(member.__func__)))
+            setattr(kind, name, type(member)(decorate(member.__func__)))
         elif inspect.isfunction(member):
-            setattr(kind, name, check_arguments(member))
-    return kind
+            setattr(kind, name, decorate(member))
 
 
 def _call_name(function: Callable[..., Any]) -> str:
@@ -229,6 +237,8 @@ def fits(value: Any, hint: Any) -> bool:
 @cache
 def _check_of(hint: Any) -> _Check:
     """Compile an annotation into a check."""
+    import numpy as np  # decorated calls of modules that do without it load without it
+
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _check_of(args[0])
@@ -248,12 +258,14 @@ def _check_of(hint: Any) -> _Check:
         if "__call__" in vars(kind):
             names.append("__call__")
         return _Check((), lambda value: all(hasattr(value, name) for name in names))
-    if kind in _NUMBERS:
-        return _Check((), partial(_is_number, _NUMBERS[kind]))
+    if kind is int:
+        return _Check((), partial(_is_number, (int, np.integer)))
+    if kind is float:
+        return _Check((), partial(_is_number, (int, float, np.integer, np.floating)))
     if kind is bool:
         return _Check((bool, np.bool_))
     if kind is tuple:
-        return _Check((), partial(_is_row, args))
+        return _Check((), partial(_is_row, (list, tuple, np.ndarray), args))
     if issubclass(kind, Mapping) and args:
         item = _check_of(args[1])
         if args[0] is str and item is _ANY and kind is Mapping:
@@ -261,7 +273,7 @@ def _check_of(hint: Any) -> _Check:
         names_fit = _are_texts if args[0] is str else partial(_fit_all, _check_of(args[0]))
         return _Check((), partial(_is_mapping, kind, names_fit, item))
     if kind in _SEQUENCES:
-        return _Check((), partial(_is_sequence, kind, _check_of(args[0]) if args else _ANY))
+        return _Check((), partial(_is_sequence, (kind, np.ndarray), _check_of(args[0]) if args else _ANY))
     return _Check((kind,))
 
 
@@ -289,12 +301,12 @@ def _fit_all(check: _Check, values: Iterable[Any]) -> bool:
     return check is _ANY or all(check(value) for value in values)
 
 
-def _is_number(kinds: tuple[type, ...], value: Any) -> bool:
-    if not isinstance(value, kinds) or isinstance(value, bool | np.bool_):
+def _is_number(kinds: tuple[type[Any], ...], value: Any) -> bool:
+    if not isinstance(value, kinds) or isinstance(value, bool):
         return False
     if isinstance(value, int):
         return float not in kinds or -_MAX_FLOAT <= value <= _MAX_FLOAT
-    return not (isinstance(value, float | np.floating) and isnan(value))
+    return not isnan(value)
 
 
 def _is_fields(value: Any) -> bool:
@@ -310,17 +322,13 @@ def _is_mapping(
     return names_fit(value) and (item is _ANY or _fit_all(item, value.values()))
 
 
-def _is_sequence(kind: type[Iterable[Any]], item: _Check, value: Any) -> bool:
-    if not isinstance(value, kind | np.ndarray) or isinstance(value, str | bytes | Mapping):
+def _is_sequence(kinds: tuple[type[Any], ...], item: _Check, value: Any) -> bool:
+    if not isinstance(value, kinds) or isinstance(value, str | bytes | Mapping):
         return False
     # An iterator is not looked at: that would use it up.
     return not isinstance(value, Collection) or _fit_all(item, value)
 
 
-_NUMBERS: Final[dict[Any, tuple[type, ...]]] = {
-    int: (int, np.integer),
-    float: (int, float, np.integer, np.floating),
-}
 _SEQUENCES: Final[frozenset[Any]] = frozenset({list, Sequence, Iterable, Collection})
 
 
@@ -332,8 +340,8 @@ def _is_utf8(value: str) -> bool:
     return True
 
 
-def _is_row(args: tuple[Any, ...], value: Any) -> bool:
-    if not isinstance(value, list | tuple | np.ndarray):
+def _is_row(kinds: tuple[type[Any], ...], args: tuple[Any, ...], value: Any) -> bool:
+    if not isinstance(value, kinds):
         return False
     if len(args) == 2 and args[1] is Ellipsis:
         return all(fits(entry, args[0]) for entry in value)

@@ -19,6 +19,7 @@ from numbers import Integral, Real
 from typing import Any, Final, Literal, TypeVar
 
 from mudkit import words
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 
 __all__ = [
@@ -449,6 +450,7 @@ class Shown:
         return self._html
 
 
+@check_options
 def show(
     value: Any,
     caption: str = "",

@@ -31,9 +31,6 @@ __all__ = [
     "TokenExpired",
     "TraceContentError",
     "TraceFormatError",
-    "brief",
-    "did_you_mean",
-    "listed",
 ]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import jwt
 import msgspec
 
+from mudkit.arguments import check_options
 from mudkit.errors import AccessDenied, TokenExpired
 
 __all__ = ["Authority", "Claims", "claimed"]
@@ -48,6 +49,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
 
+@check_options
 class Authority:
     """Issuer and verifier of signed tokens, by the time that is given instead of the wall clock.
 

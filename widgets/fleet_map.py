@@ -8,6 +8,7 @@ import ipywidgets
 import pyarrow as pa
 
 from mudkit import figures
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.units import US_PER_S
 from mudkit.widgets.panel import Figure, Panel
@@ -15,6 +16,7 @@ from mudkit.widgets.panel import Figure, Panel
 __all__ = ["FleetMap"]
 
 
+@check_options
 class FleetMap(Panel):
     """Map of a moving fleet that shows which devices have a link.
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import ipywidgets
 
 from mudkit import figures
+from mudkit.arguments import check_options
 from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import CacheBench
@@ -37,6 +38,7 @@ _NOTE: Final = (
 )
 
 
+@check_options
 class PolicyWorkbench(Panel):
     """Edit rules, a message and a state; findings, the rule that fires and the output follow each key.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ipywidgets
 
 from mudkit import figures, words
+from mudkit.arguments import check_options
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import Traffic
 from mudkit.systems.radiator import People, Time, Volume, distance_km
@@ -33,6 +34,7 @@ _LIMITS: Final = (0.0, 60.0)
 _STEPS: Final = 60
 
 
+@check_options
 class PropagationMap(Panel):
     """Change how far messages are aggregated and in which cells; two maps over time follow.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ipywidgets
 
 from mudkit import figures, words
+from mudkit.arguments import check_options
 from mudkit.display import Align, Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import DEVICE_MEASURES, GAINS, LABELS, MEASURES, pareto_front
@@ -22,6 +23,7 @@ __all__ = ["Scoreboard"]
 _ALL: Final = "all devices"
 
 
+@check_options
 class Scoreboard(Panel):
     """Choose a task, a device and two measures; the Pareto front and the table of measures follow.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from mudkit.arguments import check_options
 from mudkit.consistency.notation import number_values, operations_of, text_of
 from mudkit.consistency.operation import Content, Kind, Operation, Outcome
 from mudkit.display import Displayed, View
@@ -25,6 +26,7 @@ _MAX_COUNTED: Final = 10_000
 """Number of operations up to which a display counts clients and records."""
 
 
+@check_options
 class History(Displayed):
     """Operations of a run, in the order in which they were invoked.
 

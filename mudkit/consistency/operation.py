@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from mudkit.arguments import check_options
+
 __all__ = ["NOTHING", "WITHOUT_EFFECT", "Content", "Kind", "Operation", "Outcome", "content_text", "precedes"]
 
 
@@ -57,6 +59,7 @@ NOTHING: Final = Content(None, 0)
 """Content of a record before its first write."""
 
 
+@check_options
 @dataclass(frozen=True, slots=True)
 class Operation:
     """Operation of a client on a record: an invocation and a response (Mobius, appendix A).

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from mudkit.arguments import check_options
 from mudkit.errors import MudkitError, ParameterError, did_you_mean
 from mudkit.exercises.judging import Exercise, judged
 from mudkit.exercises.pieces import KINDS, read_source
@@ -37,6 +38,7 @@ _COLUMNS: Final = [
 _POINTS: Final = {"passed": 1, "not yet": 0, "not there": 0}
 
 
+@check_options
 def grade(
     files: Sequence[str | Path],
     *,

@@ -17,6 +17,7 @@ from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
 from mudkit import figures
+from mudkit.arguments import check_options
 from mudkit.display import Cell, Displayed, Table, View
 from mudkit.files import work_folder
 from mudkit.fleet.kernel import raise_failure
@@ -38,6 +39,7 @@ _NOT_REPEATABLE = (
 FAILURE_TITLE: Final = "The smallest scenario that fails"
 
 
+@check_options
 @dataclass(frozen=True)
 class Played:
     """Outcome of one scenario.
@@ -63,6 +65,7 @@ class Played:
     picture: Callable[[], go.Figure] | None = None
 
 
+@check_options
 @dataclass(frozen=True)
 class Exercise:
     """Function to write, the property it must have, and scenarios that test it.
@@ -92,6 +95,7 @@ class Exercise:
         return self.signature.partition("(")[0]
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class Verdict(Displayed):
     """Result of judging a solution.

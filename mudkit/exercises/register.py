@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.exercises import (
     cache_policies,
@@ -41,6 +42,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
 """Exercise of each chapter, by the chapter's name."""
 
 
+@check_options
 def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
     """Check a reader's function against the property of a chapter in random scenarios.
 

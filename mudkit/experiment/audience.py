@@ -38,6 +38,7 @@ _APP, _TABLE, _KEY, _SETTLE_S = "city", "news", "a17", 30.0
 _BLOCK_M: Final = 300.0
 
 
+@check_options
 @shows_fields
 class AudienceRun(NamedTuple):
     """Result of a run.

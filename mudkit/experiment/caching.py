@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
@@ -36,6 +37,7 @@ _BOUNDS: Final = 7
 _FEATURES: Final = "extended"
 
 
+@check_options
 @shows_fields
 class CachingRun(NamedTuple):
     """Result of a policy.
@@ -71,6 +73,7 @@ class CachingRun(NamedTuple):
         return {name: getattr(self, name) for name in ("sent_share", "stale_share", "completeness")}
 
 
+@check_options
 @dataclass(frozen=True)
 class CacheBench:
     """A labelled trace, and the trees that were grown from it.
@@ -208,6 +211,7 @@ class CacheBench:
         return pd.DataFrame(columns)
 
 
+@check_options
 @dataclass(frozen=True)
 class ShuffledLabels:
     """Control of a tree: it is trained on shuffled labels, so that only the costs decide.
@@ -232,6 +236,7 @@ class ShuffledLabels:
         return f"{self.tree}, shuffled labels"
 
 
+@check_options
 def tree_nodes(policy: LearntReads | LearntWrites) -> pd.DataFrame:
     """List the nodes of a pruned tree, parents before their children.
 

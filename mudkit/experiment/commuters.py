@@ -338,6 +338,7 @@ class Loop(NamedTuple):
     write_versions: list[int] = []  # noqa: RUF012 - nobody changes it
 
 
+@check_options
 def generate_policy(
     labels: pa.Table,
     reads: pa.Table,
@@ -393,6 +394,7 @@ def generate_write_policy(labelled: LabelledRun, match: Batch) -> tuple[Artefact
     return learning.export_tree(learnt, 1, manifest=manifest), learnt
 
 
+@check_options
 def close_the_loop(
     traffic: Commuters,
     seed: int = 0,
@@ -472,6 +474,7 @@ def close_the_loop(
     return Loop(pd.DataFrame(rows), generated, alarm, driven.versions, write_artefact, driven.write_versions)
 
 
+@check_options
 def label_run(run: CommutersRun) -> LabelledRun:
     """Label the positions and reads of a run's clients with Spark.
 
@@ -531,6 +534,7 @@ def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[s
     }
 
 
+@check_options
 @dataclass(frozen=True)
 class DriftAlarm:
     """Alarm when the share of stale answers is not the promised one.

@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class Comparison(Displayed):
     """Several systems on the same seeds.
@@ -263,6 +264,7 @@ RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 """Ratios that a run may lack, with nothing to divide by: summed measures, and the divisor."""
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class Scoreboard(Displayed):
     """Measures of systems on several tasks and seeds.
@@ -308,7 +310,7 @@ class Scoreboard(Displayed):
         """The tasks, in their order."""
         return list(dict.fromkeys(self.runs["task"]))
 
-    def measured(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
+    def measures(self, task: str, confidence: float = 0.95) -> pd.DataFrame:
         """Return a task's measures: ``system, measure, mean, low, high, seeds``.
 
         The mean of a ratio is that of all seeds together (:data:`RATIOS`): a seed without a useful delivery
@@ -326,7 +328,7 @@ class Scoreboard(Displayed):
         return pd.DataFrame(rows, columns=["system", "measure", "mean", "low", "high", "seeds"])
 
     def table(self, task: str, measures: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-        """Return one row per system and one column for each of ``measures``, means as of :meth:`measured`."""
+        """Return one row per system and one column for each of ``measures``, means as of :meth:`measures`."""
         import pandas as pd
 
         runs = dict(list(self._of(task).groupby("system", sort=False)))
@@ -457,6 +459,7 @@ LABELS: Final[Mapping[str, str]] = {name: words.axis_title(name) for name in MEA
 """Axis titles of the measures, with units."""
 
 
+@check_options
 def pareto_front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Return which systems are on the Pareto front of two measures.
 

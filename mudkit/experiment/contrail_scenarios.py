@@ -57,6 +57,7 @@ _MIN_DIGITS: Final = 8
 """A number this long is no part of another one by chance."""
 
 
+@check_options
 @shows_fields
 @dataclass(frozen=True)
 class AfternoonRun:
@@ -254,6 +255,7 @@ def _table(
     return lambda place: bool(writer.write("places", "child", place).result())
 
 
+@check_options
 def interest_costs(
     share: float,
     seed: int,
@@ -323,6 +325,7 @@ def _interest(
     }
 
 
+@check_options
 def album_keys(seed: int) -> pd.DataFrame:
     """Return the keys of an album for which Bob asks, then Ann, and from which Bob is dropped.
 
@@ -367,6 +370,7 @@ def album_keys(seed: int) -> pd.DataFrame:
 _MAX_WAIT_S: Final = 3600.0
 
 
+@check_options
 class ContrailPair:
     """A sender and receivers that poll at one interval (Contrail 7.1).
 
@@ -450,6 +454,7 @@ class ContrailPair:
         return took_s
 
 
+@check_options
 def item_latencies_s(
     seed: int, polling_s: float, idle_s: float, count: int, pause_s: float = 0.0, link: str = "umts_3g"
 ) -> list[float]:
@@ -469,6 +474,7 @@ def item_latencies_s(
     return pair.latencies_s(pair.received, count, pause_s)
 
 
+@check_options
 def receiver_radio_mw(
     seed: int, polling_s: float, idle_s: float, hours: float, link: str = "umts_3g"
 ) -> float:
@@ -527,6 +533,7 @@ class PartyView(NamedTuple):
     receiver: Visibility
 
 
+@check_options
 @dataclass(frozen=True)
 class PartyViews:
     """Result of sending an item.
@@ -558,6 +565,7 @@ class PartyViews:
 _NOTHING: Final = Visibility("nothing")
 
 
+@check_options
 def party_views(
     item: Item,
     predicate: str | None,

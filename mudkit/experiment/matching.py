@@ -199,6 +199,7 @@ def match_each(
     ]
 
 
+@check_options
 def matching_times(
     sizes: Sequence[int], *, topics: int = 1000, records: int = 500, seed: int = 1, shape: Shape = "box"
 ) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from mudkit.arguments import check_options
 from mudkit.experiment.adapters.contrail import Contrail
 from mudkit.experiment.adapters.lasthop import LastHop
 from mudkit.experiment.adapters.mud import Mud
@@ -425,6 +426,7 @@ PAIRS: Final[dict[str, dict[str, Order]]] = _pairs()
 """Orders by composition and name; the first composition is each system alone."""
 
 
+@check_options
 def check_orders(
     compositions: Iterable[str] | None = None,
     scenarios: int = 20,
@@ -476,6 +478,7 @@ def check_orders(
     return pd.DataFrame(rows, columns=columns)
 
 
+@check_options
 def commutativity(table: pd.DataFrame) -> pd.DataFrame:
     """Return for each composition whether its orders commute.
 

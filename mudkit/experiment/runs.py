@@ -69,6 +69,7 @@ FATES: Final = ("useful", "late", "stale", "unopened", "lost")
 """Fates of a wanted item on a phone; the counts add up to what was wanted."""
 
 
+@check_options
 class Run(Displayed):
     """One run, and what happened in it.
 
@@ -378,6 +379,7 @@ DEVICE_MEASURES: Final = (
 """Measures of a single device."""
 
 
+@check_options
 def by_device(run: Run) -> pd.DataFrame:
     """Return the measures of each device, from the bill and the table of deliveries.
 

@@ -174,6 +174,7 @@ class Interest:
     False
     """
 
+    @check_options
     def __init__(self, text: str) -> None:
         self.text = text
         self.of_item = frozenset(name for scope, name in _NAME.findall(text) if scope == "item")
@@ -193,15 +194,18 @@ class Interest:
         """True if it depends on the place of its reader."""
         return "loc" in self.of_me
 
+    @check_options
     def over_items(self, me: Mapping[str, Any], language: Language = _ANY) -> Predicate:
         """Return a reader's predicate over items, in a ``language``, with the profile ``me`` as constants."""
         given = {name: me.get(name) for name in self.of_me}
         return Predicate.parse(self._written("", ":"), given, language=language)
 
+    @check_options
     def by_writer(self, item: Mapping[str, Any]) -> Predicate:
         """Return the writer's predicate over readers, with the item's metadata as constants."""
         return self._by_writer.bind(sender={name: item.get(name) for name in self.of_item})
 
+    @check_options
     def as_text(self, me: Mapping[str, Any]) -> str:
         """Return the text of the reader's predicate over items, with her profile (``me``) as literals."""
 

@@ -21,6 +21,7 @@ import msgspec
 import msgspec.inspect
 import numpy as np
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.events import Ciphertext
 from mudkit.experiment.tasks import Item, Task
@@ -240,6 +241,7 @@ class Adapter(Protocol):
         ...
 
 
+@check_options
 class Testbed:
     """Devices, wants and deliveries of a run.
 

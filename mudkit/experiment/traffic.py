@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Traffic", "TrafficRun"]
 
 
+@check_options
 @shows_fields
 @dataclass(frozen=True)
 class TrafficRun:

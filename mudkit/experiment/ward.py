@@ -119,6 +119,7 @@ class Ward:
         return [patient for patient in range(1, self.patients + 1) if patient % self.doctors == doctor]
 
 
+@check_options
 @shows_fields
 class WardRun(NamedTuple):
     """Result of a run.
@@ -178,6 +179,7 @@ class WardRun(NamedTuple):
         }
 
 
+@check_options
 def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
     """Return a patient's pulse at each of her messages.
 

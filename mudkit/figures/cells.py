@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pyarrow as pa
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.geometry import from_mercator, tile_bounds, tiles
@@ -159,6 +160,7 @@ def _bucket_s(ts: pd.Series) -> float:
     return float(pd.Timedelta(gaps.min()).total_seconds()) if len(gaps) else 3600.0
 
 
+@check_options
 def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     """Count reads, local answers and stale answers by cell.
 
@@ -203,6 +205,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     )  # fmt: skip
 
 
+@check_options
 def reads_near_busiest(reads: pd.DataFrame, km: float = 30.0) -> pd.DataFrame:
     """Return the reads around the place with most reads, for instance one town of several.
 

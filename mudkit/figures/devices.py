@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from plotly.subplots import make_subplots
 
 from mudkit import words
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, set_text
 from mudkit.figures.style import (
@@ -461,6 +462,7 @@ def location_exposure(
     return styled(figure, 430, (70, 20, 90, 110), title, legend=LEGEND_BELOW)
 
 
+@check_options
 @dataclass(frozen=True)
 class Fleet:
     """Positions of a fleet, indexed by device for a figure that moves through time.

@@ -19,6 +19,7 @@ import numpy as np
 import shapely
 from numpy.typing import ArrayLike, NDArray
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.figures.tables import Floats, Group
 from mudkit.units import KM_PER_DEGREE, distance_km
@@ -60,6 +61,7 @@ def from_mercator(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
     return np.asarray(np.degrees(phi)), np.asarray((np.asarray(x, dtype=np.float64) - 0.5) * 360.0)
 
 
+@check_options
 def tiles(zoom: int, lat: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the map tiles that hold places.
 
@@ -79,6 +81,7 @@ def tiles(zoom: int, lat: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.int64],
     return column, row
 
 
+@check_options
 def tile_bounds(zoom: ArrayLike, x: ArrayLike, y: ArrayLike) -> dict[str, Floats]:
     """Return the edges of map tiles.
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mudkit import words
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.figures.map_page import add_call, map_with_ground, thinned
 from mudkit.figures.style import (
@@ -51,6 +52,7 @@ STATE_COLOURS: Final = (BLUE, SKY, PINK, ORANGE, YELLOW, "#444444")
 _EDGES: Final = ("south", "west", "north", "east")
 
 
+@check_options
 def heat_map(
     cells: pa.Table,
     positions: pa.Table | None = None,
@@ -116,6 +118,7 @@ def heat_map(
     return leaflet_map
 
 
+@check_options
 def cell_map(
     cells: pa.Table,
     value: str,
@@ -172,6 +175,7 @@ def cell_map(
     return leaflet_map
 
 
+@check_options
 def cell_slides(
     cells: pa.Table,
     value: str,
@@ -271,6 +275,7 @@ def cell_slides(
     return leaflet_map
 
 
+@check_options
 def area_map(
     points: pa.Table,
     state: str,

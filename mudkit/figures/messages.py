@@ -14,6 +14,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described
 from mudkit.figures.labels import Box, Sheet, text_px
@@ -555,6 +556,7 @@ def clock_time(t_us: int) -> str:
     return str(np.datetime64(t_us, "us").astype("datetime64[ms]")).replace("T", " ")
 
 
+@check_options
 def radiator_pushes(messages: pd.DataFrame, server: str = "radiator") -> pd.DataFrame:
     """Return the contexts sent to a Radiator server and its pushes, with these kinds.
 

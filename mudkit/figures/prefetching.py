@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit import words
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.style import (
@@ -277,6 +278,7 @@ def update_limit_curve(
     figure.update_layout(title=heading(title))
 
 
+@check_options
 def message_fates(table: pd.DataFrame, best: pd.DataFrame) -> pd.Series[str]:
     """Classify messages by waste and loss.
 

@@ -15,6 +15,7 @@ from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from mudkit import words
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, plain
 from mudkit.figures.maps import cell_slides
@@ -38,6 +39,7 @@ _DEFAULT_KM: Final = 1.0  # side of cells that do not state theirs
 _SCALES_KM: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
+@check_options
 class ReceivedCells:
     """Received cells, indexed so that a slider finds quickly what a receiver knows at a moment.
 
@@ -168,6 +170,7 @@ def knowledge(
     return figure
 
 
+@check_options
 def update_knowledge(figure: Any, cells: ReceivedCells, shown: Sequence[Panel]) -> None:
     """Show other receivers or moments in a figure that :func:`knowledge` returned.
 
@@ -255,6 +258,7 @@ def _add_scale(figure: go.Figure, x: list[float], y: list[float], stretch: float
     )  # fmt: skip
 
 
+@check_options
 def knowledge_map(
     cells: pd.DataFrame,
     positions: pd.DataFrame,

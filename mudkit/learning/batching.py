@@ -8,6 +8,7 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.display import Displayed, View
 from mudkit.learning.costs import CLASSES, Costs, delay_costs, write_costs
 from mudkit.learning.features import WRITE_FEATURES, write_features
@@ -49,6 +50,7 @@ class BatchLearner(Protocol):
         ...
 
 
+@check_options
 @dataclass(frozen=True)
 class Batch:
     """Fixed delay for all writes (the baselines of Mobius 7.3 are 10 and 30 minutes).
@@ -72,6 +74,7 @@ class Batch:
         return f"{self.minutes:g} min"
 
 
+@check_options
 @dataclass(frozen=True)
 class BatchBound:
     """The fewest messages, and points, with which no read misses a write, found afterwards (Mobius 7.3).
@@ -91,6 +94,7 @@ class BatchBound:
         return "bound, no read misses" if self.match is None else f"bound, misses the reads of {self.match}"
 
 
+@check_options
 @dataclass(frozen=True)
 class BatchTree:
     """A decision tree from place and time to the delay that is safe.

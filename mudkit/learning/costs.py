@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number
 
@@ -35,6 +36,7 @@ CLASSES: Final = (*(10.0 * step for step in range(13)), NEVER_MIN)
 """Minutes that a write may wait (Mobius 7.3): 0, 10, …, 120, and for ever."""
 
 
+@check_options
 @dataclass(frozen=True)
 class CostMatrix:
     """Cost of each wrong decision about a read; right ones cost nothing.
@@ -72,6 +74,7 @@ COSTS: Final = {
 such utilities and gives no numbers; these are ours."""
 
 
+@check_options
 def delay_costs(
     over: float, under: float = 1.0, *, interval_s: float = 15.0, message_points: float = 100.0
 ) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.costs import Costs, read_costs
 from mudkit.learning.measures import Measures, changes, closed, shares
@@ -31,6 +32,7 @@ _MEASURES = ("sent_share", "stale_share", "completeness", "cost", "messages", "b
 Staleness: TypeAlias = Literal["missing", "completeness"]
 
 
+@check_options
 def evaluate_reads(
     labels: Any,
     reads: Any,

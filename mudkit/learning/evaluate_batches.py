@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.errors import TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
 from mudkit.learning.measures import Measures, changes, shares
@@ -27,6 +28,7 @@ _US_PER_DAY = 86_400 * US_PER_S
 _MEASURES = ("message_share", "point_share", "missed_share", "bytes", "radio_mj")
 
 
+@check_options
 def evaluate_writes(
     first_reads: Any,
     positions: Any,

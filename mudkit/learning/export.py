@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mudkit import __version__
+from mudkit.arguments import check_options
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES
 from mudkit.learning.policies import LearntReads
@@ -19,6 +20,7 @@ from mudkit.systems.mud.policies.policies import NEVER
 __all__ = ["export_tree"]
 
 
+@check_options
 def export_tree(
     learnt: LearntReads | LearntWrites, version: int = 1, *, manifest: Mapping[str, Any] | None = None
 ) -> Artefact:

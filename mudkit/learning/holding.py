@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.learning.pairs import arrow
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, box_bounds, in_box
@@ -18,6 +19,7 @@ from mudkit.units import US_PER_S, box_bounds, in_box
 __all__ = ["cache_completeness", "min_sent_share"]
 
 
+@check_options
 def cache_completeness(
     positions: Any,
     reads: Any,
@@ -82,6 +84,7 @@ def cache_completeness(
     return completeness
 
 
+@check_options
 def min_sent_share(cached: NDArray[np.float64], completeness: float, stale: int) -> float:
     """Return the smallest share of reads that any policy must send, even with a cache of all answers.
 

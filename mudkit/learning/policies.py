@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import words
+from mudkit.arguments import check_options
 from mudkit.display import Displayed, View
 from mudkit.learning.costs import CostMatrix, Costs, read_costs
 from mudkit.learning.features import FEATURE_SETS, Features, read_features
@@ -41,6 +42,7 @@ class Learner(Protocol):
         ...
 
 
+@check_options
 @dataclass(frozen=True)
 class Always:
     """Always ask the server."""
@@ -53,6 +55,7 @@ class Always:
         return "always ask"
 
 
+@check_options
 @dataclass(frozen=True)
 class FixedRule:
     """Answer locally when near a recent query (the CarTel application's rule, Mobius 7.3).
@@ -100,6 +103,7 @@ class Decided:
         return self.name
 
 
+@check_options
 @dataclass(frozen=True)
 class Bound:
     """The fewest queries that any policy could send, found afterwards from the whole trace.
@@ -121,6 +125,7 @@ class Bound:
         )
 
 
+@check_options
 @dataclass(frozen=True)
 class Tree:
     """A decision tree that is learnt from labels, by what mistakes cost (Mobius 6 and 7.3).

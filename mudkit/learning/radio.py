@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.fleet import RADIOS
 from mudkit.fleet.energy import MJ_PER_MW_US
 from mudkit.fleet.link import profile_of
@@ -27,6 +28,7 @@ class RadioUse(NamedTuple):
     radio_mj: NDArray[np.float64]
 
 
+@check_options
 @dataclass(frozen=True)
 class RadioModel:
     """A link, and how large messages are on it.

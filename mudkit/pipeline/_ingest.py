@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from mudkit import errors, words
+from mudkit.arguments import check_options
 from mudkit.display import Displayed, View, first_rows, shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.files import existing, output_problem, staged_file
@@ -49,6 +50,7 @@ _TALLY = "kind STRING, reason STRING, rows BIGINT, devices BIGINT, sample STRING
 _FAILED = "failed"  # a kind that no row has: the task met an error of mudkit's
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class IngestReport(Displayed):
     """Result of an ingest: rows kept, derived and set aside.
@@ -97,6 +99,7 @@ class IngestReport(Displayed):
         )
 
 
+@check_options
 def ingest(
     spark: SparkSession,
     source: str | os.PathLike[str],
@@ -351,6 +354,7 @@ def _files(stage: Stage, name: str) -> list[Path]:
     return [file for folder in (stage.out, stage.work) for file in folder.rglob(f"part-{name}-*")]
 
 
+@check_options
 @shows_fields
 @dataclass(frozen=True)
 class OpenTrace:
@@ -373,6 +377,7 @@ class OpenTrace:
     reads_path: Path
 
 
+@check_options
 def open_trace(
     spark: SparkSession,
     trace: str | os.PathLike[str],

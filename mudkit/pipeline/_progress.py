@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
+from mudkit.arguments import check_options
 from mudkit.progress import is_enabled
 
 __all__ = ["progress"]
@@ -21,6 +22,7 @@ _FAREWELL_S = 5.0
 _thread = threading.local()
 
 
+@check_options
 @contextlib.contextmanager
 def progress(spark: SparkSession, description: str) -> Iterator[None]:
     """Show the progress of Spark's tasks while the body runs.

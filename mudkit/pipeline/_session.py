@@ -17,6 +17,7 @@ from pyspark.core.context import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from mudkit.arguments import check_options
 from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError
 from mudkit.pipeline.executors import has_mudkit, write_package
 from mudkit.pipeline.launch import connect
@@ -62,6 +63,7 @@ class _Process:
 _PROCESS = _Process()
 
 
+@check_options
 def session(
     master: str | None = None,
     remote: str | None = None,

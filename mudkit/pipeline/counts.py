@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.pipeline.tables import require_columns
 from mudkit.sources.parameters import time_zone
@@ -19,6 +20,7 @@ _MERCATOR_LAT = 85.0511287798066
 """Latitude of the edges of Web Mercator's square map; positions beyond count for the cells at the edge."""
 
 
+@check_options
 def cells(
     positions: DataFrame,
     reads: DataFrame | None = None,
@@ -114,6 +116,7 @@ def _y(lat: Column, zoom: Column) -> Column:
     return F.greatest(F.least(F.floor(fraction * side), side - 1), F.lit(0)).cast("int")
 
 
+@check_options
 def propagation(
     positions: DataFrame,
     *,
@@ -207,6 +210,7 @@ def propagation(
     )
 
 
+@check_options
 def rows_by_time(
     positions: DataFrame, reads: DataFrame, *, unit: Literal["day", "hour"], tz: str = "UTC"
 ) -> DataFrame:
@@ -256,6 +260,7 @@ def rows_by_time(
     )
 
 
+@check_options
 def intervals(positions: DataFrame) -> DataFrame:
     """Count the times between consecutive positions of a device, in bins that double.
 

@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import mudkit
+from mudkit.arguments import check_options
 from mudkit.errors import MudkitError, SimulationProblem
 from mudkit.files import work_folder
 from mudkit.pipeline._progress import progress
@@ -116,6 +117,7 @@ _RESULT = "number BIGINT, failed BOOLEAN, result BINARY"
 _SCHEMA = pa.schema([("number", pa.int64()), ("failed", pa.bool_()), ("result", pa.binary())])
 
 
+@check_options
 def spread(spark: SparkSession, description: str = "spread") -> Callable[..., Iterator[Any]]:
     """Return a ``map`` that runs on Spark: for histories, scenarios, seeds.
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.pipeline.coverage import NOTHING, Reads
 from mudkit.pipeline.executors import merged_batches, provide
@@ -32,6 +33,7 @@ _PARTIAL = pa.schema(
 _PARTIAL_DDL = "read_id BIGINT, cached_read_id BIGINT, points BIGINT, shared BIGINT"
 
 
+@check_options
 def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 7200.0) -> DataFrame:
     """Label each read with its number of points, and with the number missing in each earlier answer.
 
@@ -145,6 +147,7 @@ _BATCH_ROWS = 1 << 17
 _LABELS = "device STRING, ts TIMESTAMP, first_read_id BIGINT, first_read_ts TIMESTAMP"
 
 
+@check_options
 def label_writes(positions: DataFrame, reads: DataFrame) -> DataFrame:
     """Find for each position the first read, of any device, whose answer has it.
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
 from pyspark.sql.pandas.functions import arrow_udf
 
+from mudkit.arguments import check_options
 from mudkit.errors import PredicateError, TraceContentError
 from mudkit.files import output_problem, staged_folder
 from mudkit.pipeline._session import session
@@ -29,6 +30,7 @@ from mudkit.trace.schema import SCHEMAS
 __all__ = ["column", "ddl", "read", "read_folders", "require_columns", "write", "write_files", "writing"]
 
 
+@check_options
 def column(p: Predicate, schema: DataFrame | T.StructType | Layout) -> Column:
     """Build a Spark column that evaluates a predicate.
 
@@ -181,6 +183,7 @@ def ddl(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
 
 
+@check_options
 def read(
     spark: SparkSession, path: str | os.PathLike[str], table: str, *, where: str | Predicate | None = None
 ) -> DataFrame:
@@ -229,6 +232,7 @@ def read_folders(
     return frame.where(column(where, frame))
 
 
+@check_options
 def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
     """Write a job's result as a folder of Parquet files, atomically.
 

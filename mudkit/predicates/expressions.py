@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlglot import TokenType
 
+from mudkit.arguments import check_options
 from mudkit.errors import PredicateError
 from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser
@@ -83,6 +84,7 @@ class _Aggregate(NamedTuple):
     constants: tuple[Any, ...]
 
 
+@check_options
 class Aggregates:
     """One or more aggregates of a read, computed at the processors (Mobius 2.2).
 

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from mudkit.arguments import check_options
 from mudkit.errors import PredicateError, listed
 from mudkit.predicates import tree
 from mudkit.predicates.values import EVERY_KIND, KINDS, POINT, STRUCT
@@ -25,6 +26,7 @@ Schema: TypeAlias = Mapping[str, "str | Schema"]
 the attributes of a struct."""
 
 
+@check_options
 class Language:
     """Scopes, and optionally attributes, that predicates may name.
 

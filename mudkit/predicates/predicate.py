@@ -16,6 +16,7 @@ import numpy as np
 import re2
 
 from mudkit import words
+from mudkit.arguments import check_options
 from mudkit.display import View, one_line
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
@@ -97,6 +98,7 @@ class Predicate:
         self._initialize(text, parameters, MOBIUS)
 
     @classmethod
+    @check_options
     def parse(
         cls, text: str, parameters: Mapping[str, Any] | None = None, *, language: Language = MOBIUS
     ) -> Predicate:
@@ -311,6 +313,7 @@ class Predicate:
         given = dict(zip(self.language.scopes.names, data, strict=True))
         return vectors.evaluate(self.form.root, self.constants, given, tables, self.text)
 
+    @check_options
     def sql(self, dialect: Literal["sqlite", "spark"], layout: Layout) -> str:
         """Return a SQL expression that is TRUE, FALSE or NULL exactly as the predicate in Python.
 
@@ -385,6 +388,7 @@ class Predicate:
         return Predicate.restore, (self.text, self.constants, self.language)
 
     @classmethod
+    @check_options
     def restore(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
         """Build the predicate of a text and its :attr:`constants`.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from mudkit.arguments import check_options
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
 from mudkit.predicates.functions import Function
@@ -38,6 +39,7 @@ __all__ = ["SqliteWriter", "register_functions"]
 _TYPES: Final = {float: NUMBER, str: STRING, int: BOOLEAN}
 
 
+@check_options
 def register_functions(connection: sqlite3.Connection) -> None:
     """Add the functions that predicates need to a connection, ``mudkit_…``, and those of users.
 

@@ -23,7 +23,7 @@ class FirstScreen:
 
     Parameters
     ----------
-    read : str
+    source : str
         What was read: file, span, devices, rows set aside.
     tiles : sequence of (str, str)
         Three figures, each with the words below it.
@@ -37,7 +37,7 @@ class FirstScreen:
         What distorts the data.
     """
 
-    read: str
+    source: str
     tiles: Sequence[tuple[str, str]]
     headline: str
     reason: str
@@ -52,7 +52,7 @@ class FirstScreen:
         more = f"<p class='soft'>{_marked(self.assumption)}</p>" if self.assumption else ""
         warned = "".join(f"<li>{_marked(warning)}</li>" for warning in self.warnings)
         return (
-            f"<p class='read'>{escape(self.read)}</p><div class='tiles'>{tiles}</div>"
+            f"<p class='read'>{escape(self.source)}</p><div class='tiles'>{tiles}</div>"
             f"<div class='say'><p><strong>{_marked(self.headline)}</strong> {_marked(self.reason)}</p>{more}"
             "</div>"
             + (f"<div class='warn'><p><b>About the data</b></p><ul>{warned}</ul></div>" if warned else "")

@@ -357,7 +357,7 @@ class ScoreStudy:
 
     def measures(self, task: str) -> pd.DataFrame:
         """Return the measures of a task that are on screen, a row a system, with intervals."""
-        long = self.board.measured(task, self.confidence)
+        long = self.board.measures(task, self.confidence)
         table = long[["system"]].drop_duplicates().reset_index(drop=True)
         for name in _SHOWN:
             rows = long[long["measure"] == name].set_index("system").loc[table["system"]]
@@ -442,10 +442,10 @@ class ScoreStudy:
         return table[["task", *(name for name in shown if name in table.columns)]]
 
     def all_measures(self) -> pd.DataFrame:
-        """Return the measures of all tasks, as :meth:`Scoreboard.measured` does, with ``task``."""
+        """Return the measures of all tasks, as :meth:`Scoreboard.measures` does, with ``task``."""
         import pandas as pd
 
-        tables = [self.board.measured(task, self.confidence).assign(task=task) for task in self.board.tasks]
+        tables = [self.board.measures(task, self.confidence).assign(task=task) for task in self.board.tasks]
         table = pd.concat(tables, ignore_index=True)
         return table[["task", *(name for name in table.columns if name != "task")]]
 

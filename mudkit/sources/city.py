@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import check_ranges, rate, whole_number
 from mudkit.sources.streams import Stream
@@ -33,6 +34,7 @@ class Corners(NamedTuple):
     north: NDArray[np.int64]
 
 
+@check_options
 @dataclass(frozen=True)
 class CommuterTown:
     """Every rate of the model; raises ParameterError on a value that is out of range."""

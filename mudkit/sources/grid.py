@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import Leg, LegCourse, device_numbers
 from mudkit.sources.parameters import check_ranges, rate
@@ -21,6 +22,7 @@ _NORTH = np.array([0, 1, 0, -1])
 """Steps of the four headings, each a left turn from the one before: east, north, west, south."""
 
 
+@check_options
 @dataclass(frozen=True)
 class ManhattanGrid:
     """Streets in a square, as of the Manhattan model (Bai, Sadagopan and Helmy, INFOCOM 2003).

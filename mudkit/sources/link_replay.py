@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean, listed
 from mudkit.units import US_PER_S
 
@@ -43,6 +44,7 @@ class _Line(NamedTuple):
     cut_us: int
 
 
+@check_options
 class LinkReplay:
     """Links of a trace, replayed.
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import exp2
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import device_numbers
 from mudkit.sources.parameters import check_ranges, number, rate
@@ -30,6 +31,7 @@ FOREVER_US = 1 << 53
 _S_PER_DAY = 86_400
 
 
+@check_options
 @dataclass(frozen=True)
 class Outages:
     """Alternating periods with and without a network (an alternating renewal process).

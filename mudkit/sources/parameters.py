@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.units import zone
 
@@ -41,6 +42,7 @@ def whole_number(name: str, given: Any, low: int, high: int) -> int:
     return int(_value(name, given, 0, low, high))
 
 
+@check_options
 def number(name: str, given: Any, low: float, high: float) -> float:
     """Check an argument that is a number from ``low`` to ``high``; a truth value is none.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import exp2
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import Leg, LegCourse, device_numbers
 from mudkit.sources.parameters import check_ranges, rate
@@ -21,6 +22,7 @@ _MEAN_WAY = 0.5214054331647207
 """Mean distance of two points of the unit square: (2 + sqrt 2 + 5 asinh 1) / 15."""
 
 
+@check_options
 @dataclass(frozen=True)
 class RandomWaypoint:
     """Random waypoint in a square (Camp, Boleng and Davies, WCMC 2(5), 2002, section 2.2).

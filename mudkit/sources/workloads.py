@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.sources.city import CommuterTown, residents
 from mudkit.sources.commute import AUSTIN, rows_of, town_day
@@ -48,6 +49,7 @@ class Workload(Protocol):
         """
 
 
+@check_options
 @dataclass(frozen=True)
 class Poisson:
     """A Poisson process on each device, as the arrivals of the paper "Last hop" (section 4).
@@ -84,6 +86,7 @@ class Poisson:
         return _gathered(drawn, length_us)
 
 
+@check_options
 @dataclass(frozen=True)
 class WakingReads:
     """Reads of a user while awake (paper "Last hop", section 4, "User Reads").
@@ -141,6 +144,7 @@ class WakingReads:
         return _gathered(drawn, length_us)
 
 
+@check_options
 @dataclass(frozen=True)
 class Every:
     """Something at a regular interval, such as reports of a position; each device begins at a random phase.
@@ -168,6 +172,7 @@ class Every:
         return _gathered([(row, phase_us[row] + index * interval_us)], length_us)
 
 
+@check_options
 @dataclass(frozen=True)
 class TripStarts:
     """Departures of the devices of :class:`~mudkit.sources.commute.Commute`, of the same town and seed.
@@ -189,6 +194,7 @@ class TripStarts:
         return _gathered(drawn, length_us)
 
 
+@check_options
 @dataclass(frozen=True, eq=False)
 class Recorded:
     """Times of a log, such as the unlocks of one phone's screen, replayed on every device.

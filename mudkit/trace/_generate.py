@@ -17,6 +17,7 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.sources.city import MAX_TOWNS, CommuterTown, Residents, residents
 from mudkit.sources.parameters import split_rates, whole_number
@@ -75,6 +76,7 @@ def generate(
 ) -> dict[str, Any]: ...
 
 
+@check_options
 def generate(
     cars: int = 600,
     days: int = 30,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mudkit.arguments import check_options
 from mudkit.files import existing
 from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, read_table
@@ -24,6 +25,7 @@ from mudkit.trace.parse import Parsed, parse_source
 __all__ = ["load"]
 
 
+@check_options
 def load(
     path: str | os.PathLike[str],
     format: str = "auto",  # noqa: A002

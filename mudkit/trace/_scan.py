@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.display import Displayed, View
 from mudkit.errors import MudkitError, ParameterError, TraceContentError
 from mudkit.files import existing, output_problem, work_folder
@@ -41,6 +42,7 @@ _ROW_BYTES = 45  # average length of a row of text, for the progress bar
 _BAD = "bad.arrow"
 
 
+@check_options
 def scan(
     path: str | os.PathLike[str],
     format: str = "auto",  # noqa: A002
@@ -107,6 +109,7 @@ def scan(
     return Scan(_Raw(options.plan(path)), batch_rows)
 
 
+@check_options
 class Scan(Displayed):
     """Trace that is read piece by piece; built by :func:`scan`.
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceFormatError
 from mudkit.files import existing, sha256
@@ -65,6 +66,7 @@ _WITH_OFFSET = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d:\d\d$"
 _MEASURED = ("down_kbps", "up_kbps", "latency_ms")
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class LoadedLinks(Displayed):
     """Links of devices over time, in memory.
@@ -148,6 +150,7 @@ class LoadedLinks(Displayed):
         return t_us, *row_durations(device_codes(self.links["device"]), t_us, gap_s)
 
 
+@check_options
 def load_links(
     path: str | os.PathLike[str],
     format: str = "auto",  # noqa: A002

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mudkit.arguments import check_options
 from mudkit.display import Displayed, View, first_rows
 from mudkit.predicates import Predicate
 from mudkit.trace.folder import TraceWriter, select
@@ -27,6 +28,7 @@ _MAX_COUNTED: Final = 1_000_000
 """Rows up to which a display counts devices and finds the span."""
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class Loaded(Displayed):
     """Trace in memory.

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
@@ -47,6 +48,7 @@ _UNLOCKED = 3
 _US_PER_DAY = 86_400 * US_PER_S
 
 
+@check_options
 @shows_fields
 @dataclass(frozen=True)
 class UnlockLog:
@@ -98,6 +100,7 @@ class UnlockLog:
         return pd.DataFrame(rows, columns=["what", "value"])
 
 
+@check_options
 def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     """Load the moments at which a phone's screen was unlocked.
 

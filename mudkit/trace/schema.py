@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from mudkit.arguments import check_options
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -218,6 +220,7 @@ def rejected_by_reason(rejected: pa.Table) -> dict[str, int]:
     return dict(Counter(rejected["reason"].to_pylist()).most_common())
 
 
+@check_options
 def timestamps(t_us: NDArray[np.int64]) -> pa.Array:
     """Convert microseconds since 1970 (UTC) to the ``ts`` column.
 

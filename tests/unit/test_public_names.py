@@ -14,7 +14,10 @@ from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, get_args, get_origin
+from unittest import mock
 
+import cloudpickle
+import msgspec
 import pytest
 from public_faces import FACES
 
@@ -144,23 +147,6 @@ def test_a_misspelt_name_gets_a_suggestion(package, given, meant):
         getattr(module, given)
 
 
-@pytest.mark.parametrize(
-    ("face", "name", "given", "meant"),
-    [
-        ("experiment", "Scenario", "device", "devices"),
-        ("experiment", "Ward", "patient", "patients"),
-        ("experiment", "run", "sed", "seed"),
-        ("experiment", "scoreboard", "seed", "seeds"),
-        ("figures", "history", "titel", "title"),
-        ("figures", "update_pareto", "labls", "labels"),
-    ],
-)
-def test_a_misspelt_option_gets_a_suggestion(face, name, given, meant):
-    call = getattr(importlib.import_module(f"mudkit.{face}"), name)
-    with pytest.raises(ParameterError, match=f"did you mean '{meant}'"):
-        call(**{given: 1})
-
-
 def test_a_name_like_no_other_gets_none():
     with pytest.raises(AttributeError, match=r"'zzz'; dir\(\) lists all names"):
         getattr(mudkit, "zzz")  # noqa: B009
@@ -177,6 +163,85 @@ def exported():
             if (inspect.isfunction(value) or inspect.isclass(value)) and value not in seen:
                 seen.add(value)
                 yield f"{package}.{name}", value
+
+
+INSIDE = (".device.", ".servers.", ".messages.", ".engines.", ".places.", ".result.")
+"""Modules of systems that run for each message, or for each pair of users."""
+RULES = (".spool.", ".policies.", ".subscription.", ".thresholds.", "._policy.")
+"""Modules of systems whose objects machines ask for each message."""
+HOT = ["Interest.holds", "Predicate.arguments", "Situation", "Stream", "Verdict.of", "size_bytes"]
+"""Other calls that run for each message, pair or draw."""
+
+
+def calls():
+    """Yield name and function of each call that users make, and whether it needs an object."""
+    for name, value in exported():
+        module = f"{value.__module__}."
+        is_system = module.startswith("mudkit.systems.")
+        if name.rpartition(".")[2] in HOT or (is_system and any(part in module for part in INSIDE)):
+            continue
+        if inspect.isfunction(value):
+            yield name, value, False
+        elif not (
+            issubclass(value, BaseException | Enum | bytes | msgspec.Struct)
+            or getattr(value, "_is_protocol", False)
+            or hasattr(value, "handle")
+        ):
+            if not issubclass(value, tuple):
+                yield name, value, False
+            for method, member in vars(value).items():
+                is_bound = isinstance(member, classmethod | staticmethod)
+                if (
+                    not method.startswith("_")
+                    and (is_bound or inspect.isfunction(member))
+                    and (is_bound or not (is_system and any(part in module for part in RULES)))
+                    and f"{value.__name__}.{method}" not in HOT
+                ):
+                    yield f"{name}.{method}", getattr(value, method), not is_bound
+
+
+def outcome(call, *arguments, **options):
+    try:
+        return call(*arguments, **options)
+    except Exception as error:
+        return error
+
+
+def test_a_misspelt_option_gets_a_suggestion():
+    """Every call that users make: public functions, and the constructors and methods of public classes.
+
+    Left out are machines, interfaces, events and messages (structs), enums, exceptions, constructors of
+    results that are named tuples, what machines call for each message, and calls with open options.
+    """
+    problems, count = [], 0
+    for name, call, needs_object in calls():
+        parameters = list(inspect.signature(call).parameters.values())[needs_object:]
+        kinds = {each.kind for each in parameters}
+        options = [
+            each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+        ]
+        if not options or inspect.Parameter.VAR_KEYWORD in kinds:
+            continue
+        meant = max(options, key=len)
+        count += 1
+        for given in {meant + meant[-1], meant[:-1]} - {*options, ""}:
+            error = outcome(call, *[mock.MagicMock()] * needs_object, **{given: 1})
+            if not isinstance(error, ParameterError) or f"did you mean '{meant}'" not in str(error):
+                problems.append((name, given, str(error)))
+    assert problems == []
+    assert count > 450
+
+
+def test_a_decorated_call_is_the_function_itself_elsewhere():
+    """Spark's executors find it by its name, and editors see its signature."""
+    decorated = [
+        value for _, value in exported() if inspect.isfunction(value) and hasattr(value, "__wrapped__")
+    ]
+    assert decorated
+    for value in decorated:
+        assert cloudpickle.loads(cloudpickle.dumps(value)) is value
+        assert len(cloudpickle.dumps(value)) < 200
+        assert inspect.signature(value) == inspect.signature(inspect.unwrap(value))
 
 
 def parameters_of(value):

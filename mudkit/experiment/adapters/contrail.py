@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from mudkit.arguments import check_options
 from mudkit.events import Host, Operation
 from mudkit.experiment.adapters.system import PORT, Batch, System, Way, text_of
 from mudkit.experiment.tasks import Item
@@ -33,6 +34,7 @@ _ITEMS: Final = "items"
 """Port of items that name their receivers."""
 
 
+@check_options
 class Contrail(System):
     """A relay, and a module on each device.
 

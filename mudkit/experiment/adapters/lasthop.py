@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from mudkit.arguments import check_options
 from mudkit.events import Operation
 from mudkit.experiment.adapters.store_and_forward import Uplink
 from mudkit.experiment.adapters.system import Batch, System, Way, text_of
@@ -25,6 +26,7 @@ __all__ = ["LastHop"]
 _TOPIC: Final = "items"
 
 
+@check_options
 class LastHop(System):
     """The spool with Figure 7's policy, all of it learnt.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from mudkit.arguments import check_options
 from mudkit.events import Call, Complete, Effect, Event, Record
 from mudkit.experiment.adapters.system import Batch, System, Way, text_of
 from mudkit.experiment.tasks import SETTLE_S, TASKS
@@ -59,6 +60,7 @@ class _Reader(ClientMachine):
         return Record("deliveries", {"item": item, "receiver": self.device, what: now_us})
 
 
+@check_options
 class Radiator(System):
     """A server with an aggregability function, and its clients.
 

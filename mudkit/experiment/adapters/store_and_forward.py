@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.events import Installed
 from mudkit.experiment.adapters.system import Batch, System
@@ -21,6 +22,7 @@ _BRIDGE: Final = "desk"
 _DIRECT: Final = "direct"
 
 
+@check_options
 class StoreAndForward(System):
     """A relay, and a client on each device.
 
@@ -74,6 +76,7 @@ class StoreAndForward(System):
         self._out(phone, called(message["text"]))
 
 
+@check_options
 class Direct(System):
     """A machine on each device, and no server, for items that name their receivers.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+from mudkit.arguments import check_options
 from mudkit.experiment.adapters.store_and_forward import Uplink
 from mudkit.experiment.adapters.system import Batch, System, Way, text_of
 from mudkit.experiment.tasks import Interest
@@ -22,6 +23,7 @@ from mudkit.systems.sublim.api import NAME
 __all__ = ["Sublim", "as_state", "not_wanted"]
 
 
+@check_options
 class Sublim(System):
     """A publish server, an access point, and a subscriber with a policy on each phone.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, Literal, TypeAlias, TypedDict, get_args
 
-from mudkit.arguments import check_init
+from mudkit.arguments import check_init, check_options
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, of_kind, one_of, whole_number
 from mudkit.systems.lasthop.servers.indexer import check_query
@@ -130,10 +130,11 @@ class Subscription:
             )
 
     @property
-    def most(self) -> float:
+    def max_messages(self) -> float:
         """Messages per read."""
         return math.inf if self.max is None else float(self.max)
 
+    @check_options
     def with_topic(self, topic: str) -> Subscription:
         """Return the same subscription to another topic."""
         same = {item.name: getattr(self, item.name) for item in fields(self) if item.init}

@@ -48,7 +48,7 @@ def test_a_row_for_each_run(board):
 
 def test_means_and_their_intervals(board):
     runs = board.runs[(board.runs["task"] == "ward telemetry") & (board.runs["system"] == "MUD")]
-    result = board.measured("ward telemetry").set_index(["system", "measure"])
+    result = board.measures("ward telemetry").set_index(["system", "measure"])
     for measure in ("messages", "radio_j"):
         one, other = runs[measure]
         row = result.loc[("MUD", measure)]
@@ -69,7 +69,7 @@ def test_a_ratio_is_that_of_all_seeds_together(board):
     assert table["kb_per_useful"] == pytest.approx(
         (rows["up_kb"] + rows["down_kb"]).sum() / rows["useful"].sum()
     )
-    answer = of.measured("traffic alerts").set_index(["system", "measure"]).loc[("SUBLIM", "j_per_useful")]
+    answer = of.measures("traffic alerts").set_index(["system", "measure"]).loc[("SUBLIM", "j_per_useful")]
     assert answer["mean"] == pytest.approx(table["j_per_useful"])
     assert answer["seeds"] == 1
 
@@ -210,7 +210,7 @@ def test_intervals_never_leave_what_is_possible(board):
     )
     runs["useful_share"] = np.where(runs["seed"] % 3 == 0, 0.97, 1.0)
     runs["lost"] = np.where(runs["seed"] % 5 == 0, 3.0, 0.0)
-    rows = replace(board, runs=runs).measured("traffic alerts").dropna(subset=["low"])
+    rows = replace(board, runs=runs).measures("traffic alerts").dropna(subset=["low"])
     assert (rows["low"] >= 0).all()
     assert (rows.loc[rows["measure"] == "useful_share", "high"] <= 1).all()
     assert ((rows["low"] <= rows["mean"]) & (rows["mean"] <= rows["high"])).all()

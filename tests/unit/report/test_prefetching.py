@@ -41,7 +41,7 @@ def example():
 def test_what_was_read_is_said():
     recorded = drawn_from(EVENTS.arrivals_us, EVENTS.reads_us, outages_us=[[10 * HOUR, 20 * HOUR]])
     found = study([recorded])
-    assert found.first_screen().read == (
+    assert found.first_screen().source == (
         "log.csv · 2 days · 49 messages · 2 reads · no link for 21 % of the time"
     )
     said = " ".join(found.first_screen().warnings)
@@ -125,7 +125,7 @@ def test_a_total_outage_has_a_meaning():
     assumed = Outages(1.0)
     found = study(add_outages(EVENTS, assumed, [1]), assumed=assumed)
     assert (found.sized.limit, found.sized.best["waste"], found.sized.best["loss"]) == (0, 0.0, 0.0)
-    assert "no link for 100 % of the time" in found.first_screen().read
+    assert "no link for 100 % of the time" in found.first_screen().source
 
 
 def test_where_nothing_expires_there_is_no_threshold():

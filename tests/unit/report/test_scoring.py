@@ -115,7 +115,7 @@ def test_at_most_six_measures_are_on_screen_and_intervals_are_possible(study):
 
 
 def test_what_was_compared_is_said(study):
-    read = study.first_screen().read
+    read = study.first_screen().source
     assert read.startswith("2 tasks · 3 systems · 2 seeds · 12 runs · 4 phones · ")
     wanted = study.board.runs.query("system == 'SUBLIM'")["wanted_count"].sum()
     assert f"{wanted:,} wanted deliveries" in read

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from mudkit.arguments import check_init
+from mudkit.arguments import check_calls
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail.api import Module, Port
@@ -43,7 +43,7 @@ def _to_me(module: Module) -> Predicate:
     return Predicate.parse("destination = :me", {"me": module.device.name}, language=ITEM)
 
 
-@check_init
+@check_calls
 class Chat:
     """Chat with friends; each has a filter on the others.
 
@@ -67,7 +67,7 @@ class Chat:
         return self._port.publish(Item({"destination": to}, text.encode()))
 
 
-@check_init
+@check_calls
 class Video:
     """Video call: a newer frame makes older ones obsolete, and frames expire.
 
@@ -94,7 +94,7 @@ class Video:
         return self._port.publish(Item({"destination": self._other}, frame), "frame", self._lasts_s)
 
 
-@check_init
+@check_calls
 class SharedLocation:
     """Device that shares its location by filters (5.2: the child).
 
@@ -111,7 +111,7 @@ class SharedLocation:
         return self._port.publish(Item({"loc": (lat, lon)}), _POSITION)
 
 
-@check_init
+@check_calls
 class Alarm:
     """Alarm when a friend leaves an area (5.2: Alice); the filter of Figure 5 is its negation.
 
@@ -156,7 +156,7 @@ class Alarm:
         self._slot = operation.result()
 
 
-@check_init
+@check_calls
 class Photos:
     """Photo sharing, with searches among friends and their friends (3.4, 5.1).
 
@@ -228,7 +228,7 @@ class Photos:
             port.publish(item, key)
 
 
-@check_init
+@check_calls
 class Sensor:
     """Sensor whose readings are sent to devices with a filter (5.1).
 
@@ -245,7 +245,7 @@ class Sensor:
         return self._port.publish(Item({"value": value}), "reading")
 
 
-@check_init
+@check_calls
 class Aggregator:
     """Node of an aggregation tree: publishes only the mean and number of the readings below (5.1).
 

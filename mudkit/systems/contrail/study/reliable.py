@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from mudkit.arguments import check_init
+from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, listed
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
@@ -28,7 +28,7 @@ _MAX_ACKNOWLEDGED: Final = 1000
 """Number of recent items in an acknowledgement."""
 
 
-@check_init
+@check_calls
 class Outbound:
     """Sender that stores published items until all receivers have acknowledged them.
 
@@ -113,7 +113,7 @@ class Outbound:
                     del self._open[name]
 
 
-@check_init
+@check_calls
 class Inbound:
     """Receiver that acknowledges items.
 

@@ -488,9 +488,14 @@ class DeviceMachine:
         if not self._is_welcome:
             return self._unanswered.sent(self._now_us, number)
         topic = self._pending_reads[number].topic
-        most = min(self._topics[topic][1].most, math.inf if self._capacity is None else self._capacity)
+        max_messages = min(
+            self._topics[topic][1].max_messages, math.inf if self._capacity is None else self._capacity
+        )
         return self._send(
-            number, ReadRequest(self._me, self._session, topic, number, None if most == math.inf else most)
+            number,
+            ReadRequest(
+                self._me, self._session, topic, number, None if max_messages == math.inf else max_messages
+            ),
         )
 
     def _read_from_queue(self, numbers: Iterable[int]) -> list[Effect]:
@@ -499,7 +504,7 @@ class DeviceMachine:
         for number in list(numbers):
             pending = self._pending_reads.pop(number)
             effects += self._unanswered.answered(self._now_us, number)
-            taken = self._queue.take(pending.topic, self._topics[pending.topic][1].most)
+            taken = self._queue.take(pending.topic, self._topics[pending.topic][1].max_messages)
             ids = [identity for identity, _ in taken]
             self._facts.add(HasRead(pending.topic, self._now_us, ids, number))
             effects += [delivery(identity, self._me, read_us=self._now_us) for identity in ids]

@@ -88,11 +88,11 @@ class DeviceQueue:
         self._forget(topic, identity)
         return content
 
-    def take(self, topic: str, most: float) -> list[tuple[str, Content]]:
+    def take(self, topic: str, max_messages: float) -> list[tuple[str, Content]]:
         """Remove the best messages of a topic, and return their identities and contents."""
         queue = self._queues.get(topic)
         taken: list[tuple[str, Content]] = []
-        while queue is not None and queue.size and len(taken) < most:
+        while queue is not None and queue.size and len(taken) < max_messages:
             identity = str(queue.pop().identity)
             taken.append((identity, self._content(topic, identity)))
             self._forget(topic, identity)

@@ -244,10 +244,10 @@ class ServerSubscription:
             urgent = [str(message.identity) for message in self.spool.device if self._interrupts(message)]
             self._request_show(urgent)
 
-    def offer(self, now_us: int, most: float, number: int) -> None:
+    def offer(self, now_us: int, max_messages: float, number: int) -> None:
         """Send messages better than those on the device, for a read."""
         self._now_us = now_us
-        self.spool.offer(now_us, most)
+        self.spool.offer(now_us, max_messages)
         self._pending.append(ReadComplete(self.topic, self.run, number))
 
     def end(self) -> None:
@@ -268,7 +268,7 @@ class ServerSubscription:
             self._timer_us = None
             self.spool.timeout(now_us)
             if self.subscription.delivers_at(time_of_day_us):
-                self._due = self.subscription.most
+                self._due = self.subscription.max_messages
                 self._store_state()
             self._set_interrupt()
         self._show()
@@ -284,12 +284,12 @@ class ServerSubscription:
 
     def _show(self) -> None:
         """Show the messages that may be shown now, the best first."""
-        most = self._max_shown() if self.spool.is_up else 0
-        if most <= 0:
+        max_messages = self._max_shown() if self.spool.is_up else 0
+        if max_messages <= 0:
             return
         self._is_showing = True
         before = set(self._showing)
-        chosen = self.spool.offer(self._now_us, most, before)
+        chosen = self.spool.offer(self._now_us, max_messages, before)
         self._is_showing = False
         self._request_show([str(message.identity) for message in chosen])
         self._due = 0

@@ -380,8 +380,8 @@ class SpoolServer:
         subscription = peer.topics.get(message.topic)
         if is_current and peer.record_read(message.number) and subscription is not None:
             self._touch(subscription)
-            most = math.inf if message.most is None else message.most
-            subscription.offer(self._now_us, most, message.number)
+            max_messages = math.inf if message.most is None else message.most
+            subscription.offer(self._now_us, max_messages, message.number)
         return identify
 
     def _handle_facts(self, peer: Peer, facts: Sequence[tuple[int, Fact]]) -> tuple[bool, Sequence[Effect]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
@@ -32,6 +33,7 @@ _MIN_FALLS: Final = 4
 _EXPECTED: Final = "items of situation.waiting, each once"
 
 
+@check_options
 @dataclass(frozen=True)
 class Forwarding:
     """A forwarding policy.

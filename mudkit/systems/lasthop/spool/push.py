@@ -176,12 +176,12 @@ class PushSpool:
         else:
             self._store(now_us, message)
 
-    def read(self, now_us: int, most: float) -> list[Message]:
+    def read(self, now_us: int, max_messages: float) -> list[Message]:
         """Read the best messages on the device; the read starts use, which delivers the stored ones first."""
         self.timeout(now_us)
         self._start_use(now_us)
         self._flush(now_us)
-        taken = self.device.take(most)
+        taken = self.device.take(max_messages)
         for message in taken:
             self._finish(now_us, message)
         return taken

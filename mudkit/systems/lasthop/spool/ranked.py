@@ -97,11 +97,11 @@ class Ranked:
                 self.size -= 1
                 return message
 
-    def take(self, most: float) -> list[Message]:
-        """Remove and return up to ``most`` messages in order."""
+    def take(self, max_messages: float) -> list[Message]:
+        """Remove and return up to ``max_messages`` messages in order."""
         heap, place = self._heap, self._place
         taken: list[Message] = []
-        count = min(most, self.size)
+        count = min(max_messages, self.size)
         while len(taken) < count:
             rank, _, message = heappop(heap)
             if message.place == place and message.rank == -rank:

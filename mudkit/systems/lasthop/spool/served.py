@@ -70,7 +70,7 @@ class ServedSpool(Spool):
         """Return all messages that are waiting or on the device."""
         return list(self._known.values())
 
-    def offer(self, now_us: int, most: float, without: Collection[Hashable] = ()) -> list[Message]:
+    def offer(self, now_us: int, max_messages: float, without: Collection[Hashable] = ()) -> list[Message]:
         """Forward the best messages that are not on the device, and return the best of all queues.
 
         This is ``READ`` of the figure without the read, and without those in ``without``.
@@ -79,7 +79,7 @@ class ServedSpool(Spool):
             self.timeout(now_us)
         chosen: list[Message] = []
         others: list[Message] = []
-        while len(chosen) < most:
+        while len(chosen) < max_messages:
             heads = [(first, queue) for queue in self._readable if (first := queue.first()) is not None]
             if not heads:
                 break

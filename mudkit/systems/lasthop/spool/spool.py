@@ -176,8 +176,8 @@ class Spool:
         if self.is_up:
             self._try_forwarding(now_us)
 
-    def read(self, now_us: int, most: float) -> list[Message]:
-        """Read the ``most`` best messages of all queues, and forward those that are not on the device.
+    def read(self, now_us: int, max_messages: float) -> list[Message]:
+        """Read up to ``max_messages`` of all queues, the best ones, and forward what is not on the device.
 
         Return them, the best first; they are no longer on the device.
         """
@@ -187,7 +187,7 @@ class Spool:
         heads = [(queue.first(), queue) for queue in self._readable if queue.size]
         heapify(heads)  # entries differ: queues are never compared
         taken: list[Message] = []
-        while len(heads) > 1 and len(taken) < most:
+        while len(heads) > 1 and len(taken) < max_messages:
             source = heads[0][1]
             message = source.pop()
             if source is not device:
@@ -198,7 +198,7 @@ class Spool:
             else:
                 heappop(heads)
         for _, source in heads:
-            rest = source.take(most - len(taken))
+            rest = source.take(max_messages - len(taken))
             if source is not device:
                 for message in rest:
                     self._forward(message)
@@ -377,10 +377,10 @@ class PaperSpool(Spool):
 
         super().__init__(threshold, Forwarding("buffer", prefetch_limit), count_forwarded, retract)
 
-    def read(self, now_us: int, most: float) -> list[Message]:
+    def read(self, now_us: int, max_messages: float) -> list[Message]:
         """Read as :meth:`Spool.read`."""
         self.queue_size = self.device.size
-        return super().read(now_us, most)
+        return super().read(now_us, max_messages)
 
     def _try_forwarding(self, now_us: int) -> None:
         # Spool compares the limit with the true queue length: shift it by the error of the estimate.

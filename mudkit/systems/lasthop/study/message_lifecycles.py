@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mudkit.arguments import check_arguments
+from mudkit.arguments import check_arguments, check_options
 from mudkit.display import Displayed, View, frame_table
 from mudkit.sources.parameters import whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Lifelines", "lifelines", "message_lifecycles"]
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class Lifelines(Displayed):
     """Policies on the same events, message by message.
@@ -87,21 +88,22 @@ def lifelines(
         :func:`mudkit.figures.message_lifecycles` draws it.
     """
     drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
-    most = read_limit(max)
+    max_messages = read_limit(max)
     tables = {
-        name: message_lifecycles(drawn, spool_factory(policy, 0.0), most) for name, policy in policies.items()
+        name: message_lifecycles(drawn, spool_factory(policy, 0.0), max_messages)
+        for name, policy in policies.items()
     }
-    best = message_lifecycles(drawn, spool_factory(Forwarding("on-line"), 0.0), most)
+    best = message_lifecycles(drawn, spool_factory(Forwarding("on-line"), 0.0), max_messages)
     return Lifelines(drawn, tables, best, scenario.days * DAY_US)
 
 
 @check_arguments
-def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, most: float) -> pd.DataFrame:
+def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> pd.DataFrame:
     """Run all events through one spool, and return the history of each message.
 
     Parameters
     ----------
-    drawn, make_spool, most
+    drawn, make_spool, max_messages
         As for :func:`play`.
 
     Returns
@@ -119,14 +121,14 @@ def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, most: float) -> p
         watched.append(_WatchedSpool(make_spool, forward, retract))
         return watched[0]
 
-    outcome = play(drawn, watch, most)
+    outcome = play(drawn, watch, max_messages)
     count = len(drawn.arrivals_us)
     columns = {"forwarded_us": watched[0].forwarded_us, "read_us": watched[0].read_us}
     missing = [identity for identity in outcome.read_ids if identity not in watched[0].read_us]
     # Reads after the last outage began are never reported: assign their messages in order, `most` per read.
     since_us = drawn.switches_us[-1] if len(drawn.switches_us) else -1
     for at_us in drawn.reads_us[drawn.reads_us >= since_us].tolist():
-        while missing and list(columns["read_us"].values()).count(at_us) < most:
+        while missing and list(columns["read_us"].values()).count(at_us) < max_messages:
             columns["read_us"][missing.pop(0)] = at_us
     return pd.DataFrame(
         {
@@ -173,9 +175,9 @@ class _WatchedSpool:
         self.timeout(now_us)
         self._spool.network(now_us, is_up=is_up)
 
-    def read(self, now_us: int, most: float) -> list[Message]:
+    def read(self, now_us: int, max_messages: float) -> list[Message]:
         self.timeout(now_us)
-        taken = self._spool.read(now_us, most)
+        taken = self._spool.read(now_us, max_messages)
         self.read_us |= {message.identity: now_us for message in taken}
         return taken
 

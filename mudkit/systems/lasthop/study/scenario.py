@@ -12,7 +12,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_init
+from mudkit.arguments import check_calls
 from mudkit.sources.outages import PERIODS, Outages
 from mudkit.sources.parameters import check_ranges, number, one_of, rate
 from mudkit.sources.streams import Stream
@@ -30,7 +30,7 @@ SWITCH, READ = -2, -1
 """Kinds of events in a timeline that are not arrivals."""
 
 
-@check_init
+@check_calls
 @dataclass(frozen=True)
 class Expiration:
     """Distribution of the time from arrival to expiration.
@@ -103,7 +103,7 @@ class Drawn:
         return times_us[order].tolist(), what[order].tolist()
 
 
-@check_init
+@check_calls
 @dataclass(frozen=True)
 class Scenario:
     """Parameters of one device and one topic.

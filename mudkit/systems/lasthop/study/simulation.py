@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from mudkit import words
-from mudkit.arguments import check_arguments
+from mudkit.arguments import check_arguments, check_options
 from mudkit.display import Displayed, View
 from mudkit.sources.outages import Outages, outages_of
 from mudkit.sources.parameters import number, whole_number
@@ -77,7 +77,7 @@ class Spooling(Protocol):
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Record a change of the link."""
 
-    def read(self, now_us: int, most: float) -> list[Message]:
+    def read(self, now_us: int, max_messages: float) -> list[Message]:
         """Read the best messages, and return them."""
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
@@ -95,6 +95,7 @@ _MAX_CACHED: Final = 4
 """Cached pairs of scenario and seed; each takes about 2 MB a year."""
 
 
+@check_options
 @dataclass(frozen=True)
 class Outcome:
     """Messages that a policy forwarded and that were read.
@@ -116,6 +117,7 @@ class Outcome:
         return len(set(self.forwarded_ids) - set(self.read_ids)) / len(self.forwarded_ids)
 
 
+@check_options
 @dataclass(frozen=True, repr=False)
 class Simulated(Displayed):
     """A run of a policy, and of the on-line policy on the same events.
@@ -249,13 +251,15 @@ def simulate(
         outage = outages_of(outage, per_day)
     given = {"prefetch_limit": prefetch_limit, "expiration_threshold_s": expiration_threshold_s}
     policy = policy_of(policy, **{name: value for name, value in given.items() if value is not None})
-    most = read_limit(max)
+    max_messages = read_limit(max)
     lasting = None if expiration is None else Expiration.of(expiration)
     scenario = Scenario(event_frequency, user_frequency, outage, lasting, expiring_share, days, reads_cv)
     threshold = number("threshold", threshold, -1e9, 1e9)
     seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
-    drawn, online = _events_and_best(scenario, seed, most, threshold)
-    outcome = online if policy.kind == "on-line" else play(drawn, spool_factory(policy, threshold), most)
+    drawn, online = _events_and_best(scenario, seed, max_messages, threshold)
+    outcome = (
+        online if policy.kind == "on-line" else play(drawn, spool_factory(policy, threshold), max_messages)
+    )
     described: dict[str, Parameter] = {
         **scenario.describe(),
         "max": max,
@@ -267,11 +271,13 @@ def simulate(
 
 
 @lru_cache(maxsize=_MAX_CACHED)
-def _events_and_best(scenario: Scenario, seed: int, most: float, threshold: float) -> tuple[Drawn, Outcome]:
+def _events_and_best(
+    scenario: Scenario, seed: int, max_messages: float, threshold: float
+) -> tuple[Drawn, Outcome]:
     """Return the events and the result of the on-line policy, cached for sweeps and sliders."""
     drawn = scenario.draw(seed)
-    direct = play_online(drawn, threshold, most)
-    return drawn, direct or play(drawn, spool_factory(Forwarding("on-line"), threshold), most)
+    direct = play_online(drawn, threshold, max_messages)
+    return drawn, direct or play(drawn, spool_factory(Forwarding("on-line"), threshold), max_messages)
 
 
 def spool_factory(policy: Forwarding | Push, threshold: float) -> SpoolFactory:
@@ -291,7 +297,7 @@ def read_limit(max_: float | None) -> float:
 
 
 @check_arguments
-def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
+def play(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> Outcome:
     """Run all events through one spool.
 
     The link has neither latency nor limit, so spool and device share a queue. Reads without a link are
@@ -302,7 +308,7 @@ def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
     drawn : Drawn
     make_spool : callable
         Builds the spool from its ``forward`` and ``retract`` callbacks.
-    most : float
+    max_messages : float
         Messages per read.
     """
     forwarded: list[Message] = []
@@ -323,10 +329,10 @@ def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
                     offline.clear()
                 network(at_us, is_up=not spool.is_up)
             elif spool.is_up:
-                read += spool.read(at_us, most)
+                read += spool.read(at_us, max_messages)
             else:
                 spool.timeout(at_us)  # messages expire on the device, too
-                taken = spool.device.take(most)
+                taken = spool.device.take(max_messages)
                 read += taken
                 offline.append((at_us, [message.identity for message in taken]))
     return Outcome(
@@ -334,7 +340,7 @@ def play(drawn: Drawn, make_spool: SpoolFactory, most: float) -> Outcome:
     )
 
 
-def play_online(drawn: Drawn, threshold: float, most: float) -> Outcome | None:
+def play_online(drawn: Drawn, threshold: float, max_messages: float) -> Outcome | None:
     """Run on-line forwarding without a spool; None if something expires or the spool could evict.
 
     A message is forwarded when it comes, or by rank when the link is up again; a read takes the best.
@@ -361,7 +367,7 @@ def play_online(drawn: Drawn, threshold: float, most: float) -> Outcome | None:
         for place in range(begin, until):
             heappush(heap, (by_rank[place], numbers[place]))
         begin = until
-        read += [heappop(heap)[1] for _ in range(int(min(most, len(heap))))]
+        read += [heappop(heap)[1] for _ in range(int(min(max_messages, len(heap))))]
     return Outcome(tuple(numbers), tuple(read))
 
 

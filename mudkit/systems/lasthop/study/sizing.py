@@ -213,16 +213,16 @@ def add_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Dr
 
 
 def _measured(
-    thresholds_s: Sequence[float], most: float, threshold: float, plan: tuple[Drawn, int]
+    thresholds_s: Sequence[float], max_messages: float, threshold: float, plan: tuple[Drawn, int]
 ) -> list[tuple[float, float]]:
     """Return waste and loss with one limit and each threshold."""
     drawn, limit = plan
-    online = play(drawn, spool_factory(Forwarding("on-line"), threshold), most)
+    online = play(drawn, spool_factory(Forwarding("on-line"), threshold), max_messages)
     measured = []
     for threshold_s in (
         thresholds_s if limit else thresholds_s[:1]
     ):  # nothing is prefetched: the threshold has no effect
         policy = Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
-        run = Simulated(play(drawn, spool_factory(policy, threshold), most), online, {})
+        run = Simulated(play(drawn, spool_factory(policy, threshold), max_messages), online, {})
         measured.append((run.waste, run.loss))
     return measured if limit else measured * len(thresholds_s)

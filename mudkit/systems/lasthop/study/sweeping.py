@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import intervals
-from mudkit.arguments import check_arguments, check_init
+from mudkit.arguments import check_arguments, check_calls
 from mudkit.errors import ParameterError, brief
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
@@ -228,7 +228,7 @@ class Drawable(Protocol):
         """Draw all events of a seed."""
 
 
-@check_init
+@check_calls
 @dataclass(frozen=True)
 class RecordedEvents:
     """Recorded events, numbered from 0 instead of drawn by a seed.
@@ -282,7 +282,7 @@ def compare(
     """
     import pandas as pd
 
-    numbers, most = list(seeds), read_limit(max)
+    numbers, max_messages = list(seeds), read_limit(max)
     number("threshold", threshold, -1e9, 1e9)
     if not (conditions and policies and numbers):
         raise ParameterError(
@@ -294,7 +294,7 @@ def compare(
     plan = [(name, conditions[name], seed) for name in conditions for seed in numbers]
     rows: list[dict[str, str | float]] = []
     with bar(len(plan), "runs", "") as done:
-        for of_run in map(partial(_compare_run, dict(policies), most, threshold), plan):
+        for of_run in map(partial(_compare_run, dict(policies), max_messages, threshold), plan):
             rows += of_run
             done(len(rows) // len(policies))
     runs = pd.DataFrame(rows)
@@ -316,13 +316,16 @@ def interval(measure: str, values: NDArray[np.float64]) -> dict[str, float]:
 
 
 def _compare_run(
-    policies: Mapping[str, Forwarding | Push], most: float, threshold: float, plan: tuple[str, Drawable, int]
+    policies: Mapping[str, Forwarding | Push],
+    max_messages: float,
+    threshold: float,
+    plan: tuple[str, Drawable, int],
 ) -> list[dict[str, str | float]]:
     name, condition, seed = plan
     drawn = condition.draw(seed)
-    online = play(drawn, spool_factory(Forwarding("on-line"), threshold), most)
+    online = play(drawn, spool_factory(Forwarding("on-line"), threshold), max_messages)
     rows: list[dict[str, str | float]] = []
     for policy, given in policies.items():
-        run = Simulated(play(drawn, spool_factory(given, threshold), most), online, {})
+        run = Simulated(play(drawn, spool_factory(given, threshold), max_messages), online, {})
         rows.append({"condition": name, "policy": policy, "waste": run.waste, "loss": run.loss})
     return rows

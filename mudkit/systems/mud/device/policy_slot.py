@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.values import point
@@ -27,6 +28,7 @@ __all__ = ["PolicySlot", "ShippedPolicy", "ShippedReads", "ShippedWrites"]
 _P = TypeVar("_P", bound=ReadPolicy | WritePolicy, covariant=True)
 
 
+@check_options
 @dataclass(frozen=True)
 class ShippedPolicy(Generic[_P]):
     """Read or write policy that follows the one shipped by the cloud.

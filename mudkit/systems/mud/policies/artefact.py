@@ -32,7 +32,7 @@ from typing import Final, Literal, TypeAlias, TypeGuard
 import numpy as np
 
 from mudkit import words
-from mudkit.arguments import check_arguments, check_init
+from mudkit.arguments import check_arguments, check_init, check_options
 from mudkit.display import Branch, Displayed, View, tree
 from mudkit.errors import ParameterError, brief
 from mudkit.sources import parameters
@@ -96,6 +96,7 @@ class Density:
         return {"cell_deg": self.cell_deg, "cells": cells}
 
     @classmethod
+    @check_options
     def from_document(cls, document: Value) -> Density:
         """Read a document; raise ParameterError if any part of it is malformed."""
         match document:
@@ -294,6 +295,7 @@ class Artefact(Displayed):
         return cls._signed(document)
 
     @classmethod
+    @check_options
     def from_document(cls, document: Value) -> Artefact:
         """Read a document and check all of it.
 
@@ -363,6 +365,7 @@ class Artefact(Displayed):
             level = [child for node in nodes if isinstance(node, tuple) for child in node[2:4]]
         return any(isinstance(self.nodes[number], tuple) for number in level)
 
+    @check_options
     def with_override(
         self, action: Action, *, south: float, north: float, west: float, east: float, version: int
     ) -> Artefact:
@@ -391,6 +394,7 @@ class Artefact(Displayed):
         inside = {"but inside": [south, north, west, east], "action": action}
         return self._guarded(guard, action, version, inside)
 
+    @check_options
     def up_to_age(self, limit_s: float) -> Artefact:
         """Return an artefact with the same decisions for answers up to an age, which asks for older ones.
 
@@ -436,6 +440,7 @@ class Artefact(Displayed):
         }
         return self._signed(document)
 
+    @check_options
     def renewed(self, version: int) -> Artefact:
         """Return the same decisions as another version, which replaces what devices have.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_arguments
+from mudkit.arguments import check_arguments, check_options
 from mudkit.display import shows_fields
 from mudkit.errors import ContextProblem, ParameterError, PropagationProblem, brief
 from mudkit.sources.parameters import number
@@ -53,6 +53,7 @@ class ReceivedCell(NamedTuple):
     reported_s: float
 
 
+@check_options
 @shows_fields
 @dataclass(frozen=True)
 class Played:

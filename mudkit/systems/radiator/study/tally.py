@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_init
+from mudkit.arguments import check_init, check_options
 from mudkit.sources.parameters import whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems.radiator.api import NAME
@@ -51,6 +51,7 @@ BATCHES: Final = pa.schema(
 """One row per (batch, group); columns as in the deliveries where names are equal."""
 
 
+@check_options
 @check_init
 class Tally:
     """Counts of a broadcast's deliveries, without contexts and lists of recipients.

@@ -220,7 +220,7 @@ class Every:
             for other, _ in list(over):  # the oldest come first
                 del kept[other]
             kept[key] = now_s
-            state.set_books(variable, _newest(kept, execution.room_bytes, _ENTRY_BYTES))
+            state.set_action_variable(variable, _newest(kept, execution.room_bytes, _ENTRY_BYTES))
             return True
 
         return step
@@ -260,7 +260,7 @@ class Summary:
             for name in of:
                 updated[name] = _added(before.get(name), execution.message.get(name))
             windows[key] = updated
-            state.set_books(variable, _newest(windows, execution.room_bytes, entry_bytes))
+            state.set_action_variable(variable, _newest(windows, execution.room_bytes, entry_bytes))
             if window is None or not is_over:
                 execution.hold_reason = (
                     f"the window of {key} began {now_s - since_s:g} s ago, less than {seconds:g}"

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import ClassVar, Final, TypeAlias
 
-from mudkit.arguments import check_arguments, check_init
+from mudkit.arguments import check_arguments, check_init, check_options
 from mudkit.display import Displayed, View
 from mudkit.systems.sublim._policy.message import frozen_fields, thawed_fields
 from mudkit.systems.sublim._policy.state import LimitExceeded, State, check_initial, checked_bytes
@@ -174,6 +174,7 @@ class FunctionPolicy(Displayed):
             why = str(error) if isinstance(error, LimitExceeded | TooLong) else error_text(error)
             return Verdict(STOPPED, None, None, variables, why)
 
+    @check_options
     def explain(
         self,
         message: Fields,

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path as File
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from mudkit.arguments import check_arguments, check_init
+from mudkit.arguments import check_arguments, check_init, check_options
 from mudkit.display import Cell, Displayed, View, first_rows, one_line
 from mudkit.errors import MudkitError, brief
 from mudkit.events import size_bytes
@@ -233,10 +233,12 @@ class Policy(Displayed):
             "rules": [rule.to_dict() for rule in self.rules],
         }
 
+    @check_options
     def predicate(self, number: int) -> Predicate | None:
         """Return the compiled condition of a rule, from 0; None: always TRUE."""
         return self._compiled[number].predicate
 
+    @check_options
     def steps(self, number: int) -> tuple[Step, ...]:
         """Return the compiled actions of a rule, from 0."""
         return self._compiled[number].steps
@@ -285,6 +287,7 @@ class Policy(Displayed):
             return Verdict(STOPPED, None, None, variables, error_text(error))
         return Verdict(DROPPED, None, None, variables)
 
+    @check_options
     def explain(
         self,
         message: Fields,

@@ -71,23 +71,23 @@ class State(Fields):
     automatic : mapping
     now_s : float
         Time of publication, seconds since 1970.
-    books : frozenset of str
-        Variables in which rate limits and summaries keep their books, which have limits of their own.
+    action_variables : frozenset of str
+        Variables in which rate limits and summaries keep their entries, which have limits of their own.
     """
 
-    __slots__ = ("_automatic", "_books", "_by_hand", "_is_own", "all", "now_s", "variables")
+    __slots__ = ("_action_variables", "_automatic", "_by_hand", "_is_own", "all", "now_s", "variables")
 
     def __init__(
         self,
         variables: Fields,
         automatic: Fields,
         now_s: float,
-        books: frozenset[str] = frozenset(),
+        action_variables: frozenset[str] = frozenset(),
     ) -> None:
         self.variables: Fields = variables
         self._automatic = automatic
         self._is_own = False
-        self._books = books
+        self._action_variables = action_variables
         self._by_hand: set[str] = set()
         """Variables set by the policy itself: only these can exceed a limit."""
         self.now_s = now_s
@@ -111,9 +111,9 @@ class State(Fields):
         self._by_hand.add(name)
         self.all[name] = value
 
-    def set_books(self, name: str, books: dict[str, Value]) -> None:
-        """Set the ``books`` of the rate limit or summary ``name``, which are bounded and storable."""
-        self._own()[name] = self.all[name] = books
+    def set_action_variable(self, name: str, entries: dict[str, Value]) -> None:
+        """Set the variable ``name`` of a rate limit or summary to its ``entries``, bounded and storable."""
+        self._own()[name] = self.all[name] = entries
 
     def remove_property(self, name: str) -> None:
         """Remove the manual variable ``name``; automatic ones do not change (``removeProperty``)."""
@@ -125,7 +125,7 @@ class State(Fields):
         """Raise LimitExceeded if the manual variables are too many or too large, or cannot be stored."""
         if self._is_own and not self._by_hand:
             return  # the others were within the limits before
-        left_out = self._books - self._by_hand
+        left_out = self._action_variables - self._by_hand
         kept = {name: value for name, value in self.variables.items() if name not in left_out}
         if len(kept) > MAX_VARIABLES:
             raise LimitExceeded(f"{len(kept)} variables; a policy may keep {MAX_VARIABLES}")

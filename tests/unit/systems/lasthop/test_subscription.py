@@ -15,8 +15,8 @@ H = 3_600_000_000
 
 
 def test_max_0_is_a_subscription_of_which_nothing_is_read():
-    assert Subscription("news", max=0).most == 0
-    assert Subscription("news", max=None).most == float("inf")
+    assert Subscription("news", max=0).max_messages == 0
+    assert Subscription("news", max=None).max_messages == float("inf")
 
 
 @pytest.mark.parametrize(
