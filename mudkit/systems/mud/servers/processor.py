@@ -188,7 +188,7 @@ class _Reading:
     """A continuous read, as far as it concerns this processor.
 
     ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
-    reader's data. ``keys`` are those of the records that the reader was sent.
+    reader's ``data``. ``keys`` are those of the records that the reader was sent.
     """
 
     request: int
@@ -198,6 +198,7 @@ class _Reading:
     claims: Claims | None
     lsn: int
     data_seq: int
+    data: Fields
     keys: set[str] = field(default_factory=set)
 
 
@@ -235,7 +236,7 @@ class Processor:
         self._ended: set[Handle] = set()
         """Handles that their clients have unregistered."""
         self._early_data: dict[Handle, tuple[int, Fields]] = {}
-        """Number and data of readers whose registration has not arrived."""
+        """Number and data of readers that have overtaken a registration."""
         self._matching: dict[int, Matching] = {}
         """By the number of the table."""
         self._shown_to: dict[tuple[int, str], set[Handle]] = {}
@@ -467,7 +468,10 @@ class Processor:
             effects: list[Effect] = []
             if known is None or known.request < message.request:
                 self._end(handle)
-                sent = set() if known is None else known.keys  # some may arrive only after this registration
+                sent: set[str] = set()
+                if known is not None:
+                    sent = known.keys  # some may arrive only after this registration
+                    self._early_data[handle] = known.data_seq, known.data  # an update may have overtaken it
                 effects += self._begin_reading(now_us, handle, table, message, sent)
                 effects += self._send(now_us, handle, synced=self._log.lsn)
         except MudkitError as error:
@@ -506,8 +510,9 @@ class Processor:
         ]
         self._matching.setdefault(table.number, Matching(copy)).add(handle, predicate, data, auth)
         reading = _Reading(
-            message.request, message.session, message.address, table, message.claims, self._log.lsn, data_seq
-        )
+            message.request, message.session, message.address, table, message.claims, self._log.lsn,
+            data_seq, data,
+        )  # fmt: skip
         self._readings[handle] = reading
         self._handles.setdefault(reading.session, {})[handle] = None
         since, sync_us = message.since.get(self._me), message.sync_us
@@ -547,7 +552,7 @@ class Processor:
                 self._early_data[handle] = message.data_seq, message.reader
             return (self._answer(message, message.data_seq),)
         if message.data_seq > reading.data_seq:
-            reading.data_seq = message.data_seq
+            reading.data_seq, reading.data = message.data_seq, message.reader
             self._matching[reading.table.number].update(handle, message.reader)
         return (self._answer(message, reading.data_seq),)
 

@@ -346,6 +346,16 @@ def test_of_updates_before_the_registration_the_first_with_the_highest_number_co
     assert cell.change("a", 1, {}, OF_ADULTS) == expected
 
 
+@pytest.mark.parametrize(("age", "expected"), [(30, [(1, "upsert", "a", 1)]), (10, [])])
+def test_a_later_registration_that_an_update_has_overtaken_keeps_the_newer_data(cell, age, expected):
+    cell.register(data_seq=1, reader={"age": 40 - age})
+    assert update(cell, 2, age) == 2
+    assert cell.register(data_seq=1, reader={"age": 40 - age})[-1][1]["data_seq"] == 2
+    assert cell.register(data_seq=1, reader={"age": 40 - age})[-1][1]["data_seq"] == 2
+    assert cell.change("a", 1, {}, OF_ADULTS) == expected
+    assert update(cell, 3, 40 - age) == 3
+
+
 def test_a_server_that_gives_a_session_up_ends_its_reads_and_no_others(cell):
     cell.register(1)
     cell.register(2, session="another")
