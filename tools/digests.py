@@ -90,7 +90,7 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
         for part in ("runs", "privacy", "devices", "disclosures", "latencies"):
             yield f"{name}: {part}", getattr(scores, part)
         for task in scores.tasks:
-            for method in ("measured", "table", "differences", "pareto"):
+            for method in ("measures", "table", "differences", "pareto"):
                 yield f"{name}: {method} of {task}", getattr(scores, method)(task)
     systems = (Direct, StoreAndForward, LastHop, Contrail, Radiator, Sublim)
     compared = experiment.compare(
