@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from mudkit.arguments import check_options
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, brief
 from mudkit.events import Store
 from mudkit.predicates.values import point
+from mudkit.systems.arguments import MAX_VALUE_DEPTH, is_storable
 from mudkit.systems.mud.policies.artefact import FEATURES, Artefact
 from mudkit.systems.mud.policies.policies import NEVER, Cached, Now, Query, ReadPolicy, WritePolicy
 from mudkit.units import US_PER_S, distance_km, solar_time
@@ -95,6 +96,13 @@ class PolicySlot:
 
     def _read(self, document: Fields) -> Artefact:
         artefact = Artefact.from_document(document)
+        if not is_storable(dict(document)):
+            raise ParameterError(
+                "The policy cannot be stored.",
+                where="document",
+                found=brief(document),
+                expected=f"finite numbers of 64 bits, at most {MAX_VALUE_DEPTH} levels",
+            )
         if artefact.kind != self.kind:
             raise ParameterError(
                 "The policy is of another kind.", where="kind", found=artefact.kind, expected=self.kind

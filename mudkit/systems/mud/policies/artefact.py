@@ -24,6 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +37,7 @@ from mudkit.arguments import check_arguments, check_init, check_options
 from mudkit.display import Branch, Displayed, View, tree
 from mudkit.errors import ParameterError, brief
 from mudkit.sources import parameters
+from mudkit.systems.mud.policies.policies import MAX_DELAY_S
 from mudkit.wire import Fields, Value
 
 __all__ = [
@@ -53,6 +55,9 @@ __all__ = [
 
 HOURS: Final = 24
 _MAX_CELLS: Final = 100_000
+_CELL_DEG: Final = (1e-9, 360.0)
+_MAX_FLOAT: Final = sys.float_info.max
+"""JSON has integers beyond it, which cannot become a float."""
 
 
 @check_init
@@ -75,7 +80,7 @@ class Density:
     cells: Mapping[tuple[int, int], tuple[float, ...]]
 
     def __post_init__(self) -> None:
-        parameters.number("cell_deg", self.cell_deg, 1e-9, 360.0)
+        parameters.number("cell_deg", self.cell_deg, *_CELL_DEG)
 
     def at(self, lat: float, lon: float, hour: float) -> float:
         """Return the points an hour in the cell of a place.
@@ -101,13 +106,13 @@ class Density:
         """Read a document; raise ParameterError if any part of it is malformed."""
         match document:
             case {"cell_deg": int() | float() as size, "cells": list() as cells, **rest} if (
-                not rest and not isinstance(size, bool) and 0 < size < math.inf
+                not rest and not isinstance(size, bool) and _CELL_DEG[0] <= size <= _CELL_DEG[1]
             ):
                 pass
             case _:
-                raise _refused(
-                    "density", brief(document, 200), "cell_deg, a number over 0, and cells, a list"
-                )
+                least, most = _CELL_DEG
+                expected = f"cell_deg, a number from {least:g} to {most:g}, and cells, a list"
+                raise _refused("density", brief(document, 200), expected)
         if len(cells) > _MAX_CELLS:
             raise _refused("density.cells", f"{len(cells):,} cells", f"at most {_MAX_CELLS:,}")
         read: dict[tuple[int, int], tuple[float, ...]] = {}
@@ -124,7 +129,7 @@ class Density:
 
 
 def _is_rate(rate: Value) -> TypeGuard[float]:
-    return isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate < math.inf
+    return isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate <= _MAX_FLOAT
 
 
 FORMAT: Final = 2
@@ -325,7 +330,8 @@ class Artefact(Displayed):
             [action for action in given if _is_action(kind, action)] if isinstance(given, list) else None
         )
         if actions is None or actions != given:
-            expected = "local, remote" if kind == "read" else "seconds, 0 or more, or never"
+            delays = f"seconds from 0 to {MAX_DELAY_S:,.0f}, or never"
+            expected = "local, remote" if kind == "read" else delays
             raise _refused("actions", repr(given)[:200], expected)
         nodes = _nodes(document.get("nodes"), len(features), actions)
         table = document.get("density")
@@ -520,7 +526,7 @@ def _is_action(kind: str, action: Value) -> TypeGuard[Action]:
         return action in ("local", "remote")
     if action == "never":
         return True
-    return isinstance(action, int | float) and not isinstance(action, bool) and 0 <= action < math.inf
+    return isinstance(action, int | float) and not isinstance(action, bool) and 0 <= action <= MAX_DELAY_S
 
 
 def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Node | Action, ...]:
@@ -533,7 +539,7 @@ def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Nod
                 nodes.append(actions[action])
             case [int(feature), float() | int() as threshold, int(left), int(right), int(unknown)] if (
                 0 <= feature < features
-                and math.isfinite(threshold)
+                and -_MAX_FLOAT <= threshold <= _MAX_FLOAT
                 # Children come after their parents, so every path ends.
                 and all(number < child < len(given) for child in (left, right))
                 and unknown in (left, right)

@@ -21,6 +21,7 @@ from mudkit.units import distance_km
 from mudkit.wire import Fields
 
 __all__ = [
+    "MAX_DELAY_S",
     "NEVER",
     "AlwaysRemote",
     "Cached",
@@ -38,6 +39,8 @@ __all__ = [
 
 NEVER: Final = "never"
 """Delay of a write that stays on the device until a read needs it."""
+MAX_DELAY_S: Final = 1e9
+"""Longest delay of a write in seconds: more than 30 years."""
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -211,7 +214,7 @@ class Later:
     """
 
     def __init__(self, delay_s: float) -> None:
-        self._delay_s = number("delay_s", delay_s, 0.0, 1e9)
+        self._delay_s = number("delay_s", delay_s, 0.0, MAX_DELAY_S)
 
     def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """See :class:`WritePolicy`."""

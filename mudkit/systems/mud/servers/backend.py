@@ -79,6 +79,8 @@ BEFORE_FIRST: Final = 1_000_000_000
 All positions have the same number of digits, so that the length and the time of an answer do not reveal how
 many records are hidden from the reader.
 """
+_UNKNOWN: Final = -1
+"""Position of a follower that has not acknowledged any."""
 _ENTRY: Final = cast("type[LogEntry]", LogEntry)
 
 
@@ -107,8 +109,8 @@ class BackEnd:
         self._lineage: Lineage = self._store.get("lineage", dict[str, int]) or {}
         self._restart = Incarnation(ports) if self._copy.lsn > BEFORE_FIRST else None
         """The start that continues an existing log, until it has handled an event."""
-        self._has: dict[str, int] = dict.fromkeys((*replicas, *processors), -1)
-        """Acknowledged position of each follower; -1: unknown."""
+        self._has: dict[str, int] = dict.fromkeys((*replicas, *processors), _UNKNOWN)
+        """Acknowledged position of each follower."""
         self._unacknowledged: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
         """Followers with unacknowledged messages."""
 
@@ -158,7 +160,7 @@ class BackEnd:
         """Name this start, so that it is not taken for the first one that others know."""
         self._lineage = continued({}, BEFORE_FIRST, Incarnation(self._ports).id)
         self._store.put("lineage", self._lineage)
-        self._has = dict.fromkeys(self._has, -1)
+        self._has = dict.fromkeys(self._has, _UNKNOWN)
         return self._push(now_us, self._has)
 
     def _received(
@@ -187,11 +189,11 @@ class BackEnd:
                 return self._write(now_us, message)
             case FollowLog(turn=turn):
                 # Its position is unknown until it acknowledges the state that it requests.
-                self._has[source] = -1
+                self._has[source] = _UNKNOWN
                 state = replace(self._copy.state(turn), lineage=self._lineage or UNSET)
                 return Send(source, state), *self._unacknowledged.sent(now_us, source)
             case Has(lsn=lsn):
-                is_possible = lsn == -1 or BEFORE_FIRST <= lsn <= self._copy.lsn
+                is_possible = lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn
                 return self._acknowledged(now_us, source, lsn) if is_possible else dropped(event)
 
     def _is_other(self, start: str | UnsetType) -> bool:
@@ -383,20 +385,20 @@ class BackEnd:
         effects: list[Effect] = []
         for follower in followers:
             has = self._has[follower]
-            numbers = range(has + 1, self._copy.lsn + 1) if has >= 0 else ()
+            numbers = () if has == _UNKNOWN else range(has + 1, self._copy.lsn + 1)
             entries = [
                 entry
                 for number in numbers
                 if (entry := self._store.get(f"log {number:015d}", _ENTRY)) is not None
             ]
-            if numbers or has < 0:
+            if numbers or has == _UNKNOWN:
                 effects.append(Send(follower, Log(entries, self._lineage or UNSET)))
                 effects += self._unacknowledged.sent(now_us, follower)
         return effects
 
     def _acknowledged(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
         """Store the position of a follower, and remove the entries that every follower has."""
-        was_known = self._has[follower] >= 0
+        was_known = self._has[follower] != _UNKNOWN
         self._has[follower] = max(lsn, self._has[follower])
         for number in range(min(self._has.values()), 0, -1):
             if self._store.get(f"log {number:015d}") is None:

@@ -96,3 +96,46 @@ def test_who_listens_hears_it_over_heartbeats_too(lab, cloud):
     jane.write("news", "a", {"n": 1}).result()
     lab.run(minutes=1)
     assert [each.version for each in answer] == [1]
+
+
+@pytest.mark.parametrize("begin", [
+    lambda jane: jane.write("\n", "a", {}), lambda jane: jane.read("\n"),
+    lambda jane: jane.read("\n", type="continuous", callback=print),
+], ids=["write", "read", "continuous"])  # fmt: skip
+def test_a_name_that_no_table_can_have_is_refused_at_once(lab, cloud, begin):
+    jane = client(lab, cloud)
+    lab.faults.cut("jane")
+    refused = begin(jane)
+    lab.run(seconds=1)
+    assert refused.status == "failed"
+
+
+def test_a_lost_hello_is_sent_again(lab, cloud):
+    ann, jane = client(lab, cloud, "ann"), client(lab, cloud)
+    ann.create("news").result()
+    heard = []
+    for name in cloud.notification_servers:
+        lab.faults.kill(name.split("/")[0])
+    jane.read("news", type="continuous", callback=lambda change: heard.append(change.key))
+    lab.run(seconds=30)
+    for name in cloud.notification_servers:
+        lab.faults.restart(name.split("/")[0])
+    lab.run(minutes=1)
+    ann.write("news", "a", {"n": 1}).result()
+    lab.run(seconds=10)
+    assert heard == ["a"]
+
+
+def test_of_a_dropped_table_nothing_is_held(lab, cloud):
+    jane = client(lab, cloud)
+    jane.create("news").result()
+    jane.write("news", "a", {"n": 1}).result()
+    assert [each["key"] for each in jane.holdings("news").result()] == ["a"]
+    jane.drop("news").result()
+    assert jane.holdings("news").result() == []
+
+
+def test_a_display_names_the_user_of_the_token(lab, cloud):
+    assert "user jane" in repr(client(lab, cloud))
+    nobody = Client(lab.device("nobody"), cloud, app="news", token=None)
+    assert "user" not in repr(nobody)

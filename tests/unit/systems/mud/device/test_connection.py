@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mudkit import Lab
 from mudkit.events import CancelTimer, Send, SetTimer
 from mudkit.systems.mud.device.connection import (
     MAX_IN_FLIGHT_BYTES,
@@ -156,6 +157,24 @@ def test_writes_are_sent_as_far_as_the_window_has_room(connection):
     _, asks = connection.up()
     numbers = [message.what.number for _, message in again(connection, asks) if message.what is not READ]
     assert numbers == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("in_flight", "is_sent"), [(MAX_IN_FLIGHT_BYTES - 1, True), (MAX_IN_FLIGHT_BYTES, False)])
+def test_a_window_that_is_just_full_has_no_room(connection, in_flight, is_sent):
+    connection.timer.sent(0, "hello", MAX_IN_FLIGHT_BYTES)
+    assert ask(connection, write(1), Writing(1)) is None
+    connection.timer.sent(0, "hello", in_flight)
+    assert (connection.queued() is not None) is is_sent
+    assert (ask(connection, write(2), Writing(2)) is not None) is is_sent
+
+
+def test_a_token_has_expired_from_its_last_second_on():
+    lab = Lab(seed=1)
+    connection = Connection("jane/news", lab.token("jane", "news", hours=1), ["one"], 0)
+    end_us = round(connection.claimed.expires_s * 1e6)
+    assert [connection.has_expired(now_us) for now_us in (end_us - 1, end_us, end_us + 1)] == [False, True, True]
+    connection.use(None)
+    assert not connection.has_expired(end_us)
 
 
 def test_one_message_takes_along_what_there_is_room_for(connection):

@@ -48,6 +48,7 @@ class TestShelf:
             (writes(3, 60).document, "kind"),
             ({"format": 3}, "format"),
             ("nonsense", "document"),
+            (Artefact.create("read", 3, [], [[0]], ["local"], manifest={"n": 1 << 64}).document, "stored"),
         ],
     )
     def test_what_is_wrong_changes_nothing(self, document, why):

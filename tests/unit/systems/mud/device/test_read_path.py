@@ -65,6 +65,12 @@ def seen(lab, made):
     return dict(zip(rows["key"], versions, strict=True))
 
 
+def test_an_unknown_type_of_read_is_refused_with_the_nearest_one(jane):
+    with pytest.raises(ParameterError, match="did you mean 'committed'") as caught:
+        jane.read("news", type="comitted").result()
+    assert (caught.value.where, caught.value.found) == ("type", "'comitted'")
+
+
 def test_reads_in_order_are_answered_in_order(lab, jane):
     jane.write("news", "a", {"n": 1}).result()
     lab.faults.cut("jane")

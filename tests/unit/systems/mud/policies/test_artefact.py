@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
-from mudkit.systems.mud.policies.artefact import FORMAT, Artefact, Density, sha256
+from mudkit.systems.mud.policies.artefact import FORMAT, Artefact, Density, _upper_bound, question, sha256
 
 NODES = [[0, 600.0, 1, 2, 2], [1, 1.0, 3, 4, 4], [1], [0], [1]]
 
@@ -56,7 +57,7 @@ def test_a_tree_has_a_largest_size(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"), [("read", "local, remote"), ("write", "seconds, 0 or more, or never")]
+    ("kind", "expected"), [("read", "local, remote"), ("write", "seconds from 0 to 1,000,000,000, or never")]
 )
 def test_who_gives_a_wrong_action_is_told_the_right_ones(kind, expected):
     with pytest.raises(ParameterError) as caught:
@@ -138,7 +139,9 @@ RATES = [0.0] * 24
     {"cell_deg": 0.05, "cells": [], "unit": "points/h"}, {"cell_deg": 0.05, "cells": [[1, 2, RATES[1:]]]},
     {"cell_deg": 0.05, "cells": [[1, 2, [-1.0, *RATES[1:]]]]}, {"cell_deg": 0.05, "cells": [[1.5, 2, RATES]]},
     {"cell_deg": 0.05, "cells": [[1, 2, RATES], [1, 2, RATES]]}, {"cell_deg": "0.05", "cells": []},
-    {"cell_deg": 0.05, "cells": [[1, 2, [float("1e999"), *RATES[1:]]]]},
+    {"cell_deg": 0.05, "cells": [[1, 2, [float("1e999"), *RATES[1:]]]]}, {"cell_deg": 1e-10, "cells": []},
+    {"cell_deg": 360.1, "cells": []}, {"cell_deg": 10**400, "cells": []},
+    {"cell_deg": 0.05, "cells": [[1, 2, [10**400, *RATES[1:]]]]},
 ])  # fmt: skip
 def test_a_table_of_densities_is_checked(table):
     document = dict(
@@ -156,8 +159,19 @@ def test_a_table_of_densities_is_checked(table):
 
 def test_a_table_of_densities_has_a_largest_size(monkeypatch):
     monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MAX_CELLS", 1)
+    assert len(Density.from_document({"cell_deg": 1, "cells": [[1, 2, RATES]]}).cells) == 1
     with pytest.raises(ParameterError, match="at most 1"):
         Density.from_document({"cell_deg": 1, "cells": [[1, 2, RATES], [2, 2, RATES]]})
+
+
+@pytest.mark.parametrize("cell_deg", [1e-9, 360])
+def test_a_table_of_densities_has_the_rate_of_each_hour_of_its_cells(cell_deg):
+    rates = [0.0, *range(1, 23), sys.float_info.max]
+    table = Density.from_document({"cell_deg": cell_deg, "cells": [[0, -1, rates]]})
+    inside = 0.5 * cell_deg
+    assert [table.at(inside, -inside, hour) for hour in (0.5, 7.9, 23.9, 24.0)] == [0.0, 7.0, rates[-1], 0.0]
+    assert table.at(inside, inside, 7.0) == 0.0
+    assert Density.from_document(table.document()) == table
 
 
 def test_a_table_of_densities_goes_with_its_feature_only():
@@ -167,9 +181,55 @@ def test_a_table_of_densities_goes_with_its_feature_only():
         made(features=["age", "density"])
 
 
+@pytest.mark.parametrize("odd", [
+    {"nodes": [[0, 10**400, 1, 2, 2], [0], [1]]}, {"nodes": [[0, -(10**400), 1, 2, 2], [0], [1]]},
+    {"kind": "write", "actions": [10**400, 1]},
+], ids=["large", "negative", "action"])  # fmt: skip
+def test_an_integer_that_no_float_can_hold_is_refused(odd):
+    document = {**made().document, **odd}
+    with pytest.raises(ParameterError, match="not usable") as caught:
+        Artefact.from_document({**document, "sha256": sha256(document)})
+    assert caught.value.where in ("nodes[0]", "actions")
+
+
+def test_a_delay_has_a_largest_size():
+    assert made(kind="write", nodes=[[0]], actions=[1e9]).decide(()) == 1e9
+    with pytest.raises(ParameterError, match="seconds from 0 to 1,000,000,000"):
+        made(kind="write", nodes=[[0]], actions=[1.1e9])
+
+
+@pytest.mark.parametrize(("feature", "threshold", "text"), [
+    ("weekday", 0.5, "Monday"), ("weekday", 1.0, "Monday to Tuesday"), ("hour", 7.5, "time before 07:30"),
+])  # fmt: skip
+def test_a_question_is_asked_in_words(feature, threshold, text):
+    assert question(feature, threshold) == text
+
+
+@pytest.mark.parametrize("questions", [3, 4])
+def test_of_a_deep_tree_three_levels_are_drawn(monkeypatch, questions):
+    nodes = [
+        node
+        for number in range(questions)
+        for node in ([0, 40.0 - number, 2 * number + 2, 2 * number + 1, 2 * number + 1], [1])
+    ]
+    drawn = []
+    monkeypatch.setattr("mudkit.systems.mud.policies.artefact.tree", lambda root, _: drawn.append(root) or "")
+    shown = made(nodes=[*nodes, [0]])._repr_html_()
+    branch = drawn[0].yes.yes.yes
+    assert (branch.text, branch.note) == (("…", "at most 37 s old?") if questions == 4 else ("local", ""))
+    assert ("Levels below the third are left out." in shown) is (questions == 4)
+
+
+@pytest.mark.parametrize(("most", "leaves"), [(5, "leaves 3"), (4, "")])
+def test_leaves_are_counted_unless_there_are_too_many(monkeypatch, most, leaves):
+    monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MAX_COUNTED", most)
+    assert ("leaves" in repr(made())) is bool(leaves)
+    assert leaves in repr(made())
+
+
 THRESHOLDS = [600.0, 1.0, float(np.float32(0.1)), 0.1]
 NEAR = st.sampled_from(THRESHOLDS).flatmap(
-    lambda t: st.sampled_from([t, np.nextafter(t, -np.inf), np.nextafter(t, np.inf), float(np.float32(t))])
+    lambda t: st.sampled_from([t, _upper_bound(t), np.nextafter(t, -np.inf), np.nextafter(t, np.inf), float(np.float32(t))])
 )
 
 
