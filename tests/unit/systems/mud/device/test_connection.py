@@ -159,7 +159,9 @@ def test_writes_are_sent_as_far_as_the_window_has_room(connection):
     assert numbers == [2, 3, 4, 5]
 
 
-@pytest.mark.parametrize(("in_flight", "is_sent"), [(MAX_IN_FLIGHT_BYTES - 1, True), (MAX_IN_FLIGHT_BYTES, False)])
+@pytest.mark.parametrize(
+    ("in_flight", "is_sent"), [(MAX_IN_FLIGHT_BYTES - 1, True), (MAX_IN_FLIGHT_BYTES, False)]
+)
 def test_a_window_that_is_just_full_has_no_room(connection, in_flight, is_sent):
     connection.timer.sent(0, "hello", MAX_IN_FLIGHT_BYTES)
     assert ask(connection, write(1), Writing(1)) is None
@@ -172,7 +174,11 @@ def test_a_token_has_expired_from_its_last_second_on():
     lab = Lab(seed=1)
     connection = Connection("jane/news", lab.token("jane", "news", hours=1), ["one"], 0)
     end_us = round(connection.claimed.expires_s * 1e6)
-    assert [connection.has_expired(now_us) for now_us in (end_us - 1, end_us, end_us + 1)] == [False, True, True]
+    assert [connection.has_expired(now_us) for now_us in (end_us - 1, end_us, end_us + 1)] == [
+        False,
+        True,
+        True,
+    ]
     connection.use(None)
     assert not connection.has_expired(end_us)
 

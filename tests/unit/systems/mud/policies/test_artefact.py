@@ -229,7 +229,9 @@ def test_leaves_are_counted_unless_there_are_too_many(monkeypatch, most, leaves)
 
 THRESHOLDS = [600.0, 1.0, float(np.float32(0.1)), 0.1]
 NEAR = st.sampled_from(THRESHOLDS).flatmap(
-    lambda t: st.sampled_from([t, _upper_bound(t), np.nextafter(t, -np.inf), np.nextafter(t, np.inf), float(np.float32(t))])
+    lambda t: st.sampled_from(
+        [t, _upper_bound(t), np.nextafter(t, -np.inf), np.nextafter(t, np.inf), float(np.float32(t))]
+    )
 )
 
 
