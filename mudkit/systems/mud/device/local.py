@@ -274,13 +274,13 @@ class Local:
                 self.change(write, table=None)
         for place in lost:
             self.evict(*place)
-        newer = {name: max(seen.table, *seen.partitions.values()) for name, seen in self._seen.items()}
-        last = max((*newer.values(), *(table.lsn for table in self.tables.values())), default=0)
+        seen_to = [max(seen.table, *seen.partitions.values()) for seen in self._seen.values()]
+        last = max((*seen_to, *(table.lsn for table in self.tables.values())), default=0)
         for name, seen in list(self._seen.items()):
             if seen.table > shared:
                 del self._seen[name]
                 self._store.delete(f"seen {name}")
-            elif newer[name] > shared:
+            else:
                 partitions = {place: min(lsn, shared) for place, lsn in seen.partitions.items()}
                 self._seen[name] = kept = _Seen(seen.table, partitions)
                 self._store.put(f"seen {name}", kept)

@@ -30,7 +30,6 @@ from msgspec.structs import replace
 from mudkit.errors import MudkitError, ParameterError, PredicateError
 from mudkit.events import Complete, Effect, Record, SetTimer, size_bytes
 from mudkit.predicates import Aggregates
-from mudkit.sources.parameters import one_of
 from mudkit.systems.mud import messages
 from mudkit.systems.mud.device.cache import Cache, CachedAnswer
 from mudkit.systems.mud.device.connection import Answer, Connection, PendingAsk, PendingRead, error_in
@@ -46,10 +45,7 @@ from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, detached
 from mudkit.wire import Fields
 
-__all__ = ["LOOK", "READ_TYPES", "Prefetching", "ReadPath", "query_of"]
-
-
-READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
+__all__ = ["LOOK", "Prefetching", "ReadPath", "query_of"]
 
 
 def query_of(read: Read) -> Query:
@@ -84,8 +80,6 @@ class ReadPath:
     def read(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
         """Answer a read from the local store, or request it."""
         name, kind = read.table, read.type
-        if kind not in READ_TYPES:
-            one_of("type", kind, (*READ_TYPES, "continuous"))
         aggregates = None if read.aggregate is None else Aggregates(read.aggregate)
         if aggregates is not None and kind != "committed":
             raise ParameterError(
@@ -100,7 +94,7 @@ class ReadPath:
                 "An uncommitted read cannot look up records: the cloud does not know pending writes.",
                 where="type",
                 found=kind,
-                expected=", ".join(READ_TYPES[1:]),
+                expected="committed, committed_wio",
             )
         pending = PendingRead(op_id, query, keys_of(query.predicate), read.latest, aggregates)
         if kind == "committed_wio":

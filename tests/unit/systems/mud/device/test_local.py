@@ -331,6 +331,18 @@ def test_a_table_that_is_forgotten_leaves_its_pending_writes():
         assert [one.number for one in each.writes] == [1]
 
 
+def test_a_table_that_is_not_older_is_not_forgotten():
+    local = Local(ports(), 9)
+    local.learn(table(number=2))
+    local.hold("news", row("a", 1, table=2))
+    local.see("n", 2, 0, 4)
+    for name in TABLES:
+        local.forget(name, 2)
+    assert local.tables["news"].number == 2
+    assert local.row("news", "a") is not None
+    assert local.seen("n") == {"0": 4}
+
+
 def test_a_partition_has_been_seen_up_to_the_latest_entry():
     store, local = kept()
     for place, lsn in ((0, 5), (1, 2), (0, 3), (1, 4)):
@@ -390,3 +402,31 @@ def test_it_goes_back_to_what_another_start_of_the_back_end_has():
         assert [one.replaces for one in each.writes] == [None, 2]
         assert each.start == "third"
     assert local.go_back("fourth", 5) == ""
+
+
+def test_going_back_removes_what_is_after_the_shared_position_and_nothing_else():
+    store, local = kept()
+    for key, lsn, number in (("a", 5, 5), ("b", 6, 5), ("ü", 5, 6)):
+        local.hold("a b", HeldRow(key, 2, {}, None, lsn, number, 0))
+    older, newer = HeldRow("a", 1, {}, None, 4, 1, 0), HeldRow("a", 3, {}, None, 8, 1, 0)
+    based = [  # place, base and version that it replaces, table; then what it replaces and the table afterwards
+        ("a", local.row("a b", "a"), 2, 5, 2, 5), ("b", older, 2, 6, None, None), ("a", newer, 3, None, None, None),
+    ]  # fmt: skip
+    for number, (key, base, replaces, of, *_) in enumerate(based, 1):
+        local.add(write(number, name="a b", key=key))
+        local.change(local.writes[number], replaces=replaces, base=base, table=of)
+    for name, lsn in (("news", 5), ("n", 6)):
+        local.learn(table(name, lsn=lsn))
+    for name, number, partition, lsn in (
+        ("news", 1, 0, 5),
+        ("news", 1, 1, 9),
+        ("a b", 5, 0, 5),
+        ("x", 6, 0, 6),
+    ):
+        local.see(name, number, partition, lsn)
+    assert local.go_back("second", 5) == "entries 6 to 9 of the log"
+    for each in (local, again(store)):
+        assert [one.key for one in each.rows("a b")] == ["a"]
+        assert [(one.replaces, one.table) for one in each.writes] == [case[-2:] for case in based]
+        assert list(each.tables) == ["news"]
+        assert [each.seen(name) for name in ("news", "a b", "x")] == [{"0": 5, "1": 5}, {"0": 5}, {}]

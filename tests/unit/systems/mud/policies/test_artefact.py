@@ -192,6 +192,11 @@ def test_an_integer_that_no_float_can_hold_is_refused(odd):
     assert caught.value.where in ("nodes[0]", "actions")
 
 
+@pytest.mark.parametrize("threshold", [sys.float_info.max, -sys.float_info.max])
+def test_a_threshold_may_be_any_float(threshold):
+    assert made(nodes=[[0, threshold, 1, 2, 2], [0], [1]]).nodes[0][1] == threshold
+
+
 def test_a_delay_has_a_largest_size():
     assert made(kind="write", nodes=[[0]], actions=[1e9]).decide(()) == 1e9
     with pytest.raises(ParameterError, match="seconds from 0 to 1,000,000,000"):

@@ -71,6 +71,17 @@ def test_only_a_higher_version_is_shipped(generator):
     assert len(ship(generator, 4)[1]) == 1
 
 
+def test_a_version_may_be_shipped_to_more_clients_until_all_have_it(generator, store):
+    assert ship(generator, 1, to=["ann"])[0].error is None
+    _, (message,) = ship(generator, 1, to=["bob", "ann"])
+    assert message["body"]["to"] == ["ann", "bob"]
+    other = generator.handle(0, Call(9, Ship("news", policy(1, 60.0), ["cem"])))
+    assert "shipped already" in str(other[0].error)
+    assert "shipped already" in str(ship(generator, 1)[0].error)
+    assert ship(generator, 2)[0].error is None
+    assert "shipped already" in str(ship(generator, 2, to=["ann"])[0].error)
+
+
 def test_a_server_that_begins_and_a_life_that_begins_tell_all_that_was_shipped(generator, store):
     ship(generator, 1)
     first, message = (each for _, each in sent(generator.handle(1, Received(SERVER, {"kind": "follow"}))))
