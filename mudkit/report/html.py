@@ -73,7 +73,7 @@ a { color: var(--accent); }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 .output_area pre, .input_area pre { background: var(--card); padding: 0.6rem 0.9rem; border-radius: 8px;
   font: 0.85rem/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; min-width: 14rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.35rem 0.7rem; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; font-size: 0.9rem; text-align: right; vertical-align: bottom; }
 td { text-align: right; vertical-align: top; }
@@ -114,6 +114,8 @@ summary { cursor: pointer; font-weight: 600; }
   table, iframe, .mudkit-figure, .output_area:has(.mudkit-figure, iframe, h2), .say, .tile, .warn {
     break-inside: avoid;
   }
+  table:has(tbody tr:nth-child(13)) { break-inside: auto; }
+  tr { break-inside: avoid; }
   table + p { break-before: avoid; }
   h2, h3, summary, .output_area:has(h2), .cell:has(h2):not(:has(table, .mudkit-figure)) {
     break-after: avoid;

@@ -250,9 +250,15 @@ class SizingStudy:
     def threshold_answer(self) -> Answer:
         """Return the heading of the thresholds that were tried."""
         if self.sized.table["threshold_s"].nunique() == 1:
-            return Answer("Nothing expires, so there is no threshold to choose")
+            return Answer(
+                "Nothing expires, so there is no threshold to choose",
+                "A threshold keeps back what expires before it can be read.",
+            )
         if not self.sized.limit:
-            return Answer("Nothing is prefetched, so no threshold matters")
+            return Answer(
+                "Nothing is prefetched, so no threshold matters",
+                "A threshold keeps back what expires before it can be read.",
+            )
         costs = self.sized.by_threshold.set_index("threshold_s")["cost"].to_dict()
         saved = 100 * (float(costs[0.0]) - self.sized.best["cost"])
         title = (
