@@ -290,9 +290,8 @@ class NotificationServer:
         if heard is Heard.STALE:
             return ()
         peer.take(hello.incarnation, hello.seq)
-        effects: list[Effect] = []
-        if self._unheard.pop(endpoint, None) is not None:
-            effects += self._hello_requests.answered(now_us, endpoint)
+        self._unheard.pop(endpoint, None)
+        effects = [*self._hello_requests.answered(now_us, endpoint)]
         session = None if hello.session is None else self._sessions.get(hello.session)
         is_known = session is not None and session.endpoint == endpoint
         if session is None or not is_known:

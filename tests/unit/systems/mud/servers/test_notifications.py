@@ -319,6 +319,17 @@ def test_a_server_that_starts_asks_until_a_hello_carries_its_nonce():
     assert sent(server.handle(200_000_000, TimerFired("identify"))) == []
 
 
+def test_who_is_silent_as_long_as_the_dead_are_is_asked_no_more():
+    store_ports = ports("server")
+    for _ in range(2):
+        server = NotificationServer(store_ports, 0, ["server"], ["processor"], "generator", 2, 100.0)
+        asked = sent(server.handle(0, LinkUp("server", "server")))
+        hello(server, 1) if not asked[1:] else None
+    assert kinds(sent(server.handle(DEAD_US - 1, TimerFired("identify")))) == [("jane", "identify")]
+    assert sent(server.handle(DEAD_US, TimerFired("identify"))) == []
+    assert [key for key, _ in store_ports.store.items("address ")] == []
+
+
 def moved(said):
     return [(to, message["address"]) for to, message in said if message["kind"] == "moved"]
 
