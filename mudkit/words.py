@@ -18,6 +18,7 @@ __all__ = [
     "count",
     "decimals",
     "difference",
+    "distance",
     "duration",
     "interval",
     "label",
@@ -121,6 +122,11 @@ def duration(seconds: float) -> str:
         if len(parts) == 2:
             break
     return sign + " ".join(parts)
+
+
+def distance(km: float) -> str:
+    """Return a distance: ``1.25 km``, ``15.5 m``."""
+    return f"{number(km)} km" if not 0 < abs(km) < 0.9995 else f"{number(1000 * km)} m"
 
 
 def size(size_bytes: float) -> str:

@@ -462,6 +462,8 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
     for framed, dash in ((rule, "dot"), (best, "solid")):
         if framed.km in km and framed.minutes in minutes:
             x, y = minutes.index(framed.minutes), km.index(framed.km)
+            if dash == "solid" and not allowed[y, x]:
+                continue  # no rule is allowed
             figure.add_shape(
                 type="rect",
                 x0=x - 0.5,
@@ -472,8 +474,13 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
                 fillcolor="rgba(0,0,0,0)",
                 line={"color": ORANGE, "width": 4, "dash": dash},
             )
-    figure.update_xaxes(title_text="largest age of the cached answer", type="category", showgrid=False)
-    figure.update_yaxes(title_text="largest distance", type="category", showgrid=False)
+    # Said, not found in the cells: plotly finds no categories where all cells are empty.
+    for axis, names, of in (
+        (figure.layout.xaxis, ages, "age of the cached answer"),
+        (figure.layout.yaxis, distances, "distance"),
+    ):
+        axis.update(title={"text": f"largest {of}"}, type="category", showgrid=False)
+        axis.update(categoryarray=names, range=[-0.5, len(names) - 0.5])
     return styled(
         figure, _SEARCH_MARGINS_PX + _SEARCH_ROW_PX * len(km), (80, 20, 70, 60), heading(title, _FRAMES)
     )

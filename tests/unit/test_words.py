@@ -105,6 +105,11 @@ def test_size(size: float, text: str) -> None:
     assert words.size(size) == text
 
 
+def test_distances() -> None:
+    shown = [words.distance(km) for km in (0, 0.0155, 0.25, 0.99996, 1.25, -0.5)]
+    assert shown == ["0 km", "15.5 m", "250 m", "1 km", "1.25 km", "−500 m"]
+
+
 def test_differences_have_a_sign() -> None:
     assert words.difference(3) == "+3 points"
     assert words.difference(-1) == f"{MINUS}1 point"

@@ -8,7 +8,6 @@ from mudkit import figures
 from mudkit.experiment import CacheBench, tree_nodes
 from mudkit.figures.policies import _DECISION_MARKS
 from mudkit.learning import CostMatrix, FixedRule
-from mudkit.systems.mud.policies.artefact import FEATURES, question
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
 from mudkit.systems.sublim._policy.policy import decision_table
@@ -154,26 +153,6 @@ def test_it_can_be_read_aloud():
     assert "            no: remote (6 examples)" in figures.tree_outline(TABLE).splitlines()
 
 
-@pytest.mark.parametrize("feature", FEATURES)
-def test_every_feature_of_a_device_has_words(feature):
-    assert feature not in question(feature, 6.5).split()
-
-
-@pytest.mark.parametrize(
-    ("feature", "threshold", "text"),
-    [
-        ("hour", 9.309, "time before 09:19"),
-        ("cached_hour", 24, "the answer's time before 24:00"),
-        ("weekday", 4.5, "Monday to Friday"),
-        ("weekday", 0.5, "Monday"),
-        ("age", 7500, "at most 2 h 5 min old"),
-        ("cached_lat", 37.75, "the answer's place south of 37.750°"),
-    ],
-)
-def test_questions_have_units_that_a_person_uses(feature, threshold, text):
-    assert question(feature, threshold) == text
-
-
 DECISIONS_COLUMNS = ["t_s", "lane", "decision", "text", "is_alarm"]
 
 
@@ -231,7 +210,10 @@ def test_a_learnt_policy_is_drawn_as_its_nodes():
 def searched(*rows, rule=(1.0, 5.0), best=(1.0, 10.0)):
     """Rows of (km, minutes, share sent, share stale, is allowed)."""
     table = pd.DataFrame(rows, columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"])
-    return figures.rule_search(table, rule=FixedRule(*rule), best=FixedRule(*best), title="Rules")
+    in_use = FixedRule(*rule)
+    return figures.rule_search(
+        table, rule=in_use, best=in_use if best == rule else FixedRule(*best), title="Rules"
+    )
 
 
 def test_allowed_rules_show_what_they_send_and_the_others_what_is_stale():
@@ -254,6 +236,16 @@ def test_numbers_on_rules_are_legible_and_have_the_decimals_that_differ():
     )
     assert [note.font.color for note in shades.layout.annotations] == ["#000000", "#000000", "#ffffff"]
     assert [shape.opacity for shape in shades.layout.shapes] == [1, 1]
+
+
+def test_a_grid_has_all_its_cells_where_no_rule_is_allowed():
+    drawn = searched(
+        *((km, age, 0.9, 0.3, False) for km in (1.0, 2.0) for age in (5.0, 10.0)), best=(1.0, 5.0)
+    )
+    assert list(drawn.layout.xaxis.categoryarray) == ["5 min", "10 min"]
+    assert list(drawn.layout.yaxis.categoryarray) == ["1 km", "2 km"]
+    assert list(drawn.layout.xaxis.range) == list(drawn.layout.yaxis.range) == [-0.5, 1.5]
+    assert [shape.line.dash for shape in drawn.layout.shapes] == ["dot"]  # none is the best
 
 
 def test_of_many_states_equal_cells_share_a_text():

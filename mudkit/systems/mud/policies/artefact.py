@@ -183,7 +183,7 @@ def question(feature: str, threshold: float) -> str:
             last = _WEEKDAYS[min(max(int(threshold), 0), 6)]
             return last if last == "Monday" else f"Monday to {last}"
         case "distance":
-            return f"at most {words.number(threshold)} km away"
+            return f"at most {words.distance(threshold)} away"
         case "age":
             return f"at most {words.duration(threshold)} old"
         case "held":

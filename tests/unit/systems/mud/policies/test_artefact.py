@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
-from mudkit.systems.mud.policies.artefact import FORMAT, Artefact, Density, _upper_bound, question, sha256
+from mudkit.systems.mud.policies.artefact import (
+    FEATURES,
+    FORMAT,
+    Artefact,
+    Density,
+    _upper_bound,
+    question,
+    sha256,
+)
 
 NODES = [[0, 600.0, 1, 2, 2], [1, 1.0, 3, 4, 4], [1], [0], [1]]
 
@@ -203,10 +211,25 @@ def test_a_delay_has_a_largest_size():
         made(kind="write", nodes=[[0]], actions=[1.1e9])
 
 
-@pytest.mark.parametrize(("feature", "threshold", "text"), [
-    ("weekday", 0.5, "Monday"), ("weekday", 1.0, "Monday to Tuesday"), ("hour", 7.5, "time before 07:30"),
-])  # fmt: skip
-def test_a_question_is_asked_in_words(feature, threshold, text):
+@pytest.mark.parametrize("feature", FEATURES)
+def test_every_feature_of_a_device_has_words(feature):
+    assert feature not in question(feature, 6.5).split()
+
+
+@pytest.mark.parametrize(
+    ("feature", "threshold", "text"),
+    [
+        ("hour", 9.309, "time before 09:19"),
+        ("cached_hour", 24, "the answer's time before 24:00"),
+        ("weekday", 4.5, "Monday to Friday"),
+        ("weekday", 0.5, "Monday"),
+        ("distance", 1.25, "at most 1.25 km away"),
+        ("distance", 0.0155, "at most 15.5 m away"),
+        ("age", 7500, "at most 2 h 5 min old"),
+        ("cached_lat", 37.75, "the answer's place south of 37.750°"),
+    ],
+)
+def test_questions_have_units_that_a_person_uses(feature, threshold, text):
     assert question(feature, threshold) == text
 
 
