@@ -1,7 +1,6 @@
 """Rules, trees, decisions and searches."""
 
 import pandas as pd
-import pytest
 from learning_traces import labelled_reads
 
 from mudkit import figures
