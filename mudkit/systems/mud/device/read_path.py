@@ -45,7 +45,10 @@ from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, detached
 from mudkit.wire import Fields
 
-__all__ = ["LOOK", "Prefetching", "ReadPath", "query_of"]
+__all__ = ["LOOK", "READ_TYPES", "Prefetching", "ReadPath", "query_of"]
+
+
+READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
 
 def query_of(read: Read) -> Query:
@@ -94,7 +97,7 @@ class ReadPath:
                 "An uncommitted read cannot look up records: the cloud does not know pending writes.",
                 where="type",
                 found=kind,
-                expected="committed, committed_wio",
+                expected=", ".join(READ_TYPES[1:]),
             )
         pending = PendingRead(op_id, query, keys_of(query.predicate), read.latest, aggregates)
         if kind == "committed_wio":

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import AlwaysRemote, Artefact, ShippedPolicy, freshness
-from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads
+from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, ShippedWrites
 from mudkit.systems.mud.messages import Policy
+from mudkit.systems.mud.policies.artefact import Density
 from mudkit.systems.mud.policies.policies import Cached, Query
 
 LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
@@ -97,6 +98,30 @@ def test_a_read_is_as_far_from_one_before_as_the_two_places(here, there, decided
     asked, answered = (Query("news", None, "committed", reader, None) for reader in (now, before))
     for query, where in ((answered, decided), (replace(answered, table="t"), "remote")):
         assert ShippedReads(slot, None).decide(asked, {}, [Cached(query, 5.0, {})]) == where
+
+
+MONDAY_NOON_US = 1_795_435_200_000_000
+"""23 November 2026, 12:00 UTC, as the clock of a device."""
+RATES = tuple(float(hour) for hour in range(24))
+
+
+@pytest.mark.parametrize(("feature", "threshold", "context", "is_at_most"), [
+    ("hour", 11.9, {"loc": (30.0, 0.1)}, False), ("hour", 12.1, {"loc": (30.0, 0.1)}, True),
+    ("hour", 4.1, {"loc": (30.0, -120.0)}, True), ("weekday", 0.0, {"loc": (30.0, 0.1)}, True),
+    ("weekday", 0.0, {"loc": (30.0, 179.9), "now_us": 10**11}, False), ("hour", 24.0, {}, None),
+    ("hour", 24.0, {"loc": (30.0, 0.1), "clock_us": None}, None),
+    ("density", 11.0, {"loc": (30.5, 0.1)}, False), ("density", 12.0, {"loc": (30.5, 0.1)}, True),
+    ("density", 0.0, {"loc": (31.5, 0.1)}, True), ("density", 99.0, {}, None),
+    ("density", 99.0, {"loc": (30.5, 0.1), "clock_us": None}, None),
+])  # fmt: skip
+def test_a_write_is_delayed_by_the_place_and_the_time_of_the_device(feature, threshold, context, is_at_most):
+    """Where neither is known, the tree goes right, as its node says."""
+    table = Density(1.0, {(30, 0): RATES}) if feature == "density" else None
+    nodes = [[0, threshold, 1, 2, 2], [0], [1]]
+    slot = PolicySlot(MemoryStore(), "write")
+    slot.accept(Artefact.create("write", 1, [feature], nodes, [60, "never"], density=table).document)
+    context = {"clock_us": MONDAY_NOON_US, "now_us": 0, **context}
+    assert ShippedWrites(slot, None).delay({}, context) == (60 if is_at_most else "never")
 
 
 def news(place, name="ann", **client):

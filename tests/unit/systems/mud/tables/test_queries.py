@@ -11,7 +11,14 @@ from predicate_strategies import conditions, make, scopes
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, keys_of, tables_of, tables_of_sent
+from mudkit.systems.mud.tables.queries import (
+    asks_for_keys_only,
+    contains,
+    keys_of,
+    only_key,
+    tables_of,
+    tables_of_sent,
+)
 from mudkit.systems.mud.tables.records import SentPredicate
 
 # -- keys
@@ -37,6 +44,14 @@ def test_keys_of(text, keys):
 def test_whether_a_query_asks_for_keys_only(text, is_all):
     assert asks_for_keys_only(Predicate(text)) == is_all
     assert not asks_for_keys_only(None)
+
+
+@pytest.mark.parametrize(("text", "key"), [
+    ("key = 'a'", "a"), ("'a' = key", "a"), ("key = 5", None), ("key = NULL", None), ("key IN ('a')", None),
+    ("key = 'a' AND n > 1", None), ("key = 'a' AND key = 'a'", None), ("n = 1", None),
+])  # fmt: skip
+def test_the_only_key_of_a_query(text, key):
+    assert only_key(Predicate(text)) == key
 
 
 def test_keys_of_parameters():
