@@ -1,4 +1,4 @@
-"""A chapter names the one before it and the one after it. Nothing is run."""
+"""A chapter names the one before it and the one after it, and its drawings fit. Nothing is run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import nbformat
 import pytest
 
 CHAPTERS = sorted((Path(__file__).parents[2] / "notebooks").glob("[0-9]*.ipynb"))
+MAX_DRAWING = 58
+"""Characters that are as wide as a cell on 1024 pixels, beside the file browser."""
 WAYS = list(zip([None, *CHAPTERS[:-1]], CHAPTERS, [*CHAPTERS[1:], None], strict=True))
 
 
@@ -33,3 +35,13 @@ def test_a_chapter_leads_to_those_beside_it(before, chapter, after):
     assert re.match(rf"# {chapter.stem[:2]} · .+", first)
     expected = rf"{after.stem[:2]}, " if after else r"\D"
     assert re.match(expected, sentences(last, "Next"))
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=[each.stem for each in CHAPTERS])
+def test_a_drawing_is_not_broken_into_lines_on_a_small_screen(chapter):
+    texts = [
+        cell.source for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "markdown"
+    ]
+    drawings = re.findall(r"^```\n(.*?)^```", "\n".join(texts), re.MULTILINE | re.DOTALL)
+    lines = [line for drawing in drawings for line in drawing.splitlines()]
+    assert [line for line in lines if len(line) > MAX_DRAWING] == []
