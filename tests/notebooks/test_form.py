@@ -42,6 +42,6 @@ def test_a_drawing_is_not_broken_into_lines_on_a_small_screen(chapter):
     texts = [
         cell.source for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "markdown"
     ]
-    drawings = re.findall(r"^```\n(.*?)^```", "\n".join(texts), re.MULTILINE | re.DOTALL)
-    lines = [line for drawing in drawings for line in drawing.splitlines()]
+    drawings = re.findall(r"^```(\w*)\n(.*?)^```$", "\n".join(texts), re.MULTILINE | re.DOTALL)
+    lines = [line for language, drawing in drawings if not language for line in drawing.splitlines()]
     assert [line for line in lines if len(line) > MAX_DRAWING] == []
