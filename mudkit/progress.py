@@ -68,6 +68,7 @@ def bar(total: float, description: str, unit: str) -> Iterator[Callable[[float],
     finally:
         _thread.inside = False
         if shown is not None:
+            shown.total = shown.n  # tqdm leaves a bar that is not full in a notebook, and colours it red
             shown.close()
 
 

@@ -22,10 +22,12 @@ class Shown:
 
     def __init__(self, **given: Any) -> None:
         self.given, self.n, self.is_open, self.start_t = given, 0.0, True, 100.0
+        self.total = given["total"]
         self.made.append(self)
 
     def close(self) -> None:
         self.is_open = False
+        assert self.n == self.total  # else tqdm leaves it in a notebook, in red
 
     def update(self, more: float) -> None:
         self.n += more
