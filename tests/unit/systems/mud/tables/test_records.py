@@ -1,16 +1,18 @@
-"""Hashes of values: equal for equal records, whatever the order of their columns."""
+"""What is a record, and hashes of values: equal for equal records, whatever the order of their columns."""
 
 from __future__ import annotations
 
 import json
 import re
+from types import MappingProxyType
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.systems.mud.tables.records import value_hash
+from mudkit.errors import ParameterError
+from mudkit.systems.mud.tables.records import check_record, value_hash
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=3) | st.floats(-1e9, 1e9),
@@ -55,3 +57,32 @@ def test_other_records_have_other_hashes(one, other):
 @pytest.mark.parametrize("other", [{"a": 2}, {"b": 1}, {"a": "1"}, {"a": True}, {"a": None}, {}, {"a": [1]}])
 def test_each_part_counts(other):
     assert value_hash(other) != value_hash({"a": 1})
+
+
+class Text(str):
+    """As numpy's texts are."""
+
+
+WHOLE = [-(1 << 63), (1 << 63) - 1]
+TOO_LARGE = [-(1 << 63) - 1, 1 << 63]
+
+
+@pytest.mark.parametrize("given_", [
+    {}, {"a": "text", "b": 1, "c": 1.5, "d": True, "e": None}, MappingProxyType({"a": 1}), {Text("a"): Text("b")},
+    *({"a": number} for number in WHOLE), {"a": WHOLE}, {"a": (1, {"b": WHOLE})},
+])  # fmt: skip
+def test_a_record_is_names_with_json_values(given_):
+    record = check_record(given_)
+    assert type(record) is dict
+    assert record == json.loads(json.dumps(dict(given_)))
+    assert all(type(name) is str for name in record)
+
+
+@pytest.mark.parametrize("odd", [
+    None, [], ["a"], "a", {1: "a"}, {"a": 1, 2: "b"}, {"key": 1}, {"a": float("nan")}, {"a": [float("inf")]},
+    {"a": object()}, {"a": {1: 2}}, {"a": b"b"}, {"a": "\udc00"}, {"\udc00": 1},
+    *({"a": number} for number in TOO_LARGE), *({"a": [number]} for number in TOO_LARGE),
+])  # fmt: skip
+def test_what_is_no_record_is_refused(odd):
+    with pytest.raises(ParameterError, match="record is not usable"):
+        check_record(odd)
