@@ -41,6 +41,8 @@ _MARGIN: Final = (70, 20, 60, 60)
 _PANEL_ROW_PX, _PANEL_MARGINS_PX = 32, 150
 _AXIS_LETTERS: Final = 36
 """Letters of an axis title across a figure of 590 px: JupyterLab at 1024 px with an open file browser."""
+_NARROW: Final = 4
+"""Panels beside each other in which there is room for few numbers."""
 _SIGNAL_ROW_PX, _SIGNAL_MARGINS_PX = 90, 120
 
 
@@ -352,7 +354,7 @@ def bar_panels(table: pd.DataFrame, measures: Mapping[str, str], *, title: str, 
         end = 100.0 if is_share else 1.35 * most or 1.0
         lines = textwrap.wrap(axis_title, _AXIS_LETTERS // len(measures))
         figure.update_xaxes(title_text="<br>".join(lines), range=[0, end], row=1, col=place)
-    figure.update_xaxes(nticks=4, tickformat=",")
+    figure.update_xaxes(nticks=4 if len(measures) < _NARROW else 3, tickformat=",", tickangle=0)
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="")
     return styled(figure, _PANEL_MARGINS_PX + _PANEL_ROW_PX * max(len(table), 2), (70, 30, 60, 60), title)
 

@@ -75,7 +75,9 @@ _DOTS = np.linspace(0.0, 1.0, 60)  # labels keep off these places of an arrow
 _PLOT_PX = 480.0  # of a figure in a narrow notebook, 590 px wide; in a wider one there is more room
 _MARGINS_PX = 190
 _STUB_LANES = 0.17
-_MIN_SPAN_US = 1_000
+_MIN_SPAN_US: Final = 1_000
+_ONE_MOMENT_US: Final = 1_000_000
+"""What is shown after a moment that is all there is."""
 
 
 @described
@@ -139,8 +141,8 @@ def message_diagram(
     axis = TimeAxis(origin, high)
     names = _lanes(drawn, devices, lanes)
     marks = _incidents(incidents, names, high)
-    span = max(high - low, _MIN_SPAN_US)
-    edges = (low - round(0.05 * span), high + round(0.05 * span))
+    span = max(high - low, _MIN_SPAN_US) if high > low else _ONE_MOMENT_US
+    edges = (low - round(0.05 * span), max(high, low + span) + round(0.05 * span))
     height_px = int(np.clip(300 + 24 * len(drawn), 460, 900))
     figure = go.Figure()
     for trace in (*_lane_traces(marks, names, edges, axis), *_arrows(drawn, names, high, axis)):

@@ -81,6 +81,7 @@ def template() -> go.layout.Template:
         "gridcolor": _FAINT,
         "zerolinecolor": _FAINT,
         "automargin": True,
+        "exponentformat": "none",
         "title": {"font": {"size": 14}},
     }
     shared.data.bar[0].marker.line.width = 0  # it would be white

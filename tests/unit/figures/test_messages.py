@@ -220,6 +220,12 @@ def test_time_runs_downwards_in_seconds_then_by_the_clock():
     assert axis.range[0].startswith("2008-05-18T09:0")
 
 
+def test_a_single_moment_is_drawn_as_the_begin_of_a_second():
+    one = messages(("jane", None, 0, 0, "nobody there", "query", None))
+    low, high = sorted(figures.message_diagram(one).layout.yaxis.range)
+    assert (low, high) == (pytest.approx(-0.05), pytest.approx(1.05))
+
+
 def stretch(figure, name):
     (result,) = [one for one in figure.data if one.name == name]
     x, y = list(result.x), list(result.y)
