@@ -10,8 +10,8 @@ from mudkit.figures.style import INK, escaped
 
 __all__ = ["MIN_WIDTH_PX", "Box", "Sheet", "point_labels", "text_px"]
 
-MIN_WIDTH_PX: Final = 700
-"""Width of a figure that labels are placed for; a wider one has more room between them."""
+MIN_WIDTH_PX: Final = 550
+"""Width of a figure on 1024 pixels beside the file browser; in a wider one labels have more room."""
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom, px."""
@@ -20,6 +20,7 @@ _LETTER: Final = 0.6  # of the size of the font, rather too much than too little
 _LINE: Final = 1.2
 _MARKER_PX: Final = 8.0
 _LINE_PX: Final = 3.0
+_SPACE_PX: Final = 6.0
 _STEPS_PX: Final = (11.0, 30.0, 52.0, 76.0, 100.0, 124.0, 148.0)
 _WAYS: Final = (
     (1, 0), (-1, 0), (0, -1), (0, 1), (0.7, -0.8), (-0.7, -0.8), (0.7, 0.8), (-0.7, 0.8),
@@ -50,7 +51,10 @@ class Sheet:
         self._taken.append(box)
 
     def put(self, boxes: Iterable[Box], avoid: Callable[[Box], bool] = lambda box: False) -> int | None:
-        """Reserve the first free box, if possible one that need not be avoided; return its number."""
+        """Reserve the first free box, if possible one that need not be avoided; return its number.
+
+        Texts in one line stay a space apart.
+        """
         left, top, right, bottom = self._edges
         free = [
             (avoid(box), number, box)
@@ -60,8 +64,8 @@ class Sheet:
         ]  # fmt: skip
         if not free:
             return None
-        _, number, box = min(free, key=lambda entry: entry[:2])
-        self._taken.append(box)
+        _, number, (left, top, right, bottom) = min(free, key=lambda entry: entry[:2])
+        self._taken.append((left - _SPACE_PX, top, right + _SPACE_PX, bottom))
         return number
 
 
