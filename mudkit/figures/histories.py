@@ -39,14 +39,12 @@ MAX_OPERATIONS: Final = 80
 MAX_AROUND: Final = 20
 """Maximum number of operations of a figure with one: those of the contradiction, then those around it."""
 
-_LANE_PX, _VIEW_PX, _GAP_PX, _LINE_PX, _BELOW_PX = 58, 46, 80, 16, 100
+_LANE_PX, _VIEW_PX, _GAP_PX, _LINE_PX, _BELOW_PX = 58, 58, 80, 16, 100
 _END: Final = 1.04
 _PLOT_PX: Final = (MIN_WIDTH_PX - 230) / 1.11  # the part of the axis between first and last operation
 _IDLE: Final = 8.0  # an idle stretch is drawn at most so many times as long as the median one
 _LETTER_PX: Final = 7.8
 _NAME_ROWS: Final = 0.3  # distance between two rows of names, in lanes
-_MIN_LETTERS: Final = 6
-"""Room for names of operations in views; with less only the pointer shows them."""
 Id = tuple[str, int, str]
 
 
@@ -86,7 +84,7 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     )
     _bars(figure, drawn, places, lanes, verdict)
     if rows:
-        _views(figure, rows)
+        _views(figure, rows, verdict)
     top = heading(title or f"{verdict.model}: {verdict.status}", reason, y=1 - 16 / height, yanchor="top")
     margin, legend = (90, 30, top_px, _BELOW_PX), LEGEND_BELOW | {"y": 0.01}
     return styled(figure, height, margin, top, legend=legend, hovermode="closest")
@@ -236,9 +234,9 @@ def _bars(
         row=1,
         col=1,
     )
-    cut = "; idle stretches are shortened" if scale.is_cut else ""
+    since = "; idle stretches are shortened" if scale.is_cut else " after the first operation"
     figure.update_xaxes(
-        title_text=f"virtual time, {unit} after the first operation{cut}",
+        title_text=f"virtual time, {unit}{since}",
         range=[-0.02 * length, 1.08 * length],
         row=1,
         col=1,
@@ -349,9 +347,13 @@ def _branch_rows(verdict: Verdict) -> list[tuple[list[str], int, int, list[Opera
     return views if sum(len(own) for *_, own in views) <= MAX_OPERATIONS else []
 
 
-def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Operation]]]) -> None:
+def _views(
+    figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Operation]]], verdict: Verdict
+) -> None:
     longest = max(begin + len(own) for _, _, begin, own in rows)
-    has_room = longest * _MIN_LETTERS * _LETTER_PX <= MIN_WIDTH_PX - 230
+    texts = {op.id: (op.client, _short(op, verdict)) for *_, own in rows for op in own}
+    widest_px = _LETTER_PX * max(len(line) for lines in texts.values() for line in lines)
+    has_room = longest * widest_px <= MIN_WIDTH_PX - 180
     for number, (clients, parent, begin, own) in enumerate(rows):
         x: list[float] = [begin + place for place in range(len(own))]
         y = [float(number)] * len(own)
@@ -370,7 +372,8 @@ def _views(figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Ope
                     go.Scatter(
                         x=[place for place, _ in chosen], y=[number] * len(chosen),
                         mode="markers+text" if has_room else "markers",
-                        text=[escaped(str(op)) for _, op in chosen], textposition="top center",
+                        text=["<br>".join(map(escaped, texts[op.id])) for _, op in chosen],
+                        textposition="top center", textfont={"size": 12},
                         hoverinfo="text", showlegend=False,
                         name="writes in views" if is_write else "reads in views",
                         marker={"symbol": "square" if is_write else "circle-open", "size": 11,

@@ -154,4 +154,4 @@ def test_long_views_have_their_names_under_the_pointer():
     figure = draw("ann: w1 " + " ".join(["r1"] * 30), "sequential")
     marks = traces(figure)["reads in views"]
     assert marks.mode == "markers"
-    assert marks.text[0] == "ann r(x)1"
+    assert marks.text[0] == "ann<br>r1"
