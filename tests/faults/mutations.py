@@ -5,8 +5,8 @@ boundary. A mutant is killed when a unit test fails, when a run of the campaign 
 end. One that survives must stand in ``survivors.toml``, with the reason why it is no mistake.
 
 ``python tests/faults/mutations.py --only backend`` tries those of a module; ``--only "BackEnd._matches"`` those of a
-function; several may be named. What is known of a mutant is kept in ``build/mutants.json`` until its module changes: a run that was stopped
-goes on.
+function; several may be named. A mutant that is killed takes 2 to 15 s of a core, one that survives a minute. What is
+known of a mutant is kept in ``build/mutants.json`` until its module changes: a run that was stopped goes on.
 """
 
 from __future__ import annotations
