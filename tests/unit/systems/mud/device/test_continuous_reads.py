@@ -315,7 +315,9 @@ def test_what_is_changed_or_ended_is_told_to_the_cloud(cell):
     assert (asked["what"]["op"], asked["what"]["reader"]) == ("update_data", {"age": 3})
     (done,) = completed(cell.take({"kind": "complete", "id": asked["id"]}))
     assert (done.op_id, done.error) == (5, None)
-    ((_, asked),) = asks(cell.watching.unregister(0, 6, Unregister(1)))
+    ending = cell.watching.unregister(0, 6, Unregister(1))
+    assert completed(ending) == []  # the call that began it is answered
+    ((_, asked),) = asks(ending)
     (refused,) = completed(cell.take({"kind": "refused", "id": asked["id"], "error": REFUSED}))
     assert refused.error.summary == "no"
 
@@ -361,7 +363,8 @@ def test_what_a_life_before_tells_after_a_new_one_has_registered_is_not_passed_o
 def test_what_was_ended_before_its_registration_was_answered_is_not_registered_again(cell):
     cell.register()
     ((_, asked),) = asks(cell.welcome("s"))
-    cell.watching.unregister(0, 2, Unregister(1))
+    (begun,) = completed(cell.watching.unregister(0, 2, Unregister(1)))
+    assert (begun.op_id, begun.result, begun.error) == (1, 1, None)
     assert asks(cell.answer(asked, {"p0": 1})) == []
     assert asks(cell.hear(what="life", life=2)) == []
 

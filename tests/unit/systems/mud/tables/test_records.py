@@ -1,4 +1,4 @@
-"""What is a record, and hashes of values: equal for equal records, whatever the order of their columns."""
+"""What is a key and a record, and hashes of values: equal for equal records, whatever the order of their columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
-from mudkit.systems.mud.tables.records import check_record, value_hash
+from mudkit.fleet.store import MemoryStore
+from mudkit.systems.mud.tables.records import (
+    MAX_KEY_BYTES,
+    MAX_RECORD_BYTES,
+    check_key,
+    check_record,
+    value_hash,
+)
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=3) | st.floats(-1e9, 1e9),
@@ -79,10 +86,75 @@ def test_a_record_is_names_with_json_values(given_):
 
 
 @pytest.mark.parametrize("odd", [
-    None, [], ["a"], "a", {1: "a"}, {"a": 1, 2: "b"}, {"key": 1}, {"a": float("nan")}, {"a": [float("inf")]},
+    None, 5, [], ["a"], [("a", 1)], "a", {1: "a"}, {"a": 1j}, {"a": 1, 2: "b"}, {"key": 1}, {"a": float("nan")}, {"a": [float("inf")]},
     {"a": object()}, {"a": {1: 2}}, {"a": b"b"}, {"a": "\udc00"}, {"\udc00": 1},
     *({"a": number} for number in TOO_LARGE), *({"a": [number]} for number in TOO_LARGE),
 ])  # fmt: skip
 def test_what_is_no_record_is_refused(odd):
     with pytest.raises(ParameterError, match="record is not usable"):
         check_record(odd)
+
+
+@pytest.mark.parametrize(
+    "key", ["a", "a17", " ", "ü", "\ud7ff", "\ue000", "a" * MAX_KEY_BYTES, "ü" * (MAX_KEY_BYTES // 2)]
+)
+def test_a_key(key):
+    assert check_key(key) == key
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        None,
+        5,
+        b"a",
+        "a\nb",
+        "a" * (MAX_KEY_BYTES + 1),
+        "ü" * (MAX_KEY_BYTES // 2 + 1),
+        "\ud800",
+        "a\udfff",
+        ["a"],
+    ],
+)
+def test_what_is_no_key(key):
+    with pytest.raises(ParameterError, match="primary key is not usable"):
+        check_key(key)
+
+
+def test_a_record_is_given_as_a_dict_of_its_own():
+    data = {"a": 1}
+    made = check_record(data)
+    assert made == data
+    assert made is not data
+    assert check_record({}) == {}
+
+
+def test_a_record_may_be_as_large_as_it_is_said():
+    room = MAX_RECORD_BYTES - len('{"a":""}')
+    check_record({"a": "x" * room})
+    with pytest.raises(ParameterError, match="65,537 bytes"):
+        check_record({"a": "x" * (room + 1)})
+
+
+def _deep() -> list:
+    inner: list = []
+    for _ in range(100_000):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.parametrize("value", [
+    (1, 2), [(30.27, -97.74)], {"x": (1,)}, float("nan"), float("inf"), {1, 2}, b"bytes", 2**70, {1: 2},
+    _deep(),
+], ids=lambda value: type(value).__name__)  # fmt: skip
+def test_a_record_that_is_let_in_can_be_stored_and_sent(value):
+    """It is refused at once, or it is given as it will come back."""
+    try:
+        made = check_record({"a": value})
+    except ParameterError:
+        return
+    store = MemoryStore()
+    store.put("row", made)
+    assert store.get("row") == made
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
