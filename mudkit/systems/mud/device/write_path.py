@@ -21,14 +21,13 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
-from mudkit.sources.parameters import one_of
 from mudkit.systems.mud.device.connection import Connection, PendingRead, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.messages import Outcome, Refused, Row, Write, WriteRequest, decode_error
@@ -37,11 +36,10 @@ from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
 from mudkit.wire import Fields, as_wire
 
-__all__ = ["DUE", "WRITE_TYPES", "ReadOrder", "WritePath"]
+__all__ = ["DUE", "ReadOrder", "WritePath"]
 
 DUE: Final = "due"
 WriteType: TypeAlias = Literal["blind", "conditional"]
-WRITE_TYPES: Final[tuple[WriteType, ...]] = get_args(WriteType)
 
 
 class ReadOrder:
@@ -107,8 +105,6 @@ class WritePath:
     def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
         """Store a write or a delete as pending (stage 1), and send it if nothing blocks it."""
         name, key = operation.table, operation.key
-        if operation.type not in WRITE_TYPES:
-            one_of("type", operation.type, WRITE_TYPES)
         data, predicate = operation.record, operation.predicate
         table = self._local.tables.get(name)
         if data is not None:

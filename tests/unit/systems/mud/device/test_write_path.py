@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit import Lab
+from mudkit.errors import ParameterError
 from mudkit.systems.mud import Client, Cloud, Conflict
 
 
@@ -30,6 +31,12 @@ def failed(made):
     with pytest.raises(Conflict) as answer:
         made.result()
     return answer.value
+
+
+def test_an_unknown_type_of_write_is_refused_with_the_nearest_one(jane):
+    with pytest.raises(ParameterError, match="did you mean 'conditional'") as caught:
+        jane.write("news", "a", {}, type="conditionl").result()
+    assert (caught.value.where, caught.value.found) == ("type", "'conditionl'")
 
 
 def test_what_stands_on_a_write_that_failed_is_not_tried(lab, jane, bob):
