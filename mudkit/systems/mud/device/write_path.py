@@ -21,7 +21,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -36,10 +36,11 @@ from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
 from mudkit.wire import Fields, as_wire
 
-__all__ = ["DUE", "ReadOrder", "WritePath"]
+__all__ = ["DUE", "WRITE_TYPES", "ReadOrder", "WritePath"]
 
 DUE: Final = "due"
 WriteType: TypeAlias = Literal["blind", "conditional"]
+WRITE_TYPES: Final[tuple[WriteType, ...]] = get_args(WriteType)
 
 
 class ReadOrder:
