@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from mudkit.arguments import check_options
-from mudkit.errors import ParameterError, brief
+from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.values import point
-from mudkit.systems.arguments import MAX_VALUE_DEPTH, is_storable
 from mudkit.systems.mud.policies.artefact import FEATURES, Artefact
 from mudkit.systems.mud.policies.policies import NEVER, Cached, Now, Query, ReadPolicy, WritePolicy
 from mudkit.units import US_PER_S, distance_km, solar_time
@@ -59,7 +58,7 @@ class PolicySlot:
         return 0 if self.in_use is None else self.in_use.version
 
     def accept(self, document: Fields) -> None:
-        """Use a shipped artefact if it is valid and newer."""
+        """Use a shipped artefact if it is valid, newer, and can be stored."""
         try:
             artefact = self._read(document)
             if self.in_use is not None and artefact.document == self.in_use.document:
@@ -71,12 +70,12 @@ class PolicySlot:
                     found=str(artefact.version),
                     expected=f"more than {self.version}",
                 )
+            if self.in_use is not None:
+                self._store.put(f"policy {self.kind} before", self.in_use.document)
+            self._store.put(f"policy {self.kind} in use", document)
         except ParameterError as error:
             self.refused.append(str(error))
             return
-        if self.in_use is not None:
-            self._store.put(f"policy {self.kind} before", self.in_use.document)
-        self._store.put(f"policy {self.kind} in use", document)
         self.in_use = artefact
 
     def describe(self) -> Fields:
@@ -96,13 +95,6 @@ class PolicySlot:
 
     def _read(self, document: Fields) -> Artefact:
         artefact = Artefact.from_document(document)
-        if not is_storable(dict(document)):
-            raise ParameterError(
-                "The policy cannot be stored.",
-                where="document",
-                found=brief(document),
-                expected=f"finite numbers of 64 bits, at most {MAX_VALUE_DEPTH} levels",
-            )
         if artefact.kind != self.kind:
             raise ParameterError(
                 "The policy is of another kind.", where="kind", found=artefact.kind, expected=self.kind
