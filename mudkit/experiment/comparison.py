@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -153,7 +154,7 @@ def sweep(
     Raises
     ------
     ParameterError
-        There is no value, or no seed.
+        There is no value or no seed, or a measure is negative, infinite or no number.
 
     Examples
     --------
@@ -171,9 +172,23 @@ def sweep(
     with bar(len(plan), "runs", "") as done:
         for number, (value, seed) in enumerate(plan):
             for system, measures in play(value, seed).items():
+                for measure, amount in measures.items():
+                    _check_measure(measure, amount, f"{system}, {name} = {value}, seed {seed}")
                 rows.append({name: value, "system": system, "seed": seed, **measures})
             done(number + 1)
     return pd.DataFrame(rows)
+
+
+def _check_measure(name: str, amount: object, where: str) -> None:
+    """Raise ParameterError unless a measure can be compared: texts beside measures may be anything."""
+    if isinstance(amount, numbers.Real) and not 0 <= amount < math.inf:
+        raise ParameterError(
+            f"The measure {name!r} is not usable.",
+            where=where,
+            found=str(amount),
+            expected="a finite number, 0 or more",
+            remedy="look at the parameters that it is computed from",
+        )
 
 
 @check_options

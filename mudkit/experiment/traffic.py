@@ -13,7 +13,7 @@ import numpy as np
 
 from mudkit.arguments import check_options
 from mudkit.display import shows_fields
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.lab import Lab
 from mudkit.sources.courses import Mobility
 from mudkit.sources.parameters import check_ranges, number, rate
@@ -188,6 +188,11 @@ class Traffic:
             Side of the cells whose mean speeds are propagated, and longest time that a message waits.
         **settings
             Settings of :class:`~mudkit.systems.radiator.Server`, for instance ``chain``.
+
+        Raises
+        ------
+        PropagationProblem
+            The function has failed.
         """
         reports = self.reports(seed)
         lab = Lab(seed, record_messages=False)
@@ -219,6 +224,13 @@ class Traffic:
             context = Context(frozenset((car,)), {"loc": [lat, lon], "speed_kmh": speed_kmh})
             clients[car].propagate_context(context)
         lab.run(seconds=max_retention_s + 30)
+        if len(server.problems):
+            raise PropagationProblem(
+                "The aggregability function has failed.",
+                where="aggregability",
+                found=server.problems["detail"].iloc[0],
+                expected="a threshold for each sender and receiver",
+            )
         began_s = began_us / 1e6
         received = [
             row._replace(t_s=row.t_s - began_s, reported_s=round(row.reported_s - began_s, 1))

@@ -17,6 +17,7 @@ from lab_systems import Polling, Silent
 from scipy import stats
 
 from mudkit import trace
+from mudkit.errors import ParameterError
 from mudkit.experiment import (
     ADAPTERS,
     COMPOSITIONS,
@@ -470,6 +471,13 @@ def test_a_sweep_has_a_row_for_each_value_system_and_seed():
     )
     assert list(table.columns) == ["cost", "system", "seed", "x"]
     assert table.query("system == 'b'")["x"].tolist() == [6, 7, 7, 8]
+
+
+@pytest.mark.parametrize("amount", [-1e-9, float("inf"), float("nan")])
+def test_a_sweep_refuses_what_no_system_can_cost(amount):
+    with pytest.raises(ParameterError, match="measure 'x' is not usable") as caught:
+        sweep(lambda value, seed: {"a": {"x": amount, "name": "text"}}, "cost", [1], seeds=[5])
+    assert caught.value.where == "a, cost = 1, seed 5"
 
 
 def test_the_energy_of_all_states_is_what_the_bill_charges():

@@ -85,6 +85,9 @@ def test_the_rules_alone_say_what_the_fleet_does(reports):
 def test_a_function_that_fails_is_told(reports):
     with pytest.raises(PropagationProblem, match="ZeroDivisionError"):
         TRAFFIC.play(reports, lambda sender, receiver: 1 / 0)
+    with pytest.raises(PropagationProblem, match="no usable threshold") as caught:
+        TRAFFIC.run(3, lambda sender, receiver: Volume(-1), max_retention_s=100.0)
+    assert caught.value.expected
 
 
 def test_cars_that_never_say_anything_have_a_place_too():
