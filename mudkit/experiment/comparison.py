@@ -181,7 +181,7 @@ def sweep(
 
 def _check_measure(name: str, amount: object, where: str) -> None:
     """Raise ParameterError unless a measure can be compared: texts beside measures may be anything."""
-    if isinstance(amount, numbers.Real) and not 0 <= amount < math.inf:
+    if isinstance(amount, numbers.Real) and not 0 <= float(amount) < math.inf:
         raise ParameterError(
             f"The measure {name!r} is not usable.",
             where=where,
