@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -154,7 +153,7 @@ def sweep(
     Raises
     ------
     ParameterError
-        There is no value or no seed, or a measure is negative, infinite or no number.
+        There is no value or no seed, or a measure is negative, infinite or nowhere a number.
 
     Examples
     --------
@@ -172,23 +171,19 @@ def sweep(
     with bar(len(plan), "runs", "") as done:
         for number, (value, seed) in enumerate(plan):
             for system, measures in play(value, seed).items():
-                for measure, amount in measures.items():
-                    _check_measure(measure, amount, f"{system}, {name} = {value}, seed {seed}")
                 rows.append({name: value, "system": system, "seed": seed, **measures})
             done(number + 1)
-    return pd.DataFrame(rows)
-
-
-def _check_measure(name: str, amount: object, where: str) -> None:
-    """Raise ParameterError unless a measure can be compared: texts beside measures may be anything."""
-    if isinstance(amount, numbers.Real) and not 0 <= float(amount) < math.inf:
-        raise ParameterError(
-            f"The measure {name!r} is not usable.",
-            where=where,
-            found=str(amount),
-            expected="a finite number, 0 or more",
-            remedy="look at the parameters that it is computed from",
-        )
+    table = pd.DataFrame(rows)
+    for measure, amounts in table.drop(columns=[name, "system", "seed"]).select_dtypes("number").items():
+        if amounts.isna().all() or amounts.min() < 0 or amounts.max() == math.inf:
+            raise ParameterError(
+                "The measures are not usable.",
+                where=str(measure),
+                found=words.listing(map(str, amounts)),
+                expected="finite numbers, 0 or more; missing where there is none, but not everywhere",
+                remedy="look at the parameters that they are computed from",
+            )
+    return table
 
 
 @check_options

@@ -77,7 +77,7 @@ class NewsReader:
                 looks += 1
                 sent += "remote" in result.source.values()
                 stale += len(result) < written
-        bill = lab.bill().set_index("device").loc[["phone"]]
+        bill = lab.bill().query("device == 'phone'")  # no row if nobody has looked
         radio_j = float(bill["radio_mj"].sum()) / 1000
         return {
             "looks": float(looks),

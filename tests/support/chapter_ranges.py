@@ -16,7 +16,7 @@ DRIVERS: dict[str, Any] = {
     "cars": (6, 16),
     "towns": (1, 3),
     "days": (3, 4),
-    "look_again": (0.0, 1.0),
+    "look_again": (0.0, 0.95),
     "seed": SEED,
 }
 RANGES: dict[str, dict[str, Any]] = {
@@ -95,7 +95,7 @@ RANGES: dict[str, dict[str, Any]] = {
         "photo_bytes": (1, 200_000),
         "interested": (1, 5),
         "battery_wh": (0.1, 30.0),
-        "base_mw": (0.0, 2000.0),
+        "base_mw": (1.0, 2000.0),
         "seed": SEED,
     },
     "06_context_propagation": {
@@ -134,7 +134,7 @@ RANGES: dict[str, dict[str, Any]] = {
     "08_traces_on_spark": {
         "source": ["../data/sample/positions.csv.gz"],
         "access_log": ["../data/sample/reads.csv.gz", ""],
-        "rule": ["trip_start", "trip_start(still_s=300)", "occupancy"],
+        "rule": ["trip_start", "trip_start(still_s=300)", "poisson(per_day=48, seed=0)"],
         "tz": ["UTC", "America/Chicago", "Asia/Kathmandu"],
         "box_km": (0.5, 50.0),
         "window_s": (60.0, 20_000.0),

@@ -1,5 +1,7 @@
 """A phone that looks at the news: what its policies send, and what is stale."""
 
+import math
+
 import pytest
 
 from mudkit.experiment import NewsReader
@@ -19,3 +21,9 @@ def test_an_answer_of_the_phone_saves_energy_and_may_be_stale():
     assert table.loc["phone", "looks"] == table.loc["cloud", "looks"]
     assert table.loc["phone", "radio_j"] < table.loc["cloud", "radio_j"] / 2
     assert 0 < table.loc["phone", "stale_share"] < 1
+
+
+def test_who_never_looks_pays_nothing():
+    measures = NewsReader(look_minutes=1440.0, article_minutes=30.0, hours=0.1).run(AlwaysRemote(), seed=1)
+    assert (measures["looks"], measures["radio_j"], measures["messages"]) == (0.0, 0.0, 0.0)
+    assert math.isnan(measures["j_per_look"])
