@@ -153,7 +153,7 @@ def sweep(
     Raises
     ------
     ParameterError
-        There is no value or no seed, or a measure is negative, infinite or nowhere a number.
+        There is no value or no seed, or a measure is negative or infinite.
 
     Examples
     --------
@@ -175,12 +175,12 @@ def sweep(
             done(number + 1)
     table = pd.DataFrame(rows)
     for measure, amounts in table.drop(columns=[name, "system", "seed"]).select_dtypes("number").items():
-        if amounts.isna().all() or amounts.min() < 0 or amounts.max() == math.inf:
+        if amounts.min() < 0 or amounts.max() == math.inf:
             raise ParameterError(
                 "The measures are not usable.",
                 where=str(measure),
                 found=words.listing(map(str, amounts)),
-                expected="finite numbers, 0 or more; missing where there is none, but not everywhere",
+                expected="finite numbers, 0 or more; missing where there is none",
                 remedy="look at the parameters that they are computed from",
             )
     return table

@@ -452,4 +452,6 @@ def _whiskers(trace: Any) -> list[list[tuple[float, float]]]:
 
 
 def _bar_label(value: Any) -> str:
+    if math.isnan(value):
+        return words.NO_VALUE
     return f"{value:,.0f}" if value >= 99.5 or value == int(value) else f"{value:.2g}"

@@ -473,7 +473,7 @@ def test_a_sweep_has_a_row_for_each_value_system_and_seed():
     assert table.query("system == 'b'")["x"].tolist() == [6, 7, 7, 8]
 
 
-@pytest.mark.parametrize("amounts", [(1.0, -1e-9), (1.0, float("inf")), (float("nan"), float("nan"))])
+@pytest.mark.parametrize("amounts", [(1.0, -1e-9), (1.0, float("inf"))])
 def test_a_sweep_refuses_what_no_system_can_cost(amounts):
     with pytest.raises(ParameterError, match="measures are not usable") as caught:
         sweep(lambda value, seed: {"a": {"x": amounts[value], "name": "text"}}, "cost", [0, 1], seeds=[5])

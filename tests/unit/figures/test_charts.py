@@ -69,6 +69,12 @@ def panels(table):
     return figures.bar_panels(table, MEASURES, title="cost", y="way")
 
 
+def test_a_bar_without_a_value_has_a_dash():
+    table = pd.DataFrame({"way": ["near", "far"], "delay_s": [2.0, float("nan")]})
+    drawn = figures.bar_panels(table, {"delay_s": "delay, s"}, title="Delays", y="way")
+    assert list(drawn.data[0].text) == ["2", "–"]
+
+
 def test_each_measure_has_a_panel_with_its_unit():
     figure = panels(TABLE)
     assert [tuple(trace.x) for trace in figure.data] == [(1234.5, 2.0), (0.25, 0.0)]
