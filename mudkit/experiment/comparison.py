@@ -153,7 +153,7 @@ def sweep(
     Raises
     ------
     ParameterError
-        There is no value or no seed, or a measure is negative or infinite.
+        There is no value, or no seed.
 
     Examples
     --------
@@ -173,17 +173,7 @@ def sweep(
             for system, measures in play(value, seed).items():
                 rows.append({name: value, "system": system, "seed": seed, **measures})
             done(number + 1)
-    table = pd.DataFrame(rows)
-    for measure, amounts in table.drop(columns=[name, "system", "seed"]).select_dtypes("number").items():
-        if amounts.min() < 0 or amounts.max() == math.inf:
-            raise ParameterError(
-                "The measures are not usable.",
-                where=str(measure),
-                found=words.listing(map(str, amounts)),
-                expected="finite numbers, 0 or more; missing where there is none",
-                remedy="look at the parameters that they are computed from",
-            )
-    return table
+    return pd.DataFrame(rows)
 
 
 @check_options

@@ -228,8 +228,22 @@ def crossover(
         Titles of the axes; by default the labels of the columns with their units.
     is_log : bool
         Whether the parameter is on a logarithmic axis; its values are above 0.
+
+    Raises
+    ------
+    ParameterError
+        A column is missing, or the measure is negative or infinite somewhere.
     """
     require_columns(table, "table", (x, y, by))
+    low, high = table[y].min(), table[y].max()
+    if low < 0 or high == math.inf:  # the axis begins at 0
+        raise ParameterError(
+            "The measure cannot be drawn.",
+            where=f"column {y!r}",
+            found=f"{low} to {high}",
+            expected="finite numbers, 0 or more",
+            remedy="look at the parameters that it is computed from",
+        )
     across, up = words.label(x), words.label(y)
     figure = go.Figure()
     lines: dict[str, pd.Series[float]] = {}

@@ -29,7 +29,7 @@ UNCHECKED = {
     "10_write_batching": ["access_log", "rule"],
 }
 """Parameters of which any value means something, or that are not used at the defaults."""
-PRICES = {"stale_cost_j", "stale_cost_s", "missed_cost"}
+PRICES = {"stale_cost", "stale_cost_j", "stale_cost_s", "missed_cost"}
 """Weights in the chapter's own arithmetic: with NaN there is no cost, and no line in the figure."""
 ON_SPARK = {"00_start_here", "08_traces_on_spark", "09_cache_policies", "10_write_batching"}
 LEGAL, LEGAL_ON_SPARK, ILLEGAL = 20, 5, 200

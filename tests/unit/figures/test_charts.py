@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
+from mudkit.errors import ParameterError
 from mudkit.figures.style import GREY
 
 
@@ -67,6 +68,14 @@ MEASURES = {"kB": "sent, kB", "wait": "mean wait, s"}
 
 def panels(table):
     return figures.bar_panels(table, MEASURES, title="cost", y="way")
+
+
+@pytest.mark.parametrize("cost", [-1e-9, float("inf")])
+def test_a_crossover_refuses_what_no_system_can_cost(cost):
+    table = pd.DataFrame({"n": [1, 2], "system": ["a", "a"], "cost": [1.0, cost]})
+    with pytest.raises(ParameterError, match="measure cannot be drawn") as caught:
+        figures.crossover(table, x="n", y="cost", title="t")
+    assert caught.value.where == "column 'cost'"
 
 
 def test_a_bar_without_a_value_has_a_dash():
