@@ -77,7 +77,7 @@ _MARGINS_PX = 190
 _STUB_LANES = 0.17
 _MIN_SPAN_US: Final = 1_000
 _ONE_MOMENT_US: Final = 1_000_000
-"""What is shown after a moment that is all there is."""
+"""Length of the axis where all messages are sent and received at one moment."""
 
 
 @described
