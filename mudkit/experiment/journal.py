@@ -44,6 +44,8 @@ class Journal:
         Length of a cut, time from the kill of a phone to its restart, and lag of the store's replicas.
     fresh_s : float
         Largest age of a record with which a device answers by itself.
+    stale_cost_s : float
+        Wait that is as bad as a stale look.
 
     Examples
     --------
@@ -59,6 +61,7 @@ class Journal:
     restart_s: float = rate(20.0, 0.0, 1e6)
     replica_lag_s: float = rate(60.0, 0.0, 1e6)
     fresh_s: float = rate(300.0, 0.0, 1e9)
+    stale_cost_s: float = rate(30.0, 0.0, 1e9)
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -122,6 +125,11 @@ class Journal:
                 lab.faults.restart(device)
         lab.run(minutes=60 + 2 * self.cut_minutes)
         return lab
+
+    def cost_s(self, lab: Lab) -> float:
+        """Return the mean cost of a look of the ``lab``: its wait, and ``stale_cost_s`` if it is stale."""
+        found = self.measures(lab)
+        return found["mean_wait_s"] + self.stale_cost_s * found["stale_share"]
 
     @staticmethod
     def measures(lab: Lab) -> dict[str, float]:

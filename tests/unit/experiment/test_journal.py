@@ -76,6 +76,14 @@ def test_a_look_at_an_edit_that_is_refused_later_is_stale():
     assert Journal.measures(lab)["stale_share"] >= seen / len(looks)
 
 
+def test_a_look_costs_its_wait_and_the_price_of_a_stale_answer():
+    lab = JOURNAL.run(1, "uncommitted")
+    found = Journal.measures(lab)
+    assert found["stale_share"] > 0
+    assert Journal(stale_cost_s=0.0).cost_s(lab) == found["mean_wait_s"]
+    assert Journal(stale_cost_s=100.0).cost_s(lab) == found["mean_wait_s"] + 100.0 * found["stale_share"]
+
+
 def test_a_journal_without_looks_has_no_share_of_stale_ones():
     assert math.isnan(
         Journal.measures(Journal(operations=3, edit_share=1.0).run(1, "committed"))["stale_share"]
