@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -113,10 +114,13 @@ def _bars(name: str, labels: list[Any], values: list[Any]) -> str:
     if len(values) <= _MAX_LISTED:
         pairs = zip(labels, values, strict=True)
         return begin + ", ".join(f"{_readable(label)} {_readable(value)}" for label, value in pairs)
-    most = int(np.nanargmax(np.asarray(values, dtype=float)))
+    known = [(value, label) for value, label in zip(values, labels, strict=True) if _is_known(value)]
+    if not known:
+        return f"{begin}{len(values):,} bars without a value"
+    (least, _), (most, highest) = min(known, key=itemgetter(0)), max(known, key=itemgetter(0))
     return (
-        f"{begin}{len(values):,} bars from {_readable(min(values))} to {_readable(values[most])}, "
-        f"the highest at {_readable(labels[most])}"
+        f"{begin}{len(values):,} bars from {_readable(least)} to {_readable(most)}, "
+        f"the highest at {_readable(highest)}"
     )
 
 
@@ -160,7 +164,10 @@ def _colours(trace: Any, layout: Any) -> str:
     if colours is None or isinstance(colours, str) or not len(colours) or isinstance(colours[0], str):
         return ""
     bar = trace.marker.colorbar if trace.marker.coloraxis is None else layout.coloraxis.colorbar
-    low, high = float(np.nanmin(colours)), float(np.nanmax(colours))
+    known = [float(colour) for colour in colours if _is_known(colour)]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
     return f"{plain(bar.title.text) or 'value'} from {_readable(low)} to {_readable(high)}"
 
 

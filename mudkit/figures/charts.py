@@ -15,7 +15,7 @@ from plotly.subplots import make_subplots
 from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described
-from mudkit.figures.labels import MIN_WIDTH_PX, point_labels
+from mudkit.figures.labels import point_labels
 from mudkit.figures.style import (
     BLUE,
     GREEN,
@@ -152,7 +152,8 @@ def policy_scatter(table: pd.DataFrame, *, title: str) -> go.Figure:
         [(x / spans[0], y / spans[1]) for x, y in places],
         [str(row["policy"]) for row in rows],
         [text_colour(str(trace.marker.color)) for trace in figure.data],
-        size_px=(MIN_WIDTH_PX - 90, 300),
+        sides_px=90,
+        height_px=300,
         lines=[
             [(x / spans[0], y / spans[1]) for x, y in whisker]
             for trace in figure.data

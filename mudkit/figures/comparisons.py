@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described, redescribed
-from mudkit.figures.labels import MIN_WIDTH_PX, point_labels
+from mudkit.figures.labels import point_labels
 from mudkit.figures.style import (
     BLUE,
     GREEN,
@@ -216,7 +216,8 @@ def frontier(
         [_place_shares(shares[number], spans) for number in shown],
         [str(policies["policy"].iloc[number]) for number in shown],
         [text_colour(_POINT_COLOURS[number % len(_POINT_COLOURS)]) for number in shown],
-        size_px=(MIN_WIDTH_PX - 90, 300),
+        sides_px=90,
+        height_px=300,
         lines=[
             [_place_shares(point, spans) for point in zip(line.x, line.y, strict=True)]
             for line in figure.data[:2]
@@ -416,7 +417,8 @@ def update_pareto(
         [_place_shares(place, spans) for place in names],
         list(names.values()),
         [INK] * len(names),
-        size_px=(MIN_WIDTH_PX - 100, 420 - 150),
+        sides_px=100,
+        height_px=420 - 150,
         lines=[[_place_shares(place, spans) for place in best]],
     )
     for axis, span, label in zip((figure.layout.xaxis, figure.layout.yaxis), spans, labels, strict=True):

@@ -11,7 +11,9 @@ from mudkit.figures.style import INK, escaped
 __all__ = ["MIN_WIDTH_PX", "Box", "Sheet", "point_labels", "text_px"]
 
 MIN_WIDTH_PX: Final = 550
-"""Width of a figure on 1024 pixels beside the file browser; in a wider one labels have more room."""
+"""Width of a figure on 1024 pixels beside the file browser."""
+WIDTHS_PX: Final = (MIN_WIDTH_PX, 700, 900)
+"""Widths of a figure that its labels are placed for: beside the file browser, and in chapters and reports."""
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom, px."""
@@ -24,6 +26,7 @@ _SPACE_PX: Final = 6.0
 _STEPS_PX: Final = (11.0, 30.0, 52.0, 76.0, 100.0, 124.0, 148.0)
 _WAYS: Final = (
     (1, 0), (-1, 0), (0, -1), (0, 1), (0.7, -0.8), (-0.7, -0.8), (0.7, 0.8), (-0.7, 0.8),
+    (0.1, -1), (-0.1, -1), (0.1, 1), (-0.1, 1),
 )  # fmt: skip
 """Directions from a point to its label, the best first; y grows downwards."""
 
@@ -73,17 +76,63 @@ def _overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
+class _Plot:
+    """A plot of one width, with the boxes of its markers and lines."""
+
+    def __init__(
+        self,
+        size_px: tuple[float, float],
+        shares: Sequence[tuple[float, float]],
+        lines: Sequence[Sequence[tuple[float, float]]],
+    ) -> None:
+        self._size_px = width, height = size_px
+        self._middles = [(x * width, (1.0 - y) * height) for x, y in shares]
+        self._taken = [_square(x, y, _MARKER_PX) for x, y in self._middles]
+        self._lines: list[Box] = []
+        for (x1, y1), (x2, y2) in (pair for line in lines for pair in pairwise(line)):
+            across, down = (x2 - x1) * width, (y1 - y2) * height
+            parts = 1 + int(max(abs(across), abs(down)) / _LINE_PX)
+            for part in range(parts + 1):
+                x, y = x1 * width + across * part / parts, (1.0 - y1) * height + down * part / parts
+                self._lines.append(_square(x, y, _LINE_PX))
+
+    def _box(self, point: int, label: Box) -> Box:
+        x, y = self._middles[point]
+        return x + label[0], y + label[1], x + label[2], y + label[3]
+
+    def faults(self, point: int, label: Box) -> tuple[bool, bool]:
+        """Return whether a label beside a point lacks room here, and whether it is on a line."""
+        box = self._box(point, label)
+        width, height = self._size_px
+        is_inside = box[0] >= 4.0 and box[1] >= -12.0 and box[2] <= width + 12.0 and box[3] <= height - 2.0
+        has_room = is_inside and not any(_overlap(box, other) for other in self._taken)
+        return not has_room, any(_overlap(box, line) for line in self._lines)
+
+    def take(self, point: int, label: Box) -> None:
+        """Keep other labels a space apart from this one."""
+        left, top, right, bottom = self._box(point, label)
+        self._taken.append((left - _SPACE_PX, top, right + _SPACE_PX, bottom))
+
+
+def _square(x: float, y: float, half_px: float) -> Box:
+    return x - half_px, y - half_px, x + half_px, y + half_px
+
+
 def point_labels(
     points: Sequence[tuple[Any, Any]],
     shares: Sequence[tuple[float, float]],
     texts: Sequence[str],
     colours: Sequence[str],
     *,
-    size_px: tuple[float, float],
+    sides_px: float,
+    height_px: float,
     lines: Iterable[Sequence[tuple[float, float]]] = (),
     font_px: float = 12.0,
 ) -> list[dict[str, Any]]:
     """Return annotations that name points beside them, with a line to those that have to stand farther off.
+
+    A label has the same distance from its point at every width. It is placed where it has room at all of
+    ``WIDTHS_PX``, or at the least one if there is no such place, and on as few lines as possible.
 
     Parameters
     ----------
@@ -93,48 +142,35 @@ def point_labels(
         The same, from 0 (left, bottom) to 1.
     texts, colours : sequence of str
         Names of the points, and the colours of these.
-    size_px : (float, float)
-        Width and height of the plot.
+    sides_px, height_px : float
+        Width of what is beside the plot, and height of the plot.
     lines : iterable of sequence of (float, float)
         Lines that labels keep off, by the shares of their points.
     font_px : float
         Size of the font.
     """
-    width, height = size_px
-    edges = 4.0, -12.0, width + 12.0, height - 2.0
-    sheet, crowded = (
-        Sheet(*edges),
-        Sheet(*edges),
-    )  # off the lines, and over them where there is no other place
-    middles = [(x * width, (1.0 - y) * height) for x, y in shares]
-    for x, y in middles:
-        for area in (sheet, crowded):
-            area.block((x - _MARKER_PX, y - _MARKER_PX, x + _MARKER_PX, y + _MARKER_PX))
-    for (x1, y1), (x2, y2) in (pair for line in lines for pair in pairwise(line)):
-        across, up = (x2 - x1) * width, (y2 - y1) * height
-        parts = 1 + int(max(abs(across), abs(up)) / _LINE_PX)
-        for part in range(parts + 1):
-            x, y = x1 * width + across * part / parts, (1.0 - y1) * height - up * part / parts
-            sheet.block((x - _LINE_PX, y - _LINE_PX, x + _LINE_PX, y + _LINE_PX))
+    drawn = list(lines)
+    plots = [_Plot((width_px - sides_px, height_px), shares, drawn) for width_px in WIDTHS_PX]
     labels = []
-    for (x, y), at, text, colour in zip(middles, points, texts, colours, strict=True):
+    for point, (at, text, colour) in enumerate(zip(points, texts, colours, strict=True)):
         wide, high = text_px(text, font_px)
         offsets = [(right * step, down * step) for step in _STEPS_PX for right, down in _WAYS]
-        boxes = []
-        for right, down in offsets:
-            left = x + right - (wide / 2 if right == 0 else wide if right < 0 else 0)
-            top = y + down - (high / 2 if down == 0 else high if down < 0 else 0)
-            boxes.append((left, top, left + wide, top + high))
-        number = sheet.put(boxes)
-        if number is None and (number := crowded.put(boxes)) is not None:
-            sheet.block(boxes[number])
-        elif number is not None:
-            crowded.block(boxes[number])
-        right, down = offsets[number or 0]
+        ranked = []
+        for number, (right, down) in enumerate(offsets):
+            left = right - (wide / 2 if right == 0 else wide if right < 0 else 0)
+            top = down - (high / 2 if down == 0 else high if down < 0 else 0)
+            box = left, top, left + wide, top + high
+            faults = [plot.faults(point, box) for plot in plots]
+            lacks_room = [is_full for is_full, _ in faults]
+            ranked.append((lacks_room[0], sum(lacks_room), sum(on for _, on in faults), number, box))
+        *_, number, box = min(ranked)
+        for plot in plots:
+            plot.take(point, box)
+        right, down = offsets[number]
         labels.append({
             "x": at[0], "y": at[1], "text": escaped(text), "ax": right, "ay": down,
             "showarrow": True, "arrowhead": 0, "arrowwidth": 1, "standoff": 7, "borderpad": 0,
-            "arrowcolor": INK if (number or 0) >= len(_WAYS) else "rgba(0,0,0,0)",
+            "arrowcolor": INK if number >= len(_WAYS) else "rgba(0,0,0,0)",
             "xanchor": "center" if right == 0 else "right" if right < 0 else "left",
             "yanchor": "middle" if down == 0 else "bottom" if down < 0 else "top",
             "font": {"size": font_px, "color": colour},

@@ -13,10 +13,10 @@ DRIVERS: dict[str, Any] = {
     "source": [""],
     "access_log": [""],
     "rule": ["trip_start", "occupancy", "poisson(per_day=48, seed=0)"],
-    "cars": (6, 16),
+    "cars": (10, 16),
     "towns": (1, 3),
     "days": (3, 4),
-    "look_again": (0.0, 0.95),
+    "look_again": (0.3, 0.95),
     "seed": SEED,
 }
 RANGES: dict[str, dict[str, Any]] = {

@@ -1,6 +1,7 @@
 """Alternative texts of all kinds of figures and maps."""
 
 import json
+import math
 import re
 
 import nbformat.v4 as v4
@@ -98,6 +99,16 @@ def test_odd_figures_have_a_text():
     assert alternative_text(go.Figure(go.Scatter(x=["a", 1], y=[1, 2]))) == "2 points, y 1 to 2"
     hostile = go.Figure(layout={"title": "<b>a & b</b>" * 300})
     assert len(alternative_text(hostile)) <= MAX_LETTERS
+
+
+@pytest.mark.parametrize("missing", [None, math.nan])
+def test_values_that_are_missing_are_in_no_range(missing):
+    labels, none = list("abcdefgh"), [missing] * 8
+    assert alternative_text(go.Figure(go.Bar(x=labels, y=none))) == "8 bars without a value"
+    some = go.Figure(go.Bar(x=labels, y=[missing, 3, 1, missing, 2, missing, missing, missing]))
+    assert alternative_text(some) == "8 bars from 1 to 3, the highest at b"
+    dots = go.Figure(go.Scatter(x=[1, 2], y=[1, 2], marker={"color": [math.nan, math.nan]}))
+    assert alternative_text(dots) == "2 points, x 1 to 2, y 1 to 2"
 
 
 def test_an_exported_page_has_it(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.figures.labels import MIN_WIDTH_PX, Sheet, point_labels, text_px
+from mudkit.figures.labels import MIN_WIDTH_PX, WIDTHS_PX, Sheet, point_labels, text_px
 
 LABELLED = [
     "frontier", "history", "history, illegal", "history, long", "link_strip", "message_diagram", "pareto",
@@ -85,7 +85,9 @@ def test_no_label_lies_over_another(name, width_px, gallery):
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=9, unique=True))
 def test_names_of_points_do_not_overlap(shares):
     texts = [f"policy {number}" for number in range(len(shares))]
-    labels = point_labels(shares, shares, texts, ["red"] * len(shares), size_px=(600.0, 270.0))
+    labels = point_labels(
+        shares, shares, texts, ["red"] * len(shares), sides_px=MIN_WIDTH_PX - 600, height_px=270.0
+    )
     boxes = []
     for label in labels:
         wide, high = text_px(label["text"], 12)
@@ -106,12 +108,37 @@ def test_labels_at_the_right_edge_stand_on_lines_rather_than_beyond_it():
     shares = [(1.0, 0.0), (0.99, 0.02), (1.0, 0.0), (0.93, 0.07)]
     lines = [[(x, y) for x in (0.0, 1.0)] for y in np.linspace(0, 1, 40)]
     labels = point_labels(
-        shares, shares, ["rule in use: 1 km, 10 min"] * 4, ["red"] * 4, size_px=(600.0, 270.0), lines=lines
+        shares,
+        shares,
+        ["rule in use: 1 km, 10 min"] * 4,
+        ["red"] * 4,
+        sides_px=MIN_WIDTH_PX - 600,
+        height_px=270.0,
+        lines=lines,
     )
     for label, (x, _) in zip(labels, shares, strict=True):
         part = {"left": 1.0, "center": 0.5, "right": 0.0}[label["xanchor"]]
         assert 600 * x + label["ax"] + part * text_px(label["text"], 12)[0] <= 612
     assert len({(label["x"], label["ax"], label["ay"]) for label in labels}) == 4
+
+
+def test_labels_beside_lines_stand_on_none_at_any_width():
+    """The points of the buses: at the least width there is room on the left, where a line runs in a wider figure."""
+    lines = [[(0.38, 0.91), (0.78, 0.0)], [(0.4, 1.0), (0.59, 0.61), (0.89, 0.13), (1.0, 0.0)]]
+    shares = [(1.0, 0.0), (0.8, 0.3), (0.675, 0.455)]
+    texts = ["always ask", "best rule: 2 km, 10 min", "learnt policy"]
+    labels = point_labels(shares, shares, texts, ["red"] * 3, sides_px=90, height_px=300, lines=lines)
+    for wide in (width - 90 for width in WIDTHS_PX):
+        for label, (x, y) in zip(labels, shares, strict=True):
+            long, high = text_px(label["text"], 12)
+            left = wide * x + label["ax"] - {"left": 0, "center": 0.5, "right": 1}[label["xanchor"]] * long
+            top = (
+                300 * (1 - y) + label["ay"] - {"top": 0, "middle": 0.5, "bottom": 1}[label["yanchor"]] * high
+            )
+            for line in lines:
+                across = np.linspace(left, left + long, 50)
+                down = 300 * (1 - np.interp(across / wide, *zip(*line, strict=True), left=9, right=9))
+                assert not ((top < down) & (down < top + high)).any(), (label["text"], wide)
 
 
 def test_a_sheet_gives_no_place_twice():
