@@ -219,7 +219,8 @@ def provenance(
         if not field.is_required()
     }
     changed = {name: value for name, value in given.items() if value != defaults.get(name)}
-    command = " ".join([f"mudkit report {template}", *(_option(*item) for item in changed.items())])
+    options = [option for item in changed.items() for option in _options(*item)]
+    command = " \\\n      ".join([f"mudkit report {template}", *options])  # browsers break a line within "--"
     folded = {"tags": [DETAILS]}
     return [
         new_markdown_cell(f"## Provenance\n\nTo make this page again:\n\n    {command}", metadata=folded),
@@ -227,10 +228,10 @@ def provenance(
     ]
 
 
-def _option(name: str, value: Any) -> str:
+def _options(name: str, value: Any) -> list[str]:
     if isinstance(value, dict):
-        return " ".join(f"--param {shlex.quote(f'{name}.{key}={part}')}" for key, part in value.items())
-    return f"--param {shlex.quote(f'{name}={_assigned(value)}')}"
+        return [f"--param {shlex.quote(f'{name}.{key}={part}')}" for key, part in value.items()]
+    return [f"--param {shlex.quote(f'{name}={_assigned(value)}')}"]
 
 
 def _assigned(value: Any) -> str:

@@ -75,7 +75,7 @@ def test_the_page_has_its_provenance(report):
     assert made_by["parameters"] == TEMPLATES["cache_policy"](**given).model_dump()
     assert made_by["inputs"].keys() == {"trace", "reads"}
     html = html_of(report)
-    assert "mudkit report cache_policy --param trace=" in html
+    assert "mudkit report cache_policy \\\n      --param trace=" in html
     for each in made_by["inputs"].values():
         assert each["sha256"] in html
 
