@@ -66,9 +66,13 @@ Align = Literal["left", "right"]
 
 _TABLE: Final = "border-collapse:collapse;font-variant-numeric:tabular-nums;margin:0.4em 0"
 _CAPTION: Final = "caption-side:top;text-align:left;padding:0 0 0.4em;opacity:0.85"
-_HEAD: Final = "padding:3px 10px;vertical-align:bottom;border-bottom:1px solid currentColor;font-weight:600"
-_CELL: Final = "padding:3px 10px;vertical-align:top"
+_HEAD: Final = "padding:3px 8px;vertical-align:bottom;border-bottom:1px solid currentColor;font-weight:600"
+_CELL: Final = "padding:3px 8px;vertical-align:top"
 _WORDS: Final = "text-align:left;max-width:28em"
+_NAMES: Final = "text-align:left;white-space:nowrap"
+_MAX_NAME: Final = 16
+"""Characters of the longest text of a column whose texts stay in one line."""
+
 _MAX_WORD: Final = 30
 """Characters of the longest word that is kept whole however narrow its column is."""
 
@@ -150,7 +154,8 @@ class Table:
             f"<th scope='col' style='{_HEAD};text-align:{side}'>{_heading(column)}</th>"
             for column, side in zip(self.columns, sides, strict=True)
         )
-        body = "".join(f"<tr>{self._row(row, sides)}</tr>" for row in self.rows)
+        styles = [self._style(at, side) for at, side in enumerate(sides)]
+        body = "".join(f"<tr>{self._row(row, styles)}</tr>" for row in self.rows)
         table = (
             f"<table style='{_TABLE}'>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
@@ -179,13 +184,20 @@ class Table:
             for at in range(len(self.columns))
         ]
 
-    def _row(self, row: Sequence[Any], sides: Sequence[Align]) -> str:
+    def _style(self, at: int, side: Align) -> str:
+        """Return the style of the cells of a column."""
+        if side == "right":
+            return f"{_CELL};{_NUMBER}"
+        texts = [f"{cell.strong} {cell.text}".strip() for row in self.rows for cell in _cells(row[at])]
+        longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
+        return f"{_CELL};{_NAMES if longest <= _MAX_NAME else _WORDS}"
+
+    def _row(self, row: Sequence[Any], styles: Sequence[str]) -> str:
         cells = []
-        for at, (value, side) in enumerate(zip(row, sides, strict=True)):
+        for at, (value, style) in enumerate(zip(row, styles, strict=True)):
             is_heading = self.has_row_headings and at == 0
             tag, scope = ("th", " scope='row'") if is_heading else ("td", "")
-            weight = ";font-weight:normal" if is_heading else ""
-            style = f"{_CELL};{_NUMBER if side == 'right' else _WORDS}{weight}"
+            style += ";font-weight:normal" if is_heading else ""
             content = "<br>".join(cell.html() for cell in _cells(value)).replace("</div><br>", "</div>")
             cells.append(f"<{tag}{scope} style='{style}'>{content}</{tag}>")
         return "".join(cells)

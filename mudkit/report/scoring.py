@@ -265,14 +265,12 @@ class ScoreStudy:
         )
         for task, count in wanted_count.items():
             if 0 < count < _FEW_WANTED:
-                notes.append(
-                    f"{task}: only {words.count(int(count), 'delivery', 'deliveries')} wanted in all seeds: "
-                    "shares are coarse."
-                )
+                deliveries = words.count(int(count), "delivery", "deliveries")
+                notes.append(f"{_begun(task)}: only {deliveries} wanted in all seeds: shares are coarse.")
             elif not count:
-                notes.append(f"{task}: nothing was wanted, so no system is recommended.")
+                notes.append(f"{_begun(task)}: nothing was wanted, so no system is recommended.")
         notes += [
-            f"{row['task']}: the choice is close; other seeds may choose {_named(row['runner_up'])}."
+            f"{_begun(row['task'])}: the choice is close; other seeds may choose {_named(row['runner_up'])}."
             for row in uses.to_dict("records")
             if row["certain_share"] < _CLOSE and row["runner_up"]
         ]
@@ -341,19 +339,16 @@ class ScoreStudy:
         use = self.uses[self.uses["task"] == task].iloc[0]
         question = next(entry.question for entry in self.given if entry.name == task)
         if not use["system"]:
-            return Answer(f"{task}: nothing was delivered that was wanted", question)
+            return Answer(f"{_begun(task)}: nothing was delivered that was wanted", question)
         beaten = [name for name in self.board.systems if name not in best]
         text = (
             f"{question} Beaten by another system: {_and([_named(name) for name in beaten])}."
             if beaten
             else question
         )
-        unit = _COSTS[self.cost][1]
-        return Answer(
-            f"{task}: {_named(use['system'])} brings {words.percent(use['useful_share'])} in time for "
-            f"{words.number(use['cost'])} {unit} each",
-            text,
-        )
+        brought = f"{words.percent(use['useful_share'])} in time"
+        paid = f"{words.number(use['cost'])} {_COSTS[self.cost][1]} each"
+        return Answer(f"{_begun(task)}: {_named(use['system'])} brings {brought} for {paid}", text)
 
     def measures(self, task: str) -> pd.DataFrame:
         """Return the measures of a task that are on screen, a row a system, with intervals."""
@@ -582,6 +577,11 @@ def _certainty(
 def _named(system: str) -> str:
     """Return the name of a system; one that reads like a phrase stands in quotes."""
     return f"“{system}”" if system.islower() else system
+
+
+def _begun(task: str) -> str:
+    """Return the name of a task as a sentence begins."""
+    return task[:1].upper() + task[1:]
 
 
 def _and(names: Sequence[str]) -> str:

@@ -114,10 +114,14 @@ def test_long_words_may_be_broken_and_short_ones_stay_whole() -> None:
     """Without CSS, which JupyterLab removes where it does not know it."""
     html = show([{"key": "k" * 60, "state": "arrived"}])._repr_html_()
     assert "<wbr>".join(["k" * 12] * 5) in html
-    assert (
-        "<td style='padding:3px 10px;vertical-align:top;text-align:left;max-width:28em'>arrived</td>" in html
-    )
+    assert "white-space:nowrap'>arrived</td>" in html
     assert "anywhere" not in html
+
+
+def test_a_column_of_short_names_stays_in_one_line_and_a_text_breaks() -> None:
+    html = show([{"system": "to everyone", "what": "a sentence of some words", "use": 1.0}])._repr_html_()
+    assert re.search("<th scope='row' style='[^']*white-space:nowrap[^']*'>to everyone</th>", html)
+    assert re.search("<td style='(?![^']*nowrap)[^']*'>a sentence of some words</td>", html)
 
 
 def test_of_a_million_rows_a_few_are_shown() -> None:
