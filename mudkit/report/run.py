@@ -210,7 +210,8 @@ def provenance(
         for entry in manifest["inputs"].values()
     ]
     rows += [{"what": name, "value": _assigned(value)} for name, value in given.items()]
-    rows += [{"what": f"version of {name}", "value": value} for name, value in manifest["versions"].items()]
+    versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
+    rows += [{"what": "versions", "value": versions}]
     table = show(rows, "Parameters, files and versions.", rows=len(rows))
     output = new_output("display_data", {"text/html": table._repr_html_(), "text/plain": repr(table)})
     defaults = {

@@ -5,6 +5,7 @@ import re
 import shlex
 
 import nbformat
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from bs4 import BeautifulSoup
@@ -80,7 +81,7 @@ def test_the_first_screen_is_of_the_data(report):
     assert "There are only 4 devices" in html
     assert page(report), "no output is an error or a warning"
     assert manifest["inputs"]["trace"]["sha256"] in html
-    assert "version of pandas" in html
+    assert f"pandas {pd.__version__}" in html
 
 
 def test_the_command_on_the_page_has_the_parameters_of_the_page(report):
