@@ -204,15 +204,12 @@ def provenance(
     from mudkit.display import show
 
     given = {name: value for name, value in manifest["parameters"].items() if value not in (None, "", {}, [])}
-    rows = [{"what": "made", "value": f"{started:%-d %B %Y, %H:%M} UTC"}]
-    rows += [
+    rows = [
         {"what": f"file {entry['name']}", "value": f"SHA-256 {entry['sha256']}"}
         for entry in manifest["inputs"].values()
     ]
     rows += [{"what": name, "value": _assigned(value)} for name, value in given.items()]
-    versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
-    rows += [{"what": "versions", "value": versions}]
-    table = show(rows, "Parameters, files and versions.", rows=len(rows))
+    table = show(rows, "Files and parameters.", rows=len(rows))
     output = new_output("display_data", {"text/html": table._repr_html_(), "text/plain": repr(table)})
     defaults = {
         name: field.default
@@ -222,9 +219,11 @@ def provenance(
     changed = {name: value for name, value in given.items() if value != defaults.get(name)}
     options = [option for item in changed.items() for option in _options(*item)]
     command = " \\\n      ".join([f"mudkit report {template}", *options])  # browsers break a line within "--"
+    versions = ", ".join(f"{name} {value}" for name, value in manifest["versions"].items())
+    made = f"Made on {started:%-d %B %Y, %H:%M} UTC with {versions}. To make this page again:"
     folded = {"tags": [DETAILS]}
     return [
-        new_markdown_cell(f"## Provenance\n\nTo make this page again:\n\n    {command}", metadata=folded),
+        new_markdown_cell(f"## Provenance\n\n{made}\n\n    {command}", metadata=folded),
         new_code_cell("", outputs=[output], metadata=folded),
     ]
 
