@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "Conflict", "ReadResult"]
 
+_MAX_FACTS: Final = 5
+"""Aggregates that stand in one line; of more, their number does, above the table."""
 _ERROR_FIELDS: Final = ("found", "expected", "remedy", "where")
 
 
@@ -88,8 +90,11 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
 
     def _view(self) -> View:
         if self.aggregates is not None:
-            rows = first_rows(("aggregate", "value"), self.aggregates.items(), len(self.aggregates))
-            return View("ReadResult", dict(self.aggregates), [rows])
+            count = len(self.aggregates)
+            rows = first_rows(("aggregate", "value"), self.aggregates.items(), count)
+            return View(
+                "ReadResult", self.aggregates if count <= _MAX_FACTS else {"aggregates": count}, [rows]
+            )
         shown = list(islice(self.records, MAX_ROWS))
         columns = list(dict.fromkeys(name for key in shown for name in self.records[key]))
         left_out = columns[MAX_COLUMNS - 4 :]

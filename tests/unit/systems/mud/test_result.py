@@ -84,6 +84,7 @@ def test_the_display_of_aggregates():
     shown = ReadResult(aggregates={"min(a < b)": None, "count(*)": 0})
     assert "min(a &lt; b)" in shown._repr_html_()
     assert repr(shown) == "<ReadResult: count(*) 0>"
+    assert repr(ReadResult(aggregates={f"max(n{n})": n for n in range(6)})) == "<ReadResult: aggregates 6>"
 
 
 def test_results_share_nothing():
