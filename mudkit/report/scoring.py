@@ -579,9 +579,10 @@ def _named(system: str) -> str:
     return f"“{system}”" if system.islower() else system
 
 
-def _begun(task: str) -> str:
+def _begun(task: object) -> str:
     """Return the name of a task as a sentence begins."""
-    return task[:1].upper() + task[1:]
+    name = str(task)
+    return name[:1].upper() + name[1:]
 
 
 def _and(names: Sequence[str]) -> str:
