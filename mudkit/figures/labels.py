@@ -132,8 +132,8 @@ def point_labels(
     """Return annotations that name points beside them, with a line to those that have to stand farther off.
 
     A label has the same distance from its point at every width. It is placed where it has room at all of
-    ``WIDTHS_PX``, or at the least one if there is no such place, and on lines at as few widths as possible;
-    the largest counts twice.
+    ``WIDTHS_PX``, or at the least one if there is no such place, and on no line at the largest, or
+    at as few as possible.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def point_labels(
             box = left, top, left + wide, top + high
             faults = [plot.faults(point, box) for plot in plots]
             lacks_room, is_on = zip(*faults, strict=True)
-            ranked.append((lacks_room[0], sum(lacks_room), sum(is_on) + is_on[-1], number, box))
+            ranked.append((lacks_room[0], sum(lacks_room), is_on[-1], sum(is_on), number, box))
         *_, number, box = min(ranked)
         for plot in plots:
             plot.take(point, box)
