@@ -33,7 +33,8 @@ def judge(
 ) -> None:
     """Judge the solutions of a class, each in a process of its own.
 
-    Solutions run with your rights: judge strangers' files on an account without access to anything valuable.
+    Solutions run with your rights: judge files of strangers on an account
+    without access to anything valuable.
     The exit status is 1 if no solution was judged.
 
     Example: mudkit judge handed_in/ --out grades.csv --exercise 00_start_here

@@ -93,9 +93,9 @@ def reproduce(
 ) -> None:
     """Measure the papers' numbers on this machine, and print both with a verdict.
 
-    Named rows are measured. Without a name, all rows except those of speed are measured; these show their
-    last result with its date. With --scorecard and no name, rows without a result are measured, including
-    speed.
+    Named rows are measured. Without a name, all rows but those of speed are.
+    Rows of speed then show their last result with its date.
+    With --scorecard and no name, all rows without a result are measured.
 
     Example: mudkit reproduce M1 --json
     """

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mudkit.display import one_line
 from mudkit.experiment.matching import (
     READ_PREDICATES,
     WRITER_PREDICATE,
@@ -377,9 +378,11 @@ def measure_campaign(
     }
     if total.forks:
         (_, words), seed = min((fork, seed) for seed, fork in total.forks.items())
-        parameters["smallest counterexample to definition 3"] = f"seed {seed}: {words}"
+        parameters["smallest counterexample to definition 3"] = f"seed {seed}: {one_line(words, 200)}"
     parameters |= {
-        f"seeded, {name}": "nothing caught it" if catch is None else str(catch)
+        f"seeded, {name}": "nothing caught it"
+        if catch is None
+        else f"seed {catch.seed}, violated: {catch.promise}"
         for name, catch in catches.items()
     }
     return Measured({name: Figure.of([count]) for name, count in figures.items()}, parameters)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from mudkit import __version__, cli, trace
@@ -412,3 +413,16 @@ def test_without_a_name_all_reports_are_listed():
 ])  # fmt: skip
 def test_each_help_has_an_example(command):
     assert f"Example: mudkit {command}" in run(*command.split(), "--help").output
+
+
+def commands(group):
+    for command in group.commands.values():
+        yield from commands(command) if hasattr(command, "commands") else [command]
+
+
+def test_a_terminal_breaks_no_line_of_a_help_text_twice():
+    """Typer keeps the breaks of later paragraphs, and a terminal of 80 columns adds its own."""
+    for command in commands(get_command(app)):
+        for paragraph in (command.help or "").split("\n\n")[1:]:
+            lines = paragraph.strip().splitlines()
+            assert len(lines) == 1 or max(map(len, lines)) <= 78, (command.name, paragraph)
