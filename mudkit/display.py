@@ -64,7 +64,7 @@ _MAX_DIGITS: Final = 40
 
 Align = Literal["left", "right"]
 
-_TABLE: Final = "border-collapse:collapse;font-variant-numeric:tabular-nums;margin:0.4em 0"
+_TABLE: Final = "border-collapse:collapse;font-variant-numeric:tabular-nums;line-height:1.4;margin:0.4em 0"
 _CAPTION: Final = "caption-side:top;text-align:left;padding:0 0 0.4em;opacity:0.85"
 _HEAD: Final = "padding:3px 8px;vertical-align:bottom;border-bottom:1px solid currentColor;font-weight:600"
 _CELL: Final = "padding:3px 8px;vertical-align:top"

@@ -164,8 +164,8 @@ class PolicyWorkbench(Panel):
             ipywidgets.HTML(_STYLE + _NOTE), ipywidgets.HBox([left, self.text], layout=_EDITOR),
             self.problem, self.findings,
             ipywidgets.HBox([self.message, self.body]),
-            ipywidgets.HBox([self.battery, self.bandwidth, self.display]),
-            ipywidgets.HBox([self.variables, self.step]), ipywidgets.HBox([self.keep, self.begin]),
+            ipywidgets.HBox([self.battery, self.bandwidth]), ipywidgets.HBox([self.display, self.step]),
+            ipywidgets.HBox([self.variables, self.keep, self.begin]),
             self.status, self.figure, self.rules, self.sent,
         ])  # fmt: skip
 

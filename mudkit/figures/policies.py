@@ -151,7 +151,7 @@ def update_rule_firing(
             "ticktext": [_shortened(f"{place or '–'} {name}") for place, name in enumerate(named)],
         },
     )  # fmt: skip
-    shown = [*states[:1], *states[3::2]] if len(states) > _MAX_NAMED_STATES else states
+    shown = [*states[:1], *states[5::4]] if len(states) > _MAX_NAMED_STATES else states
     figure.update_xaxes(tickvals=shown, ticktext=shown)
     frame = []
     if now is not None and now[0] in messages and now[1] in states:
