@@ -128,8 +128,8 @@ class Journal:
 
     def cost_s(self, lab: Lab) -> float:
         """Return the mean cost of a look of the ``lab``: its wait, and ``stale_cost_s`` if it is stale."""
-        found = self.measures(lab)
-        return found["mean_wait_s"] + self.stale_cost_s * found["stale_share"]
+        measures = self.measures(lab)
+        return measures["mean_wait_s"] + self.stale_cost_s * measures["stale_share"]
 
     @staticmethod
     def measures(lab: Lab) -> dict[str, float]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
@@ -123,7 +122,7 @@ class Host(Displayed):
     """
 
     __slots__ = (
-        "address", "context", "is_on", "is_online", "link", "name", "number", "op_ids", "processes",
+        "address", "context", "is_on", "is_online", "last_op_id", "link", "name", "number", "processes",
         "storage", "watched", "world",
     )  # fmt: skip
 
@@ -139,8 +138,8 @@ class Host(Displayed):
         self.number = device_number(name)
         self.context: dict[str, Any] = {}
         self.processes: list[Process] = []
-        self.op_ids = count(1)
-        """Numbers of the calls here: calls on other hosts do not affect them."""
+        self.last_op_id = 0
+        """Number of the last call here: calls on other hosts do not affect it."""
         self.storage: Path | None = None
         """Folder with a file for each of its machines, which outlives this process; None: in memory."""
         self.watched: set[str] = set()
@@ -404,7 +403,8 @@ class Process:
         When it returns, the machine has handled the call and committed, except inside a callback or event:
         there it is handled at the end of this moment.
         """
-        op_id, world = next(self.host.op_ids), self._world
+        host, world = self.host, self._world
+        host.last_op_id = op_id = host.last_op_id + 1
         call = Call(op_id, operation, arguments)
         pending = Operation(world, self, call, world.now_us, self.session)
         world.on_operation(pending)

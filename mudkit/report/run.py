@@ -220,10 +220,10 @@ def provenance(
     options = [option for item in changed.items() for option in _options(*item)]
     command = " \\\n      ".join([f"mudkit report {template}", *options])  # browsers break a line within "--"
     versions = ", ".join(f"{name} {value}" for name, value in manifest["versions"].items())
-    made = f"Made on {started:%-d %B %Y, %H:%M} UTC with {versions}. To make this page again:"
+    intro = f"Made on {started:%-d %B %Y, %H:%M} UTC with {versions}. To make this page again:"
     folded = {"tags": [DETAILS]}
     return [
-        new_markdown_cell(f"## Provenance\n\n{made}\n\n    {command}", metadata=folded),
+        new_markdown_cell(f"## Provenance\n\n{intro}\n\n    {command}", metadata=folded),
         new_code_cell("", outputs=[output], metadata=folded),
     ]
 

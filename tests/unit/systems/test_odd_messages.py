@@ -46,6 +46,11 @@ def stores(busy: Busy) -> list[tuple[str, str]]:
     ]
 
 
+def test_a_busy_lab_holds_no_iterator(pickled):
+    """Python 3.14 copies none of them."""
+    assert b"itertools" not in pickled
+
+
 def test_every_kind_of_message_is_sent(busy):
     kinds = {busy.unpack(event.message)["kind"] for events in busy.received.values() for event in events}
     assert kinds >= busy.KINDS
