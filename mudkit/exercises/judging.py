@@ -131,7 +131,10 @@ class Verdict(Displayed):
 
     def _view(self) -> View:
         if self.failure is None:
-            rows = [("Rule", self.property), ("Tried", f"It held in all {self.scenarios} random scenarios.")]
+            rows = [
+                ("Rule", self.property),
+                ("Tried", f"It held in all {self.scenarios} random scenarios; there is none to draw."),
+            ]
         else:
             rows = [
                 ("Broken rule", self.property),

@@ -35,13 +35,14 @@ class _Scenario(NamedTuple):
     deliveries: Sequence[str]
 
     def __str__(self) -> str:
-        sent = "one message to" if len(self.receivers) == 1 else "a message a second to"
+        sent = "one message" if len(self.receivers) == 1 else f"{len(self.receivers)} messages, one a second,"
         faults = [
             f"delivery {number} comes {fault}" if fault != "lost" else f"delivery {number} is lost"
             for number, fault in enumerate(self.deliveries, start=1)
             if fault != "well"
         ]
-        return f"ann sends {sent} {', '.join(self.receivers)}; {', '.join(faults) or 'nothing goes wrong'}."
+        receivers = ", then ".join(self.receivers)
+        return f"ann sends {sent} to {receivers}; {', '.join(faults) or 'nothing goes wrong'}."
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:

@@ -19,6 +19,7 @@ from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES, CostMatrix, Costs, read_costs
+from mudkit.learning.evaluate import mistake_costs
 from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads
@@ -157,7 +158,8 @@ class CacheBench:
         Returns
         -------
         dict
-            Of ``rule`` and ``tree``: ``sent_share, stale_share``, and ``cost_per_read``, in queries.
+            Of ``rule``, ``tree`` and ``always`` (asking): ``sent_share, stale_share``, and ``cost_per_read``,
+            what its mistakes cost by ``cost``, for each read.
         """
         known = np.unique(self.pairs.device)
         whole_number("devices", devices, 2, len(known) - 1)
@@ -169,11 +171,12 @@ class CacheBench:
         except TraceContentError:
             learnt = Always()
         result = {}
-        for name, policy in (("rule", rule), ("tree", learnt)):
-            run = CachingRun(tested._reads(replay(tested.pairs, policy.local(tested.pairs))))
-            cost_per_read = run.sent_share + cost.stale * run.stale_share
+        for name, policy in (("rule", rule), ("tree", learnt), ("always", Always())):
+            served = replay(tested.pairs, policy.local(tested.pairs))
+            run = CachingRun(tested._reads(served))
+            mistakes = mistake_costs(tested.pairs, tested.stale, served, cost.table())
             shares = {"sent_share": run.sent_share, "stale_share": run.stale_share}
-            result[name] = {**shares, "cost_per_read": cost_per_read}
+            result[name] = {**shares, "cost_per_read": float(mistakes.mean())}
         return result
 
     def _of(self, devices: NDArray[np.int64]) -> CacheBench:

@@ -217,14 +217,26 @@ def _measure(
     local = served != SENT
     stale_now = local & is_stale[at] if len(is_stale) else local
     whole = np.where(local, pairs.completeness[at], 1.0) if len(is_stale) else np.ones(len(served))
-    was_good = np.where(local, ~stale_now, _cache_was_fresh(pairs, is_stale, served))
-    cost = matrix[(~was_good).astype(np.int64), (~local).astype(np.int64)]
+    cost = mistake_costs(pairs, is_stale, served, matrix)
     taken = np.zeros((len(served), 3))
     sent = radio.queries(pairs.device[~local], pairs.t_us[~local], pairs.points[~local])
     taken[~local] = np.column_stack([np.full(len(sent.bytes), radio.query_messages), *sent])
     per_read = np.column_stack([~local, stale_now, whole, cost, taken])
     means = np.array([per_read[np.r_[tuple(group)]].mean(axis=0) for group in groups])
     return Measures(per_read.mean(axis=0), means)
+
+
+def mistake_costs(
+    pairs: Pairs, is_stale: NDArray[np.bool_], served: NDArray[np.int64], matrix: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return what each decision costs: the matrix has rows good and stale, and columns local and remote.
+
+    ``served`` is a result of :func:`~mudkit.learning.replay.replay`.
+    """
+    local = served != SENT
+    stale_now = local & is_stale[np.where(local, served, 0)] if len(is_stale) else local
+    was_good = np.where(local, ~stale_now, _cache_was_fresh(pairs, is_stale, served))
+    return np.asarray(matrix[(~was_good).astype(np.int64), (~local).astype(np.int64)], dtype=np.float64)
 
 
 def _cache_was_fresh(
