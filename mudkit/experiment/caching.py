@@ -158,7 +158,7 @@ class CacheBench:
         Returns
         -------
         dict
-            Of ``rule``, ``tree`` and ``always`` (asking): ``sent_share, stale_share``, and ``cost_per_read``,
+            Of ``rule``, ``tree`` and ``always ask``: ``sent_share, stale_share``, and ``cost_per_read``,
             what its mistakes cost by ``cost``, for each read.
         """
         known = np.unique(self.pairs.device)
@@ -171,7 +171,7 @@ class CacheBench:
         except TraceContentError:
             learnt = Always()
         result = {}
-        for name, policy in (("rule", rule), ("tree", learnt), ("always", Always())):
+        for name, policy in (("rule", rule), ("tree", learnt), ("always ask", Always())):
             served = replay(tested.pairs, policy.local(tested.pairs))
             run = CachingRun(tested._reads(served))
             mistakes = mistake_costs(tested.pairs, tested.stale, served, cost.table())
