@@ -19,7 +19,7 @@ from mudkit.verify.campaign.faults import COLUMNS
 from mudkit.verify.campaign.judge import play
 from mudkit.verify.campaign.runs import Runs, play_all
 
-ENOUGH = 1000
+ENOUGH = 5000
 
 
 def replay(seed: int) -> int:

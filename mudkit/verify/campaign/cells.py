@@ -100,6 +100,7 @@ UNREACHABLE: Final = tuple(
         "asking: asked again, a part was lost",
         "back end: admin, known already",
         "back end: has, the first of a life",
+        "back end: nothing to send again",
         "back end: restarted",
         "back end: write, known already",
         "back end: write, late copy",
