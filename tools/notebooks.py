@@ -8,6 +8,7 @@ Usage: python tools/notebooks.py [NOTEBOOK ...]        all of notebooks/ by defa
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -63,11 +64,11 @@ def normalise(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def state(text: str, took_s: float) -> str:
-    """Replace the run time that a text states, in steps of 5 s, unless the measured one is near."""
+    """Replace the run time that a text states, rounded up to 5 s, unless the measured one is near."""
     result = STATED.search(text)
     if result is None or abs(took_s - int(result[2])) <= int(result[2]) / 3:
         return text
-    return STATED.sub(rf"\g<1>{max(round(took_s / STEP_S), 1) * STEP_S}", text)
+    return STATED.sub(rf"\g<1>{math.ceil(took_s / STEP_S) * STEP_S}", text)
 
 
 def main() -> None:
