@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mudkit.figures.style import INK, escaped
 
-__all__ = ["MIN_WIDTH_PX", "Box", "Sheet", "point_labels", "text_px"]
+__all__ = ["MIN_WIDTH_PX", "WIDTHS_PX", "Box", "Sheet", "point_labels", "text_px"]
 
 MIN_WIDTH_PX: Final = 550
 """Width of a figure on 1024 pixels beside the file browser."""

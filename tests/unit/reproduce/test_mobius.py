@@ -81,7 +81,8 @@ def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
     )
     assert measured.figures["seeded bugs that nothing caught"].median == 0
     assert measured.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 2
-    assert f"seed {bugs[0].seed}, 2 operations: ILLEGAL" in measured.parameters[f"seeded, {bugs[0].name}"]
+    violated = measured.parameters[f"seeded, {bugs[0].name}"]
+    assert violated == f"seed {bugs[0].seed}, violated: fork-sequential-retracted"
     monkeypatch.setattr(BackEnd, "_results", lambda self, client: {})  # a write is applied again
     measured = mobius.measure_campaign(seeds=range(10), bugs=())
     assert measured.figures["runs in which a promise was broken"].median > 0
