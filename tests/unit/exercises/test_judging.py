@@ -30,7 +30,7 @@ def test_the_solution_passes():
     [
         (lambda seen, message: True, "one message to bob; delivery 1 comes twice", "more than once"),
         (lambda seen, message: message["number"] > seen, "to bob, then bob; delivery 1 is lost", "message 1 never entered"),
-        (lambda seen, message: message["number"] == seen + 1, "to cy, bob; nothing goes wrong", "message 2 never entered"),
+        (lambda seen, message: message["number"] == seen + 1, "to cy, then bob; nothing goes wrong", "message 2 never entered"),
         (lambda seen, message: False, "one message to bob; nothing goes wrong", "never entered"),
         (lambda seen, message: message["nummer"], "one message to bob; nothing", "it raises KeyError: 'nummer' (line"),
         (lambda: True, "one message to bob; nothing", "it raises TypeError"),
