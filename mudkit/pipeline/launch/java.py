@@ -27,8 +27,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from mudkit.errors import EnvironmentProblem
 from mudkit.files import cache_folder, temporary_cache
 
@@ -388,6 +386,8 @@ def _claim(claim: Path) -> bool:
                 file.write(str(os.getpid()))
             return True
         except FileExistsError:
+            import psutil  # executors import this module, too, and may not have it
+
             with contextlib.suppress(FileNotFoundError):
                 pid = claim.read_text()
                 is_alive = pid.isdecimal() and psutil.pid_exists(int(pid))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import py4j
 import pyarrow as pa
+import pyspark
 import pytest
+from spark_cluster import bare_python
 
 from mudkit.pipeline.executors import merged_batches, package_folder, write_package
 
@@ -19,6 +23,23 @@ def test_python_imports_mudkit_from_the_zip_file(tmp_path):
     )
     said = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == str(path / "mudkit" / "errors.py")
+
+
+@pytest.mark.process
+def test_executors_need_no_more_packages_than_are_listed(tmp_path):
+    """What a task unpickles imports the pipeline: all that the bare Python of the cluster's tests has must do."""
+    program, beside = bare_python(tmp_path / "bare"), tmp_path / "beside"
+    beside.mkdir()
+    for package in (pyspark, py4j):  # come with the executor
+        folder = Path(package.__file__).parent
+        (beside / folder.name).symlink_to(folder)
+    (beside / "mudkit").symlink_to(package_folder())
+    names = ("_ingest", "counts", "coverage", "jobs", "labels", "streaming", "tables")
+    code = "import " + ", ".join(f"mudkit.pipeline.{name}" for name in names)
+    said = subprocess.run(
+        [program, "-c", code], env={"PYTHONPATH": str(beside)}, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path):
